@@ -14,8 +14,8 @@ from orun.scaffold.data_text import MATRIX, Declaration
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.paths import relative_to
 from orun.stages._data.columns import REST
-from orun.stages._data.files import list_columns, read_columns
-from orun.stages._data.source import IMAGENET_MEAN, IMAGENET_STD, LABELS
+from orun.stages._data.files import list_columns, list_empty, read_columns
+from orun.stages._data.source import IMAGENET_MEAN, IMAGENET_STD
 from orun.stages._data.texts import is_tokenizer, load_tokenizer
 from orun.stages._sklearn.plain import find_column
 
@@ -76,13 +76,40 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
             if len(inputs) == 1 or not facts.columns
             else "name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset",
         )
-    if label not in ("", LABELS):
+    if "text" not in declared:
+        declared |= _missing(data, folder, facts, features, declared)
+    if label:
         declared["labels"] = label
     configuration = model_folder / CONFIGURATION
     if label and columns[label] and (classes := _class_names(configuration)):
         _require_classes(data, label, classes, configuration)
         declared["classes"] = classes
     return declared
+
+
+def _missing(
+    data: str, folder: Path, facts: ModelFacts, features: Collection[str], declared: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return that empty cells are missing values, if there are some, and the model takes them where it takes a column.
+
+    Raises:
+        UsageError: when it is not known to take them.
+    """
+    selected = [*declared.get("inputs", {}).values()] or [
+        find_column(item.name, features) or item.name for item in _inputs(facts)
+    ]
+    titles = [title for item in selected for title in ([item] if isinstance(item, str) else item)]
+    columns = [*features] if titles == [REST] else titles
+    accepting = {title for title, fact in zip(columns, facts.columns, strict=False) if fact.takes_missing}
+    empty = [title for title in list_empty(Path(data), data) if title in features]
+    if refused := [title for title in empty if title in columns and title not in accepting]:
+        raise UsageError(
+            f"{data} has empty cells in {', '.join(refused)}",
+            why="the model is not known to take missing values there",
+            hint="fill them in, or leave these rows out; if the model takes NaN there, leave --data out, and name the "
+            f"data in the file that orun init writes: `data: {{path: {relative_to(folder, data)}, missing: nan, ...}}`",
+        )
+    return {"missing": "nan"} if empty else {}
 
 
 def _selection_hint(path: str, inputs: Sequence[InputFact], columns: Collection[str]) -> str:

@@ -73,6 +73,7 @@ class ColumnFact(Record, frozen=True):
         center: a typical number.
         spread: how far numbers are from it.
         doubt: the part of the estimator that does not say what the column holds; empty when none.
+        takes_missing: whether it is known to take NaN, or the empty text, for a value that is missing.
     """
 
     name: str
@@ -81,6 +82,7 @@ class ColumnFact(Record, frozen=True):
     center: float = 0.0
     spread: float = 1.0
     doubt: str = ""
+    takes_missing: bool = False
 
     @property
     def holds_text(self) -> bool:

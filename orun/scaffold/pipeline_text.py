@@ -70,7 +70,12 @@ def _data(request: Request, data_file: str) -> Iterator[str]:
     elif request.is_made_up:
         yield from _comment(f"Examples: MADE UP in {data_file}. Replace them there by your own.", "  ")
     elif isinstance(request.data, Mapping):
-        yield "  # Examples that the model is judged by. Check how they become its inputs."
+        empty = (
+            " Empty cells become NaN: where the model takes such a column, it takes NaN, too."
+            if "missing" in request.data
+            else ""
+        )
+        yield from _comment(f"Examples that the model is judged by. Check how they become its inputs.{empty}", "  ")
         yield from _mapping("data", request.data, "  ")
         return
     else:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.data_text import FUNCTION, data_text
-from orun.scaffold.model_facts import ModelFacts
+from orun.scaffold.model_facts import ColumnFact, ModelFacts
+
+if TYPE_CHECKING:
+    from orun.stages._sklearn.export import Table
 
 
 def inspect_pickle(name: str, path: Path, *, trust: bool) -> ModelFacts:
@@ -78,18 +82,58 @@ def inspect_estimator(name: str, estimator: Any) -> ModelFacts:
         ) from error
     columns, is_matrix = columns_of(estimator)
     facts = ModelFacts("sklearn", name, columns=columns, is_matrix=is_matrix)
-    return replace(facts, refusal=_refusal(estimator, facts))
+    examples = _made_up(facts)
+    if refusal := _refusal(estimator, examples):
+        return replace(facts, refusal=refusal)
+    return replace(facts, columns=_with_missing(estimator, examples, columns))
 
 
-def _refusal(estimator: Any, facts: ModelFacts) -> str:
-    """Return why the estimator cannot take made-up examples; empty when it can."""
-    from orun.stages._sklearn.check import answers_of
+def _made_up(facts: ModelFacts) -> Table:
+    """Return the examples that are made up for an estimator."""
     from orun.stages._sklearn.export import table_of
 
     scope: dict[str, Any] = {}
     exec(data_text("", facts), scope)  # noqa: S102 - text that we write, and the user runs
+    return table_of(scope[FUNCTION]().inputs, "float32")
+
+
+def _refusal(estimator: Any, examples: Table) -> str:
+    """Return why the estimator cannot take examples; empty when it can."""
+    from orun.stages._sklearn.check import answers_of
+
     try:
-        answers_of(estimator, table_of(scope[FUNCTION]().inputs, "float32"), raw=False)
+        answers_of(estimator, examples, raw=False)
     except Exception as error:  # noqa: BLE001 - whatever the estimator runs into
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return ""
+
+
+def _with_missing(estimator: Any, examples: Table, columns: Sequence[ColumnFact]) -> tuple[ColumnFact, ...]:
+    """Return the columns with those marked in which the estimator takes missing values, all together or each alone."""
+    from orun.stages._sklearn.plain import accept_empty_texts
+
+    accept_empty_texts(estimator)
+    places = range(len(columns))
+    takes_all = not _refusal(estimator, _emptied(examples, places))
+    return tuple(
+        replace(column, takes_missing=takes_all or not _refusal(estimator, _emptied(examples, [place])))
+        for place, column in enumerate(columns)
+    )
+
+
+def _emptied(examples: Table, places: Collection[int]) -> Table:
+    """Return examples that have no values in the columns at these places: NaN, or the empty text among texts."""
+    import numpy as np
+
+    from orun.stages._sklearn.export import Table
+
+    columns, first = {}, 0
+    for name, values in examples.columns.items():
+        rows = values.reshape(len(values), -1)
+        emptied = [place - first for place in places if first <= place < first + rows.shape[1]]
+        first += rows.shape[1]
+        if emptied:
+            rows = rows.astype(object if rows.dtype == object else np.float64)
+            rows[:, emptied] = "" if rows.dtype == object else np.nan
+        columns[name] = rows.reshape(values.shape)
+    return Table(columns)

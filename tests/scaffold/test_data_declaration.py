@@ -23,6 +23,7 @@ TOKENIZED = ModelFacts("torch", "bert", TOKENS, longest=510)
 MATRIX = ModelFacts("onnx", "m.onnx", (InputFact("X", "float32", ("n", 2)),))
 TEXT = ModelFacts("sklearn", "t.joblib", columns=(ColumnFact("X", "text"),))
 IMAGES = ModelFacts("torch", "vit", (InputFact("pixel_values", "float32", ("n", 3, "height", "width")),))
+IMPUTED = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"), ColumnFact("b", takes_missing=True)))
 TWO = ModelFacts(
     "tensorflow",
     "two.keras",
@@ -54,6 +55,8 @@ FILES = {
     "other.csv": "text,label\ngood,neg\nbad,bad\n",
     "lines.txt": "good\nbad\n",
     "wide.csv": "a,b,c\n1,2,3\n",
+    "gaps.csv": "a,b,name,target\n1,,x,0\n2,4,,1\n",
+    "gaps.jsonl": '{"X": "good"}\n{"X": null}\n',
 }
 
 
@@ -125,6 +128,19 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("lines.txt", TOKENIZED, {"text": {"tokenizer": "bert", "length": 510}}),
         ("lines.txt", ModelFacts("torch", "net.py:load", TOKENS), {"text": {"tokenizer": "bert"}}),
         ("reviews.csv", TEXT, {"inputs": {"X": "review"}, "labels": "label"}),
+        ("gaps.csv", IMPUTED, {"missing": "nan", "labels": "target"}),
+        (
+            "gaps.csv",
+            replace(IMPUTED, columns=IMPUTED.columns[1:]),
+            {"missing": "nan", "labels": "target"},
+        ),
+        (
+            "gaps.csv",
+            replace(IMPUTED, columns=(ColumnFact("x0"), IMPUTED.columns[1]), is_matrix=True),
+            {"inputs": {"X": ["a", "b"]}, "types": {"X": "float32"}, "missing": "nan", "labels": "target"},
+        ),
+        ("gaps.csv", replace(IMPUTED, columns=IMPUTED.columns[:1]), {"missing": "nan", "labels": "target"}),
+        ("gaps.jsonl", replace(TEXT, columns=(ColumnFact("X", "text", takes_missing=True),)), {"missing": "nan"}),
         (
             "photos",
             IMAGES,
@@ -191,6 +207,13 @@ def test_images_that_transformers_scales_otherwise(folder: Path) -> None:
 def test_columns_with_the_names_of_the_inputs_need_no_declaration() -> None:
     named = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"), ColumnFact("b"), ColumnFact("c")))
     assert declaration_of("wide.csv", Path(), named) == "wide.csv"
+
+
+@pytest.mark.usefixtures("folder")
+def test_labels_of_the_usual_name_are_declared_for_the_gates() -> None:
+    Path("labelled.csv").write_text("a,labels\n1,0\n")
+    named = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"),))
+    assert declaration_of("labelled.csv", Path(), named) == {"path": "labelled.csv", "labels": "labels"}
 
 
 @pytest.mark.usefixtures("folder")
@@ -281,6 +304,27 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
                 f"{NAME_COLUMNS} `data: {{path: wide.csv, inputs: {{num: [NAME, ...], b: b, c: [c]}}, {INTEGERS}}}`",
             ],
         ),
+        *[
+            (
+                data,
+                facts,
+                [
+                    f"{data} has empty cells in {column}",
+                    "the model is not known to take missing values there",
+                    (
+                        "hint: fill them in, or leave these rows out; if the model takes NaN there, leave --data out, "
+                        "and name the data in the file that orun init writes: "
+                        f"`data: {{path: {data}, missing: nan, ...}}`"
+                    ),
+                ],
+            )
+            for data, facts, column in [
+                ("gaps.csv", replace(IMPUTED, columns=(ColumnFact("a"), ColumnFact("b"))), "b"),
+                ("gaps.csv", replace(IMPUTED, columns=(IMPUTED.columns[1], ColumnFact("x1")), is_matrix=True), "b"),
+                ("gaps.csv", MATRIX, "b"),
+                ("gaps.jsonl", TEXT, "X"),
+            ]
+        ],
         (
             "wide.csv",
             ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"), ColumnFact("d"))),

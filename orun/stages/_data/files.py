@@ -80,6 +80,11 @@ def list_columns(path: Path, name: str) -> Mapping[str, bool]:
     return {column: np.asarray(columns[column]).dtype.kind in "OUS" for column in columns}
 
 
+def list_empty(path: Path, name: str) -> list[str]:
+    """Return the columns of a file in which rows have no value; see `read` for what it raises."""
+    return tables.list_empty(path, name) if path.suffix.lower() in tables.SUFFIXES else []
+
+
 def read_columns(path: Path, name: str, *, nan: bool = False, texts: Collection[str] = ()) -> Columns:
     """Return the arrays or columns of a file; see `read` for what it raises, `tables.read_table` for the options."""
     suffix = path.suffix.lower()

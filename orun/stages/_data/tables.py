@@ -41,6 +41,12 @@ def list_columns(path: Path, name: str) -> dict[str, bool]:
     return {field.name: _is_text(field.type) for field in _load(path, name).schema}
 
 
+def list_empty(path: Path, name: str) -> list[str]:
+    """Return the columns of a table in which rows have no value; an empty text of a .csv or .tsv is one."""
+    table = _load(path, name)
+    return [title for title in table.column_names if table.column(title).null_count]
+
+
 def _load(path: Path, name: str, texts: Collection[str] = ()) -> pa.Table:
     need("pyarrow", f"reading {name}")
     from pyarrow import ArrowInvalid, parquet

@@ -1,0 +1,53 @@
+"""What `orun init` finds out about a fitted estimator by asking it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from orun.scaffold.sklearn_inspection import inspect_estimator
+
+ROWS = 40
+NUMBERS = np.random.default_rng(0).normal(size=(ROWS, 2))
+CITIES = np.array(["Bonn", "Oslo"] * (ROWS // 2), object)
+MIXED = np.column_stack([NUMBERS.astype(object), CITIES])
+LABELS = np.arange(ROWS) % 2
+
+
+def columns(*, handle_unknown: str) -> ColumnTransformer:
+    """The first number imputed, and the second not."""
+    return ColumnTransformer(
+        [
+            ("imputed", SimpleImputer(), [0]),
+            ("scaled", StandardScaler(), [1]),
+            ("city", OneHotEncoder(handle_unknown=handle_unknown), [2]),
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("estimator", "rows", "takes_missing"),
+    [
+        (make_pipeline(columns(handle_unknown="ignore"), LogisticRegression()), MIXED, [True, False, True]),
+        (make_pipeline(columns(handle_unknown="error"), LogisticRegression()), MIXED, [True, False, False]),
+        (HistGradientBoostingClassifier(max_iter=2), NUMBERS, [True, True]),
+        (LogisticRegression(), NUMBERS, [False, False]),
+        (make_pipeline(CountVectorizer(), LogisticRegression()), CITIES, [True]),
+    ],
+    ids=["unknown texts allowed", "unknown texts refused", "trees", "linear", "words"],
+)
+def test_the_columns_in_which_an_estimator_takes_missing_values(
+    estimator: Any, rows: Any, takes_missing: list[bool]
+) -> None:
+    facts = inspect_estimator("net.py:load", estimator.fit(rows, LABELS))
+    assert facts.refusal == ""
+    assert [column.takes_missing for column in facts.columns] == takes_missing
