@@ -30,7 +30,6 @@ from orun.text.counts import count
 
 SEARCHER = "optuna"  # package by which `quantize/tune` searches
 Write = Callable[[Path, str], None]
-OWN_DATA = "name examples of your own: --data data.py:examples"
 
 
 class Created(Record, frozen=True):
@@ -70,9 +69,7 @@ class Created(Record, frozen=True):
     @property
     def has_made_up_data(self) -> bool:
         """Whether its examples are made up."""
-        return uses_examples(stages_for(self.request, self.gates)) and (
-            not self.request.data or self.request.is_made_up
-        )
+        return uses_examples(stages_for(self.request, self.gates)) and not self.request.has_own_data
 
 
 def text_of(file: Path, request: Request, gates: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
@@ -103,7 +100,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
     """
     request = with_examples(file, request)
     data = data_path(file)
-    is_ours = not data.exists() and (not request.data or request.is_made_up)
+    is_ours = not data.exists() and not request.has_own_data
     if is_ours:
         write(data, data_text(file.name, request.facts))
         _require_examples(file, request)
@@ -159,11 +156,10 @@ def _converted(file: Path, request: Request, store: Path | None, listener: Liste
 
 def _with_suitable_data(file: Path, request: Request) -> Request:
     """Declare the user's data again if the inputs of the model were not known before it was converted."""
-    facts, data = request.facts, request.data
-    if facts.inputs or facts.form != "tensorflow" or not data or request.is_made_up:
+    facts = request.facts
+    if facts.inputs or facts.form != "tensorflow" or not request.has_own_data:
         return request
-    path = os.path.normpath(file.parent / (data if isinstance(data, str) else data["path"]))
-    return replace(request, data=declare_data(path, file.parent, facts))
+    return replace(request, data=declare_data(os.path.normpath(file.parent / request.data_source), file.parent, facts))
 
 
 def _searched(
@@ -217,11 +213,21 @@ def _measured(
         elif failed.stage == "accuracy" and (batched := _batched(request)):
             request = replace(request, outputs=batched)
             continue
+        elif failed.stage == "accuracy" and request.judges_labels:
+            request = replace(request, has_unsuitable_labels=True)
+            continue
         else:
             left_out = {failed.stage: reason_of(failed)}
             if failed.stage == "accuracy" and reduced:
-                left_out[reduced] = f"nothing here can compare its outputs with the original's. Next: {OWN_DATA}"
+                left_out[reduced] = f"nothing here can compare its outputs with the original's{_next_examples(request)}"
         request = replace(request, left_out={**request.left_out, **left_out})
+
+
+def _next_examples(request: Request) -> str:
+    """Return which examples may compare the outputs of two models, after others did not."""
+    if not request.has_own_data:
+        return ". Next: name examples of your own: --data data.py:examples"
+    return f": the examples of {request.data_source} do not serve, for the reason of accuracy. Next: change them"
 
 
 def _batched(request: Request) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ def init_command(file: Path, request: Request) -> str:
 
 
 def _arguments(file: Path, request: Request) -> Iterator[str]:
-    facts, data = request.facts, request.data
+    facts = request.facts
     source = os.path.normpath(file.parent / facts.source)
     yield from ("orun", "init", source)
     if facts.needs_trust:
@@ -34,8 +34,8 @@ def _arguments(file: Path, request: Request) -> Iterator[str]:
         yield from ("--target", request.target.name)
     for item in _declared(facts):
         yield from ("--input", f"{item.name}={item.dtype}[{','.join(map(str, item.shape))}]")
-    if data and not request.is_made_up:
-        yield from ("--data", os.path.normpath(file.parent / (data if isinstance(data, str) else data["path"])))
+    if request.has_own_data:
+        yield from ("--data", os.path.normpath(file.parent / request.data_source))
     if request.goal:
         yield from ("--goal", ", ".join(condition.text for condition in request.goal))
     if file != file_for(source):

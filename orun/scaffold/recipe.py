@@ -19,6 +19,7 @@ SEARCH_TIME = "3min"
 TIMED = 128  # size of a dynamic axis for timing
 LOCALE = "C.UTF-8"
 AGREEMENT = "agreement"  # metric of outputs of integers and flags
+ACCURACY = "accuracy"  # metric of labels
 Gates = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Gates of each stage: stage -> metric -> rule -> threshold."""
 
@@ -42,6 +43,7 @@ class Request(Record, frozen=True):
         is_made_up: whether `data` names made-up examples.
         outputs: the outputs to compare with the original's; all when empty.
         runs_here: whether this machine has the target, if it is not the CPU, so that outputs are compared on it.
+        has_unsuitable_labels: whether the labels of the examples are known to be no classes of the model.
     """
 
     facts: ModelFacts
@@ -53,6 +55,26 @@ class Request(Record, frozen=True):
     is_made_up: bool = False
     outputs: tuple[str, ...] = ()
     runs_here: bool = False
+    has_unsuitable_labels: bool = False
+
+    @property
+    def has_own_data(self) -> bool:
+        """Whether its examples are the user's own."""
+        return bool(self.data) and not self.is_made_up
+
+    @property
+    def data_source(self) -> str:
+        """The file, folder or `file.py:function` that yields the examples; empty without a name."""
+        return self.data if isinstance(self.data, str) else str(self.data["path"])
+
+    @property
+    def judges_labels(self) -> bool:
+        """Whether classes are compared with labels: the data has some, and the model more than a single score."""
+        graph = self.facts.graph
+        if graph is None or self.goal or self.has_unsuitable_labels:
+            return False
+        has_classes = bool(graph.classes) or not graph.is_single_valued
+        return has_classes and isinstance(self.data, Mapping) and "labels" in self.data
 
     @property
     def fidelity(self) -> Fidelity:
@@ -247,7 +269,10 @@ def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
         metrics.append(AGREEMENT)
     parameters: dict[str, Any] = {"metrics": metrics, "dataset": DATA}
     advice = "If the data has labels, add `accuracy` or `f1` to the metrics, and a gate: accuracy: {max_drop: 1%}"
-    if request.fidelity == "sqnr":
+    if request.judges_labels:
+        metrics.append(ACCURACY)
+        advice = "`accuracy` compares both with the labels of the data; more examples allow a narrower `max_drop`"
+    elif request.fidelity == "sqnr":
         advice = "`sqnr` is in dB: 20 are an error of 10 %. If the data has classes, add `auc`: {max_drop: 1%}"
     comment = f"Outputs compared with the original's. {advice}"
     if request.runs_here:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
 
 import orun
 from orun.core.events import Event, StageStarted
-from orun.core.metrics import Metric
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.core.run_record import RunResult, StageResult
 from orun.errors import UsageError
 from orun.scaffold.create import require_supported, text_of
@@ -103,6 +104,33 @@ def test_a_file_with_measured_gates(model: Path) -> None:
     assert {verdict.outcome for verdict in orun.run("made/mlp.yaml").verdicts} <= {"passed", "no baseline"}
 
 
+@pytest.mark.slow
+def test_labels_that_are_no_classes_are_left_out(model: Path) -> None:
+    Path("rows.csv").write_text("a,b,target\n" + "".join(f"{row},{-row},{row / 2}\n" for row in range(20)))
+    text = orun.init(model, "made.yaml", data="rows.csv")
+    assert "labels: target" in text
+    assert "metrics: [cosine]" in text
+    Path("rows.csv").write_text("a,b,target\n" + "".join(f"{row},{-row},{row % 2}\n" for row in range(200)))
+    text = orun.init(model, "made-again.yaml", data="rows.csv")
+    assert "metrics: [cosine, accuracy]" in text
+    assert "accuracy: {max_drop: " in text
+    verdicts = {verdict.metric: verdict.outcome for verdict in orun.run("made-again.yaml").verdicts}
+    assert verdicts["accuracy"] == "passed"
+
+
+@pytest.mark.slow
+def test_examples_of_the_user_that_no_stage_can_compare_with(model: Path) -> None:
+    Path("data.py").write_text(
+        "import numpy as np, orun\ndef rows():\n    return orun.Dataset({'x': np.full((9, 2), np.inf, np.float32)})\n"
+    )
+    text = " ".join(orun.init(model, "made.yaml", data="data.py:rows").replace("#", "").split())
+    assert "Left out accuracy: output 'y' of the model is not finite for example 0: " in text
+    assert (
+        "Left out int8: nothing here can compare its outputs with the original's: the examples of data.py:rows do not "
+        "serve, for the reason of accuracy. Next: change them."
+    ) in text
+
+
 def test_outputs_without_a_batch_axis(model: Path) -> None:
     """They are known from the graph, so that the others can be compared."""
     del model
@@ -153,6 +181,41 @@ def test_outputs_of_classes_are_compared_by_their_agreement(model: Path) -> None
         request = Request(facts, CPU, outputs=outputs)
         (accuracy,) = [stage for stage in stages_for(request, {}) if stage.name == "accuracy"]
         assert accuracy.parameters["metrics"] == metrics
+
+
+@pytest.mark.parametrize(
+    ("body", "outputs", "axes", "changes", "metrics"),
+    [
+        ("y = Relu (x)", "y", "N,32", {}, ["cosine", "accuracy"]),
+        ("y = Relu (x)", "y", "N,32", {"data": {"path": "rows.csv"}}, ["cosine"]),
+        ("y = Relu (x)", "y", "N,32", {"data": "rows.csv"}, ["cosine"]),
+        ("y = Relu (x)", "y", "N,32", {"has_unsuitable_labels": True}, ["cosine"]),
+        ("y = MatMul (x, w)", "y", "N,1", {}, ["sqnr"]),
+        ("y = MatMul (x, w) c = Cast <to = 7> (y)", "y, int64[N,1] c", "N,1", {}, ["sqnr", "agreement", "accuracy"]),
+    ],
+)
+def test_classes_are_compared_with_labels_where_there_may_be_both(
+    model: Path, body: str, outputs: str, axes: str, changes: dict[str, Any], metrics: list[str]
+) -> None:
+    save_regression(model, body, outputs, axes)
+    request = Request(facts_of(model), CPU, **({"data": {"path": "rows.csv", "labels": "y"}} | changes))
+    (accuracy,) = [stage for stage in stages_for(request, {}) if stage.name == "accuracy"]
+    assert accuracy.parameters["metrics"] == metrics
+
+
+@pytest.mark.parametrize(
+    ("right", "low", "most"),
+    [(0.9, 0.998, "1.5%"), (0.9, 0.96875, "4.7%"), (0.9, 0.6, None), (0.0, -UNBOUNDED, None), (0.9, -math.inf, None)],
+)
+def test_the_gate_of_an_accuracy_allows_what_the_examples_cannot_exclude(
+    right: float, low: float, most: str | None
+) -> None:
+    unchanged = Comparison(right, Estimate(1.0, low, 2.0), Estimate(0.0, -1.0, 1.0), "paired", 200)
+    metrics = {"accuracy": Metric(right, "ratio", reference=unchanged)}
+    accuracy = StageResult("accuracy", "measure/accuracy", "built", metrics=metrics)
+    assert gates_for(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
+        "accuracy": {} if most is None else {"accuracy": {"max_drop": most}}
+    }
 
 
 def test_the_gate_of_an_agreement_leaves_room_for_other_kernels() -> None:
