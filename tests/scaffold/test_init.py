@@ -107,26 +107,18 @@ def test_a_file_with_measured_gates(model: Path) -> None:
 @pytest.mark.slow
 def test_labels_that_are_no_classes_are_left_out(model: Path) -> None:
     Path("rows.csv").write_text("a,b,target\n" + "".join(f"{row},{-row},{row / 2}\n" for row in range(20)))
-    text = orun.init(model, "made.yaml", data="rows.csv")
+    text = orun.init(model, "made.yaml", data="rows.csv", target="dml")  # which skips the timing
     assert "labels: target" in text
     assert "metrics: [cosine]" in text
-    Path("rows.csv").write_text("a,b,target\n" + "".join(f"{row},{-row},{row % 2}\n" for row in range(200)))
-    text = orun.init(model, "made-again.yaml", data="rows.csv")
-    assert "metrics: [cosine, accuracy]" in text
-    assert "accuracy: {max_drop: " in text
-    verdicts = {verdict.metric: verdict.outcome for verdict in orun.run("made-again.yaml").verdicts}
-    assert verdicts["accuracy"] == "passed"
 
 
 @pytest.mark.slow
 def test_examples_of_the_user_that_no_stage_can_compare_with(model: Path) -> None:
-    Path("data.py").write_text(
-        "import numpy as np, orun\ndef rows():\n    return orun.Dataset({'x': np.full((9, 2), np.inf, np.float32)})\n"
-    )
-    text = " ".join(orun.init(model, "made.yaml", data="data.py:rows").replace("#", "").split())
+    Path("rows.csv").write_text("a,b\n1,inf\n2,3\n")
+    text = " ".join(orun.init(model, "made.yaml", data="rows.csv", target="dml").replace("#", "").split())
     assert "Left out accuracy: output 'y' of the model is not finite for example 0: " in text
     assert (
-        "Left out int8: nothing here can compare its outputs with the original's: the examples of data.py:rows do not "
+        "Left out half: nothing here can compare its outputs with the original's: the examples of rows.csv do not "
         "serve, for the reason of accuracy. Next: change them."
     ) in text
 
