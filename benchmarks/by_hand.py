@@ -45,7 +45,7 @@ Answers = Sequence[Floats]
 
 INPUTS = (
     Input("input_ids", "int64", ("batch", "sequence"), 0, 30521),
-    Input("attention_mask", "int64", ("batch", "sequence"), mask=True),
+    Input("attention_mask", "int64", ("batch", "sequence"), fill="mask"),
     Input("token_type_ids", "int64", ("batch", "sequence"), 0, 1),
 )
 LENGTHS = {"sequence": (2, 33, 128)}  # lengths of the check of the export

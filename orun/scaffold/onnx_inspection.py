@@ -56,7 +56,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
             item.dtype,
             tuple(_fixed(axis, sizes) for axis in item.shape),
             None if item.high is None else int(item.high),
-            "right-padded" if item.padded else "mask" if item.mask else "random",
+            item.fill,
         )
         for item in inputs_of(model)
     )

@@ -12,7 +12,6 @@ Low = Annotated[float | None, Doc("Smallest value of the input; 0 for integers w
 High = Annotated[
     float | None, Doc("Largest value of the input; 1 for integers when left out, 255 for images of `uint8`.")
 ]
-PADDED: Literal["right-padded"] = "right-padded"
 FillName: TypeAlias = Literal["random", "mask", "right-padded"]
 Fill = Annotated[
     FillName,

@@ -170,7 +170,7 @@ def _make_up(
     batch = batch_axes(item.shape for item in inputs)
     default = {axis: sizes.batch if axis in batch else _default_size(declared.get(axis)) for axis in list_axes(inputs)}
     feed = next(make_cases(inputs, {axis: (size,) for axis, size in (default | dict(sizes.axes)).items()}, seed)).feed
-    return dict(feed) | {item.name: np.ones_like(feed[item.name]) for item in inputs if item.mask}
+    return dict(feed) | {item.name: np.ones_like(feed[item.name]) for item in inputs if item.fill != "random"}
 
 
 def _default_size(declared: Sequence[int] | None) -> int:

@@ -42,7 +42,7 @@ def test_a_multiple_of_none_leaves_nothing() -> None:
 
 def test_axes_that_follow_are_of_no_size_of_their_own() -> None:
     inputs = [
-        Input("mask", "int64", ("batch", "past + sequence"), mask=True),
+        Input("mask", "int64", ("batch", "past + sequence"), fill="mask"),
         Input("ids", "int64", ("batch", "sequence")),
         Input("image", "float32", (1, 3, "4 * rows", 8)),
         Input("past", "float32", ("batch", "past", 2)),

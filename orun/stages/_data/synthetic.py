@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -63,5 +64,5 @@ def make_examples(
 
 def _single(item: Input, batch: Collection[int | str]) -> Input:
     """Return the input for a single example: a dynamic axis of the batch has size 1 wherever it occurs."""
-    shape = (1 if isinstance(axis, str) and axis in batch else axis for axis in item.shape)
-    return Input(item.name, item.dtype, tuple(shape), item.low, item.high, mask=item.mask)
+    shape = tuple(1 if isinstance(axis, str) and axis in batch else axis for axis in item.shape)
+    return replace(item, shape=shape)

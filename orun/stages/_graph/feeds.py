@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from orun.core import dynamic_axes
 from orun.errors import UsageError
+from orun.stages.common_parameters import FillName
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,9 +34,8 @@ class Input:
         dtype: numpy's name of its type.
         shape: the size or name of each axis, or the expression that it follows from (`past + sequence`).
         low, high: bounds of its values, both included; None for no bound.
-        mask: it holds 0 and 1, and at least one 1 along its last axis: an attention that sees nothing has no right
-            answer.
-        padded: it is a mask whose ones come before its zeros.
+        fill: what it is filled with. Masks hold 0 and 1, and at least one 1 along their last axis: an attention that
+            sees nothing has no right answer.
     """
 
     name: str
@@ -43,8 +43,7 @@ class Input:
     shape: tuple[int | str, ...]
     low: float | None = None
     high: float | None = None
-    mask: bool = False
-    padded: bool = False
+    fill: FillName = "random"
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +130,7 @@ def _require_possible(item: Input) -> None:
         raise UsageError(f"input {item.name!r} has an axis {problem}", hint=hint)
     if item.dtype == "object":
         return
-    if item.mask and {item.low, item.high} - {None, 0, 1}:
+    if item.fill != "random" and {item.low, item.high} - {None, 0, 1}:
         raise UsageError(f"input {item.name!r} is a mask of 0 and 1, and cannot have other bounds")
     low, high = _bounds(item)
     if low > high:
@@ -194,8 +193,8 @@ def _values(item: Input, sizes: Mapping[str, int], mode: Mode, masks: Masks, ran
     import numpy as np
 
     shape = tuple(dynamic_axes.compute_size(axis, sizes) if isinstance(axis, str) else axis for axis in item.shape)
-    if item.mask:
-        return _mask(shape, mode, "right-padded" if item.padded else masks, random).astype(item.dtype)
+    if item.fill != "random":
+        return _mask(shape, mode, "right-padded" if item.fill == "right-padded" else masks, random).astype(item.dtype)
     if item.dtype == "object":
         return np.full(shape, mode, dtype=object)
     if mode != "random":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from orun.core.serialization import Record, decode, encode, field, from_json, to_json
 from orun.errors import UsageError
-from orun.stages.common_parameters import PADDED, Fill, FillName, High, Low
+from orun.stages.common_parameters import Fill, FillName, High, Low
 from orun.stages.contract import MODEL, Spec
 from orun.stages.params import Doc
 
@@ -73,10 +73,7 @@ def domain_of(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> In
         inputs: inputs of the model.
         sizes: declared sizes of dynamic axes.
     """
-    values = {
-        item.name: InputValues((PADDED if item.padded else "mask") if item.mask else "random", item.low, item.high)
-        for item in inputs
-    }
+    values = {item.name: InputValues(item.fill, item.low, item.high) for item in inputs}
     return InputDomain(values, {axis: tuple(values) for axis, values in sizes.items()})
 
 

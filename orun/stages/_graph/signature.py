@@ -11,7 +11,6 @@ from orun.errors import UsageError
 from orun.stages._graph.feeds import PIXEL, Input, bounds_of, is_image
 from orun.stages._graph.input_domain import InputDomain, read_domain
 from orun.stages._graph.io import input_names
-from orun.stages.common_parameters import PADDED
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
@@ -142,7 +141,7 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
     if rows is None and is_image(dtype.name, shape):
         return Input(value.name, dtype.name, shape, low=0, high=PIXEL)
     if rows is None:
-        return Input(value.name, dtype.name, shape, mask=dtype.kind != "b")
+        return Input(value.name, dtype.name, shape, fill="random" if dtype.kind == "b" else "mask")
     most = np.iinfo(dtype).max if dtype.kind in "iu" else 1
     return Input(value.name, dtype.name, shape, low=0, high=min(rows - 1, most))
 
@@ -152,11 +151,11 @@ def _within(item: Input, values: InputValues) -> Input:
     if item.dtype == "object":
         return item
     if values.fill != "random":
-        return replace(item, low=values.low, high=values.high, mask=True, padded=values.fill == PADDED)
+        return replace(item, low=values.low, high=values.high, fill=values.fill)
     least, most = bounds_of(item.dtype)
     low = item.low if values.low is None else max(values.low, least)
     high = item.high if values.high is None else min(values.high, most)
-    return replace(item, low=low, high=high, mask=False)
+    return replace(item, low=low, high=high, fill="random")
 
 
 def find_table_rows(graph: GraphProto) -> dict[str, int]:

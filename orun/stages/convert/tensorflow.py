@@ -32,7 +32,7 @@ from typing import TYPE_CHECKING, Annotated
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Rtol
-from orun.stages.common_parameters import PADDED, DType, ExternalData, Fill, High, Low
+from orun.stages.common_parameters import DType, ExternalData, Fill, High, Low
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import CODE
 from orun.stages.params import Code, Doc, FilePath, Range
@@ -209,11 +209,7 @@ def _inputs(context: Context, params: Params, source: Model, model: ModelProto) 
         if declared.dtype not in (None, item.dtype):
             problem = f"inputs: {item.name!r} cannot be of {declared.dtype}"
             raise StageFailed(context.stage, problem, why=f"the model takes {item.dtype}")
-        if declared.low is not None or declared.high is not None or declared.fill != "random":
-            mask, padded = declared.fill != "random", declared.fill == PADDED
-            bounded = replace(item, low=declared.low, high=declared.high, mask=mask, padded=padded)
-        else:
-            own = known[item.name]
-            bounded = replace(item, low=own.low, high=own.high, mask=own.mask)
-        inputs.append(bounded)
+        is_declared = declared.low is not None or declared.high is not None or declared.fill != "random"
+        values: InputSpec | Input = declared if is_declared else known[item.name]
+        inputs.append(replace(item, low=values.low, high=values.high, fill=values.fill))
     return inputs

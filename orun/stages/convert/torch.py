@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Rtol
-from orun.stages.common_parameters import PADDED, DType, ExternalData, Fill, High, Low
+from orun.stages.common_parameters import DType, ExternalData, Fill, High, Low
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import CODE
 from orun.stages.library_errors import failing
@@ -174,7 +174,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     write_domain(model, domain_of(bound.inputs, params.dims))
     save(model, context.result, external=params.external_data == "always")
     hint = advise_other(bound, params.exporter)
-    if any(item.mask and not item.padded for item in inputs):
+    if any(item.fill == "mask" for item in inputs):
         hint += PADDING_HINT
     agreement = Agreement("the exported model", TITLE, params.outputs, tolerance, hint=hint)
     error = check_result(context, agreement, tries, expected, limits_of(context, bound))
@@ -198,15 +198,7 @@ def _inputs(params: Params) -> list[Input]:
     from orun.stages._graph.feeds import Input
 
     return [
-        Input(
-            name,
-            spec.dtype,
-            tuple(spec.shape),
-            spec.low,
-            spec.high,
-            mask=spec.fill != "random",
-            padded=spec.fill == PADDED,
-        )
+        Input(name, spec.dtype, tuple(spec.shape), spec.low, spec.high, spec.fill)
         for name, spec in params.inputs.items()
     ]
 

@@ -16,7 +16,6 @@ from orun.core.serialization import decode
 from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names, nodes, tensors
 from orun.stages._graph.signature import find_table_rows, list_inputs, sizes_of
-from orun.stages.common_parameters import PADDED
 from orun.stages.release._card_usage import usage
 from orun.text.markdown import escape, table
 from orun.text.units import amount, show, span
@@ -158,10 +157,10 @@ def _domain(model: ModelProto) -> Iterator[str]:
 
 def _values(declared: InputValues, rows: int | None) -> str:
     """Return the declared values of an input in words; the rows of the table that it looks up bound it as well."""
-    if declared.fill != "random":
-        return (
-            "0 and 1, all ones before the zeros" if declared.fill == PADDED else "0 and 1, at least one 1 in each row"
-        )
+    if declared.fill == "right-padded":
+        return "0 and 1, all ones before the zeros"
+    if declared.fill == "mask":
+        return "0 and 1, at least one 1 in each row"
     table = (None, None) if rows is None else (0, rows - 1)
     bounds = [bound if own is None else own for own, bound in zip((declared.low, declared.high), table, strict=True)]
     if bounds == [None, None]:

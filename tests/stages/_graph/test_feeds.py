@@ -7,7 +7,7 @@ from orun.errors import UsageError
 from orun.stages._graph.feeds import Input, assign_sizes, list_axes, make_cases
 
 IDS = Input("ids", "int64", ("batch", "length"), low=0, high=9)
-MASK = Input("mask", "int32", ("batch", "length"), mask=True)
+MASK = Input("mask", "int32", ("batch", "length"), fill="mask")
 IMAGE = Input("image", "float32", ("batch", 3))
 
 
@@ -100,7 +100,7 @@ def test_values_with_a_single_bound_span_the_range(
 
 
 def test_a_mask_always_shows_something() -> None:
-    wide = Input("mask", "int64", (200, 6), mask=True)
+    wide = Input("mask", "int64", (200, 6), fill="mask")
     anywhere, lowest, highest = (case.feed["mask"] for case in make_cases([wide], {}, 0))
     assert set(anywhere.ravel()) == {0, 1}
     assert anywhere.any(axis=-1).all()
@@ -113,7 +113,7 @@ def test_a_mask_always_shows_something() -> None:
 
 
 def test_a_padded_mask_shows_the_front_alone() -> None:
-    padded = Input("mask", "int64", ("batch", "length"), mask=True, padded=True)
+    padded = Input("mask", "int64", ("batch", "length"), fill="right-padded")
     shown = [case.feed["mask"] for case in make_cases([padded], {"length": [5, 9]}, 0)]
     assert all((np.diff(mask, axis=1) <= 0).all() and mask[:, 0].all() for mask in shown)
     assert {int(length) for mask in shown for length in mask.sum(axis=1)} > {1, 9}
@@ -158,5 +158,5 @@ def test_values_that_a_type_does_not_have(low: float | None, high: float | None,
 
 def test_a_mask_has_no_other_bounds() -> None:
     with pytest.raises(UsageError) as caught:
-        list(make_cases([Input("x", "int64", (2,), low=3, mask=True)], {}, 0))
+        list(make_cases([Input("x", "int64", (2,), low=3, fill="mask")], {}, 0))
     assert str(caught.value) == "input 'x' is a mask of 0 and 1, and cannot have other bounds"

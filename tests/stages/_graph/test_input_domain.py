@@ -50,7 +50,7 @@ def test_inputs_are_made_up_within_it() -> None:
     model = declared()
     assert inputs_of(model) == (
         Input("ids", "int64", ("batch", "length"), low=0, high=3),
-        Input("mask", "int64", ("batch", "length"), mask=True, padded=True),
+        Input("mask", "int64", ("batch", "length"), fill="right-padded"),
         Input("extra", "float32", ("batch", 2), low=2, high=5),
     )
     assert sizes_of(model) == {"length": (4, 6)}

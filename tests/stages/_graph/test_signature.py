@@ -25,7 +25,7 @@ def test_axes_whose_size_depends_on_values() -> None:
 def test_types_axes_and_the_bounds_of_a_look_up() -> None:
     assert inputs_of(parse(LOOKUP)) == (
         Input("ids", "int64", ("batch", "length"), low=0, high=4),
-        Input("mask", "int64", ("batch", "length"), mask=True),
+        Input("mask", "int64", ("batch", "length"), fill="mask"),
         Input("extra", "float32", ("batch", 2)),
     )
 
@@ -37,7 +37,7 @@ def test_bytes_with_the_axes_of_an_image_are_pixels() -> None:
     assert inputs_of(onnx.parser.parse_model(text)) == (
         Input("image", "uint8", ("n", 24, 24, 3), low=0, high=255),
         Input("frame", "uint8", ("h", "w", 3), low=0, high=255),
-        Input("flags", "uint8", ("n", 3), mask=True),
+        Input("flags", "uint8", ("n", 3), fill="mask"),
     )
 
 
