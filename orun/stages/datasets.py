@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
-from orun.stages._data.source import Examples, Source
+from orun.stages._data.source import Examples, to_source
 from orun.stages.contract import Context
-from orun.stages.params import Code, FilePath
+from orun.stages.params import Code
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -48,7 +48,7 @@ def load_dataset(
     else:
         from orun.stages._data.files import read
 
-        dataset = read(context.root, source_of(examples), {*columns, *inputs, *(input_names(model) if model else ())})
+        dataset = read(context.root, to_source(examples), {*columns, *inputs, *(input_names(model) if model else ())})
     for name in inputs:
         if name not in dataset.inputs:
             raise StageFailed(
@@ -106,7 +106,7 @@ def origin_of(root: Path, examples: Examples) -> Origin:
     name = title(examples)
     if isinstance(examples, str) and CODE.fullmatch(examples):
         return Origin(name)
-    source = source_of(examples)
+    source = to_source(examples)
     return Origin(
         name,
         is_folder=source.images is not None,
@@ -115,14 +115,9 @@ def origin_of(root: Path, examples: Examples) -> Origin:
     )
 
 
-def source_of(examples: Examples) -> Source:
-    """Return the declaration of a dataset in files; a path alone has no options."""
-    return examples if isinstance(examples, Source) else Source(FilePath(examples))
-
-
 def title(examples: Examples) -> str:
     """Return the name of a dataset for messages."""
-    return str(examples.path if isinstance(examples, Source) else examples)
+    return str(to_source(examples).path)
 
 
 def _call(context: Context, reference: Code) -> Dataset:

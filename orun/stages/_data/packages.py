@@ -7,8 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from orun.errors import MissingPackages
-from orun.stages._data.source import Examples, Source
-from orun.stages.params import FilePath
+from orun.stages._data.source import Examples, to_source
 
 NEEDED: set[str] = set()  # modules that this process has used
 
@@ -25,7 +24,7 @@ def list_packages(root: Path, examples: Examples) -> Mapping[str, str]:
         root: the folder that paths are relative to.
         examples: the dataset.
     """
-    source = examples if isinstance(examples, Source) else Source(FilePath(examples))
+    source = to_source(examples)
     needed = {}
     if reader := READERS.get(Path(source.path).suffix.lower()):
         needed[reader] = str(source.path)

@@ -107,6 +107,11 @@ Examples: TypeAlias = Code | FilePath | Source
 """A function that returns an `orun.Dataset`, a file, or a file with its preparation."""
 
 
+def to_source(examples: Examples) -> Source:
+    """Return the declaration of a dataset in files; a path alone has no options."""
+    return examples if isinstance(examples, Source) else Source(FilePath(examples))
+
+
 def number_classes(names: Sequence[str]) -> dict[str, int]:
     """Return the number of each class: the position of its name.
 

@@ -221,7 +221,8 @@ def _load_unrounded(context: Context, data: Examples, columns: Collection[str]) 
     """Load the dataset with the floats of files in float64, where its `types` name no other type."""
     import numpy as np
 
-    from orun.stages.datasets import load_dataset, source_of
+    from orun.stages._data.source import to_source
+    from orun.stages.datasets import load_dataset
 
     dataset = load_dataset(context, data, columns=columns)
     if isinstance(data, str) and CODE.fullmatch(data):
@@ -233,7 +234,7 @@ def _load_unrounded(context: Context, data: Examples, columns: Collection[str]) 
     }
     if not floats:
         return dataset
-    declared = source_of(data)
+    declared = to_source(data)
     return load_dataset(context, replace(declared, types={**floats, **declared.types}), columns=columns)
 
 
