@@ -108,7 +108,7 @@ def test_an_example_of_an_input_without_an_axis_for_the_batch_is_fed_whole(tmp_p
     with pytest.raises(UsageError) as caught:
         make_feeds(models, Sizes(2), 3, dataset)
     assert str(caught.value) == (
-        "`batch` is 2, and input 't' of the model has no axis for a batch\n  hint: leave `batch` out"
+        "`batch` is 2, and input 't' of the model has no axis for a batch in front\n  hint: leave `batch` out"
     )
 
 

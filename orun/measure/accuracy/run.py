@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from orun.core.dynamic_axes import batch_place
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.names import MODEL, REFERENCE
 from orun.measure.dataset import TOKENS, Array, Batch, Origin, Values, as_type, batches, count, list_unbatched
@@ -158,7 +159,9 @@ def _run(
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     if batch.is_unbatched:
-        outputs = {name: value if value.shape[:1] == (1,) else value[None] for name, value in outputs.items()}
+        later = {value.name for value in session.get_outputs() if batch_place(value.shape or ()) > 0}
+        has_batch = {name for name, value in outputs.items() if value.shape[:1] == (1,) and name not in later}
+        outputs = {name: value if name in has_batch else value[None] for name, value in outputs.items()}
     for name, value in outputs.items():
         _check_output(plan.stage, f"output '{name}' of the {role}", value, part, batch)
     return outputs
