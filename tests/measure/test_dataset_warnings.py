@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from orun.measure.dataset import Dataset
+from orun.measure.dataset import Dataset, Values
 from orun.measure.dataset_warnings import warn_of_duplicates, warn_of_unused_inputs
 
 X = np.arange(40, dtype=np.float32).reshape(20, 2)
@@ -25,7 +25,7 @@ def test_inputs_that_the_model_does_not_take() -> None:
 
 
 def test_a_column_that_may_hold_the_labels() -> None:
-    inputs = {"x": X, "churn": np.arange(20), "pair": X}
+    inputs: dict[str, Values] = {"x": X, "churn": np.arange(20), "pair": X}
     taken = {"model": ["x"]}
     unused = "the model is not fed {}, which the dataset has: no model has such an input (inputs: x)"
     plain = [unused.format(name) for name in ("churn", "pair")]
