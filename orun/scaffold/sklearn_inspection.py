@@ -14,6 +14,7 @@ from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.model_facts import ColumnFact, ModelFacts
 
 if TYPE_CHECKING:
+    from orun.measure.dataset import Array
     from orun.stages._sklearn.export import Table
 
 
@@ -127,7 +128,8 @@ def _emptied(examples: Table, places: Collection[int]) -> Table:
 
     from orun.stages._sklearn.export import Table
 
-    columns, first = {}, 0
+    columns: dict[str, Array] = {}
+    first = 0
     for name, values in examples.columns.items():
         rows = values.reshape(len(values), -1)
         emptied = [place - first for place in places if first <= place < first + rows.shape[1]]

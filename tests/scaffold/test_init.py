@@ -190,7 +190,8 @@ def test_classes_are_compared_with_labels_where_there_may_be_both(
     model: Path, body: str, outputs: str, axes: str, changes: dict[str, Any], metrics: list[str]
 ) -> None:
     save_regression(model, body, outputs, axes)
-    request = Request(facts_of(model), CPU, **({"data": {"path": "rows.csv", "labels": "y"}} | changes))
+    options: dict[str, Any] = {"data": {"path": "rows.csv", "labels": "y"}, **changes}
+    request = Request(facts_of(model), CPU, **options)
     (accuracy,) = [stage for stage in stages_for(request, {}) if stage.name == "accuracy"]
     assert accuracy.parameters["metrics"] == metrics
 
