@@ -8,7 +8,8 @@ that of a model's metric, `two` that of its difference from another model's on t
 
 Probabilities: a model's logit is the true one times its sharpness, with noise of its own. Sharpness 1 is calibrated,
 1.5 too sure. Transcripts: words are wrong at a rate that differs between texts. Boxes: the rarest class is in one of
-twenty images; whether a box is found, and how well, differs between boxes and hardly between models.
+twenty images; whether a box is found, and how well, differs between boxes and hardly between models. Predicted numbers:
+labels are log-normal, and errors, of which two models share most, have heavy tails (Student's t with 5 degrees).
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from orun.measure.metrics.bootstrap import resample
 from orun.measure.metrics.calibration import brier, calibration_error, log_loss
 from orun.measure.metrics.detection import THRESHOLDS, ClassMatches, pool_matches
 from orun.measure.metrics.pooled import Pooled, divide
+from orun.measure.metrics.regression import mae, r2, rmse
 
 Floats = NDArray[np.float64]
 Draw = Callable[[int, np.random.Generator], Sequence[Floats | Pooled]]
@@ -47,6 +49,16 @@ def draw_probabilities(
     true = random.normal(1.5, 1.5, examples)
     labels = (random.random(examples) < 1 / (1 + np.exp(-true))).astype(np.int64)
     found = [metric(times * true + NOISE * random.normal(size=examples), labels) for times in sharpness]
+    return [figure(np.arange(examples)) if callable(figure) else figure for figure in found]
+
+
+def draw_predictions(
+    metric: Callable[[Any, Any], Any], errors: tuple[float, float], examples: int, random: np.random.Generator
+) -> list[Floats | Pooled]:
+    """Draw labels, and the predictions of two models whose errors are so large."""
+    labels = random.lognormal(0, 0.5, examples)
+    shared = random.standard_t(5, examples)
+    found = [metric(labels + error * (shared + NOISE * random.normal(size=examples)), labels) for error in errors]
     return [figure(np.arange(examples)) if callable(figure) else figure for figure in found]
 
 
@@ -95,9 +107,14 @@ def draw_boxes(
 
 def cases() -> Iterator[tuple[str, Draw, tuple[int, ...], int]]:
     """Yield the name of each case, its draw, numbers of examples, and how many make the truth."""
-    for name, metric in (("brier", brier), ("log_loss", log_loss), ("ece", calibration_error)):
+    scored: dict[str, Callable[[Any, Any], Any]] = {"brier": brier, "log_loss": log_loss, "ece": calibration_error}
+    for name, metric in scored.items():
         for pair in SHARPNESS:
             yield f"{name} {pair}", partial(draw_probabilities, metric, pair), (200, 1000, 5000), 2_000_000
+    predicted: dict[str, Callable[[Any, Any], Any]] = {"mae": mae, "rmse": rmse, "r2": r2}
+    for name, metric in predicted.items():
+        for errors in ((0.2, 0.2), (0.2, 0.21)):
+            yield f"{name} {errors}", partial(draw_predictions, metric, errors), (50, 200, 1000), 1_000_000
     for rates in ((0.05, 0.05), (0.05, 0.06), (0.01, 0.01)):
         yield f"wer {rates}", partial(draw_transcripts, rates), (50, 200, 1000), 100_000
     for metric_of_boxes in ("map", "map_50"):

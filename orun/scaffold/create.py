@@ -213,7 +213,7 @@ def _measured(
         elif failed.stage == "accuracy" and (batched := _batched(request)):
             request = replace(request, outputs=batched)
             continue
-        elif failed.stage == "accuracy" and request.judges_labels:
+        elif failed.stage == "accuracy" and request.label_metric:
             request = replace(request, has_unsuitable_labels=True)
             continue
         else:

@@ -19,7 +19,8 @@ SEARCH_TIME = "3min"
 TIMED = 128  # size of a dynamic axis for timing
 LOCALE = "C.UTF-8"
 AGREEMENT = "agreement"  # metric of outputs of integers and flags
-ACCURACY = "accuracy"  # metric of labels
+LABEL_RULES = {"accuracy": "max_drop", "rmse": "max_increase"}
+"""Metrics of labels, each with the rule that compares it with the original's."""
 Gates = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Gates of each stage: stage -> metric -> rule -> threshold."""
 
@@ -43,7 +44,7 @@ class Request(Record, frozen=True):
         is_made_up: whether `data` names made-up examples.
         outputs: the outputs to compare with the original's; all when empty.
         runs_here: whether this machine has the target, if it is not the CPU, so that outputs are compared on it.
-        has_unsuitable_labels: whether the labels of the examples are known to be no classes of the model.
+        has_unsuitable_labels: whether the labels of the examples are known not to be what the model answers.
     """
 
     facts: ModelFacts
@@ -68,13 +69,20 @@ class Request(Record, frozen=True):
         return self.data if isinstance(self.data, str) else str(self.data["path"])
 
     @property
-    def judges_labels(self) -> bool:
-        """Whether classes are compared with labels: the data has some, and the model more than a single score."""
+    def label_metric(self) -> str:
+        """Metric by which outputs are compared with the labels of the data; empty if it has none, or none suits.
+
+        Classes have an accuracy. An estimator of scikit-learn without them predicts numbers. A single score of another
+        model may be either.
+        """
         graph = self.facts.graph
         if graph is None or self.goal or self.has_unsuitable_labels:
-            return False
-        has_classes = bool(graph.classes) or not graph.is_single_valued
-        return has_classes and isinstance(self.data, Mapping) and "labels" in self.data
+            return ""
+        if not isinstance(self.data, Mapping) or "labels" not in self.data:
+            return ""
+        if not graph.classes and self.facts.form == "sklearn":
+            return "rmse"
+        return "accuracy" if graph.classes or not graph.is_single_valued else ""
 
     @property
     def fidelity(self) -> Fidelity:
@@ -269,11 +277,12 @@ def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
         metrics.append(AGREEMENT)
     parameters: dict[str, Any] = {"metrics": metrics, "dataset": DATA}
     advice = "If the data has labels, add `accuracy` or `f1` to the metrics, and a gate: accuracy: {max_drop: 1%}"
-    if request.judges_labels:
-        metrics.append(ACCURACY)
-        advice = "`accuracy` compares both with the labels of the data; more examples allow a narrower `max_drop`"
+    if metric := request.label_metric:
+        metrics.append(metric)
+        rule = LABEL_RULES[metric]
+        advice = f"`{metric}` compares both with the labels of the data; more examples allow a narrower `{rule}`"
     elif request.fidelity == "sqnr":
-        advice = "`sqnr` is in dB: 20 are an error of 10 %. If the data has classes, add `auc`: {max_drop: 1%}"
+        advice = "`sqnr` is in dB: 20 are an error of 10 %. If the data has labels, add `rmse`; of classes, `auc`"
     comment = f"Outputs compared with the original's. {advice}"
     if request.runs_here:
         parameters["target"] = request.target.name

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult
+from orun.scaffold.recipe import LABEL_RULES
 
 SPARE = 1.05  # allowed size over the measured one
 WORSE = 1.5  # allowed distance from 1 over the measured one
@@ -16,7 +17,7 @@ LEAST_COSINE = 0.9  # smallest cosine of a model that may be released
 LEAST_SQNR = 10  # dB; the same of a model whose outputs are single numbers: an error of 32 %
 MOST_SQNR = 100  # dB; beyond it is rounding of float32, which differs from machine to machine
 LEAST_CHANGE = 0.01  # share of classes that may change where none did: kernels of other machines round otherwise
-MOST_DROP = 0.5  # share of the original's accuracy; a gate that allows more says little
+MOST_CHANGE = 0.5  # share of the original's figure by labels; a gate that allows more says little
 REDUCED = ("int8", "half")  # stages that make a model smaller and less exact
 
 
@@ -33,8 +34,9 @@ def gates_for(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
                 gates["accuracy"] = {"sqnr": {"min": _below(metrics["sqnr"])}}
             if least := _share(metrics.get("agreement")):
                 gates["accuracy"]["agreement"] = {"min": least}
-            if most := _drop(metrics.get("accuracy")):
-                gates["accuracy"]["accuracy"] = {"max_drop": most}
+            for name, rule in LABEL_RULES.items():
+                if most := _most_change(metrics.get(name)):
+                    gates["accuracy"][name] = {rule: most}
         if stage.stage == "latency":
             gates["latency"] = {"p50": {"max_regression": SLOWEST}} | _speedup(metrics)
     return gates
@@ -69,12 +71,13 @@ def _share(agreement: Metric | None) -> str:
     return f"{least:g}%" if least > 0 else ""
 
 
-def _drop(accuracy: Metric | None) -> str:
-    """Return a drop that is `WORSE` times what the examples cannot exclude; empty without a useful one."""
-    if accuracy is None or accuracy.reference is None:
+def _most_change(metric: Metric | None) -> str:
+    """Return a loss that is `WORSE` times what the examples cannot exclude; empty without a useful one."""
+    if metric is None or metric.reference is None:
         return ""
-    most = max(1 - accuracy.reference.ratio.low, LEAST_CHANGE) * WORSE
-    return f"{math.ceil(most * 1000) / 10:g}%" if most < MOST_DROP else ""
+    ratio = metric.reference.ratio
+    most = max(ratio.high - 1 if metric.better == "lower" else 1 - ratio.low, LEAST_CHANGE) * WORSE
+    return f"{math.ceil(most * 1000) / 10:g}%" if most < MOST_CHANGE else ""
 
 
 def _below(sqnr: Metric) -> str:

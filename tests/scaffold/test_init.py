@@ -13,6 +13,7 @@ import orun
 from orun.core.events import Event, StageStarted
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.core.run_record import RunResult, StageResult
+from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.scaffold.create import require_supported, text_of
 from orun.scaffold.data_text import data_text
@@ -183,15 +184,17 @@ def test_outputs_of_classes_are_compared_by_their_agreement(model: Path) -> None
         ("y = Relu (x)", "y", "N,32", {"data": "rows.csv"}, ["cosine"]),
         ("y = Relu (x)", "y", "N,32", {"has_unsuitable_labels": True}, ["cosine"]),
         ("y = MatMul (x, w)", "y", "N,1", {}, ["sqnr"]),
+        ("y = MatMul (x, w)", "y", "N,1", {"form": "sklearn"}, ["sqnr", "rmse"]),
+        ("y = Relu (x)", "y", "N,32", {"form": "sklearn"}, ["cosine", "rmse"]),
         ("y = MatMul (x, w) c = Cast <to = 7> (y)", "y, int64[N,1] c", "N,1", {}, ["sqnr", "agreement", "accuracy"]),
     ],
 )
-def test_classes_are_compared_with_labels_where_there_may_be_both(
+def test_outputs_are_compared_with_labels_where_there_may_be_both(
     model: Path, body: str, outputs: str, axes: str, changes: dict[str, Any], metrics: list[str]
 ) -> None:
     save_regression(model, body, outputs, axes)
-    options: dict[str, Any] = {"data": {"path": "rows.csv", "labels": "y"}, **changes}
-    request = Request(facts_of(model), CPU, **options)
+    options: dict[str, Any] = {"form": "onnx", "data": {"path": "rows.csv", "labels": "y"}, **changes}
+    request = Request(replace(facts_of(model), form=options.pop("form")), CPU, **options)
     (accuracy,) = [stage for stage in stages_for(request, {}) if stage.name == "accuracy"]
     assert accuracy.parameters["metrics"] == metrics
 
@@ -208,6 +211,15 @@ def test_the_gate_of_an_accuracy_allows_what_the_examples_cannot_exclude(
     accuracy = StageResult("accuracy", "measure/accuracy", "built", metrics=metrics)
     assert gates_for(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
         "accuracy": {} if most is None else {"accuracy": {"max_drop": most}}
+    }
+
+
+def test_the_gate_of_an_error_allows_what_the_examples_cannot_exclude() -> None:
+    compared = Comparison(2.0, Estimate(1.001, 0.99, 1.019), Estimate(0.0, -1.0, 1.0), "paired", 200)
+    metrics = {"rmse": Metric(2.002, "", "lower", reference=compared)}
+    accuracy = StageResult("accuracy", "measure/accuracy", "built", metrics=metrics)
+    assert gates_for(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
+        "accuracy": {"rmse": {"max_increase": "2.9%"}}
     }
 
 

@@ -23,7 +23,8 @@ RETRIEVAL: tuple[str, ...] = (*RECALL, "mrr")
 LABELLED: tuple[str, ...] = ("accuracy", "accuracy_at_5", "f1", "iou", "auc", "average_precision")
 RANKING: tuple[str, ...] = ("ndcg", "ndcg_at_10")
 PROBABILITY: tuple[str, ...] = ("brier", "log_loss", "ece")
-TASK: tuple[str, ...] = (*LABELLED, *PROBABILITY, *RANKING, *RETRIEVAL)
+REGRESSION: tuple[str, ...] = ("mae", "rmse", "r2")
+TASK: tuple[str, ...] = (*LABELLED, *PROBABILITY, *REGRESSION, *RANKING, *RETRIEVAL)
 DETECTION: tuple[str, ...] = ("map", "map_50", "map_75")
 TRANSCRIPTION: tuple[str, ...] = ("wer", "cer")
 READ: tuple[str, ...] = (*DETECTION, *TRANSCRIPTION)
@@ -34,7 +35,7 @@ UNITS: Mapping[str, Unit] = {
     name: "ratio" if name in SHARES else ""
     for name in (*(yielded for names in FIDELITY.values() for yielded in names), *TASK, *READ)
 }
-ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl", *PROBABILITY, *TRANSCRIPTION)
+ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl", *PROBABILITY, "mae", "rmse", *TRANSCRIPTION)
 """Metrics that improve as they fall."""
 
 

@@ -33,6 +33,7 @@ from orun.measure.metrics.curves import auc, average_precision
 from orun.measure.metrics.detection import THRESHOLDS, match_boxes
 from orun.measure.metrics.error_rate import LABEL_TITLE, pool_edits, read_texts
 from orun.measure.metrics.pooled import Pooled, f1, f1_of_part, iou, iou_of_part
+from orun.measure.metrics.regression import mae, r2, rmse
 from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
 
 Scores = Mapping[str, Floats | Pooled]
@@ -43,6 +44,7 @@ BY_LABEL: Mapping[str, Callable[[Array, Array], Floats]] = {
     "accuracy_at_5": partial(accuracy_at, 5),
     "brier": brier,
     "log_loss": log_loss,
+    "mae": mae,
     "ndcg": partial(ndcg, None),
     "ndcg_at_10": partial(ndcg, 10),
 }
@@ -52,6 +54,7 @@ POOLED: Mapping[str, Callable[..., Pooled | None]] = {
     "auc": auc,
     "average_precision": average_precision,
 }
+REGRESSION: Mapping[str, Callable[[Array, Array], Callable[..., Pooled | None]]] = {"rmse": rmse, "r2": r2}
 PARTS: Mapping[str, Callable[..., Pooled | None]] = {
     "f1": f1_of_part,
     "iou": iou_of_part,
@@ -68,7 +71,7 @@ class Answers:
         outputs: by name, with what `postprocess` made of them, and those for the candidates.
         judged: the output that built-in metrics judge: the first, or the first that `postprocess` made.
         candidates: that output for the candidates; None without candidates.
-        pools: metrics of boxes, texts and calibration, each a function of the indices of examples.
+        pools: metrics of boxes, texts, calibration and predicted numbers, each a function of the indices of examples.
     """
 
     outputs: Mapping[str, Values]
@@ -140,6 +143,9 @@ def _pools(
             pools |= {name: pool_edits(name, *texts, request.normalize) for name in rates}
         if "ece" in request.task:
             pools["ece"] = calibration_error(classes_last(_array(outputs[judged]), request.class_axis), labels)
+        pools |= {
+            name: REGRESSION[name](_array(outputs[judged]), labels) for name in REGRESSION if name in request.task
+        }
     return pools
 
 

@@ -56,7 +56,8 @@ def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -
         raise UsageError(
             f"{metric} needs a class, or a score for each class, and the output has one score",
             why=f"it is {output.dtype} {list(output.shape)}",
-            hint="`auc`, `brier` and `log_loss` take one score; or return classes from a function, "
+            hint="`auc`, `brier` and `log_loss` take one score, `mae` and `rmse` a predicted number; or return classes "
+            "from a function, "
             "`(outputs[NAME] > 0.5).ravel().astype(int)`, or `> 0` of a logit, and name it: "
             "`postprocess: file.py:function`",
         )

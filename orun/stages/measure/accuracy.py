@@ -30,6 +30,7 @@ Metrics against the labels of the dataset. They judge the first output, or the f
 | `auc`, `average_precision` | mean over classes, each against the rest: the latter is the mAP of classification |
 | `brier`, `log_loss` | errors of the predicted probabilities, as in scikit-learn |
 | `ece` | expected calibration error of the top class: 15 bins of equal width (Guo et al. 2017) |
+| `mae`, `rmse`, `r2` | errors of predicted numbers, and the share of the labels' variance that they explain |
 | `ndcg`, `ndcg_at_10` | quality of a ranking; labels are the relevance of each item, `[n, items]` |
 | `recall_at_1`, `recall_at_5`, `recall_at_10`, `mrr` | retrieval among `candidates` by cosine similarity |
 | `map`, `map_50`, `map_75` | COCO's mean average precision of boxes: at IoU 0.50 to 0.95, at 0.50, at 0.75 |
@@ -40,8 +41,12 @@ first, and probabilities stay as they are. Scores that are neither count as logi
 (`decision_function`), which no value tells from them: `brier`, `log_loss` and `ece` then say nothing. Calibrate such a
 model first, as `CalibratedClassifierCV` does, or measure `auc`.
 
+`mae`, `rmse` and `r2` take a predicted number for each label, of a regression or of a forecast `[n, steps]`. `rmse` is
+the root of the mean over all positions, and `r2` the mean over positions, as scikit-learn's. Against the original, gate
+`rmse: {max_increase: 1%}`.
+
 Classes need a score each, and a single number has a sign but no angle: compare it by `sqnr`, not by `cosine` or
-`agreement`. Of a single score, that of class 1, only `auc`, `average_precision`, `brier`, `log_loss` and
+`agreement`. Of a single score of class 1, only `auc`, `average_precision`, `brier`, `log_loss` and
 `ece` can be measured, and a `postprocess` can make classes of it for the others.
 
 If an example may belong to several classes, `auc` and `average_precision` take labels `[n, classes]` of 0 and 1. Then
@@ -126,6 +131,7 @@ if TYPE_CHECKING:
 Known = Literal[
     "cosine", "max_abs", "relative", "sqnr", "agreement", "agreement_at_5", "kl",
     "accuracy", "accuracy_at_5", "f1", "iou", "auc", "average_precision", "brier", "log_loss", "ece",
+    "mae", "rmse", "r2",
     "ndcg", "ndcg_at_10", "recall_at_1", "recall_at_5", "recall_at_10", "mrr",
     "map", "map_50", "map_75", "wer", "cer",
 ]  # fmt: skip

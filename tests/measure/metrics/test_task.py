@@ -159,7 +159,8 @@ def test_a_single_score_is_refused(shape: tuple[int, ...]) -> None:
             assert str(caught.value) == (
                 f"{metric} needs a class, or a score for each class, and the output has one score\n"
                 f"  it is float32 {list(shape)}\n"
-                "  hint: `auc`, `brier` and `log_loss` take one score; or return classes from a function, "
+                "  hint: `auc`, `brier` and `log_loss` take one score, `mae` and `rmse` a predicted number; or return "
+                "classes from a function, "
                 "`(outputs[NAME] > 0.5).ravel().astype(int)`, or `> 0` of a logit, and name it: "
                 "`postprocess: file.py:function`"
             )

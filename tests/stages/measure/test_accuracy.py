@@ -311,6 +311,30 @@ def arrays(run: StageRun) -> dict[str, list[float]]:
         return {name: archive[name].tolist() for name in archive.files}
 
 
+def test_errors_of_predicted_numbers(folder: Path) -> None:
+    (folder / "prices.py").write_text(
+        "import numpy as np\nimport orun\n"
+        "def data():\n"
+        "    x = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)\n"
+        "    return orun.Dataset({'x': x}, labels=x.sum(1) * 2, fields={'half': np.repeat(['a', 'b'], 32)})\n",
+        "utf-8",
+    )
+    params = {"dataset": "prices.py:data", "metrics": ["mae", "rmse", "r2"], "slices": ["half"]}
+    twice, less = (linear(np.full((3, 1), weight, np.float32)) for weight in (2.0, 1.5))
+    right = measure(folder, params, model=twice, reference=twice)
+    wrong = measure(folder, params, model=less, reference=twice)
+    better = {"mae": "lower", "rmse": "lower", "r2": "higher"}
+    for run, values in ((right, (0.0, 0.0, 1.0)), (wrong, (0.7374817, 0.8906031, 0.9374721))):
+        assert [run.value(name) for name in better] == pytest.approx(values, abs=1e-6)
+    assert {name: metric.better for name, metric in wrong.metrics.items()} == {
+        f"{name}{part}": better[name] for part in ("", "[half=a]", "[half=b]") for name in better
+    }
+    against = wrong.metrics["rmse"].reference
+    assert against is not None
+    assert against.value == pytest.approx(0.0, abs=1e-6)
+    assert against.difference.low > 0.7
+
+
 def test_the_artifact_holds_every_example_and_is_the_same_each_time(folder: Path) -> None:
     params = {"dataset": "data.py:labelled", "metrics": ["max_abs", "accuracy"], "batch": 3}
     runs = [measure(folder, params, model=linear(EYE * 2), reference=linear(EYE)) for _ in range(2)]
