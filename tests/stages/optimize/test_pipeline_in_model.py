@@ -159,6 +159,24 @@ def test_jpeg_files(tmp_path: Path) -> None:
     assert made.value("max_abs_error") < 0.05
 
 
+@pytest.mark.parametrize("channels", ["rgb", "grey"])
+def test_grey_jpeg_files(tmp_path: Path, channels: str) -> None:
+    """They have one channel. The build sees a PNG file, whose three channels hide that."""
+    (tmp_path / "photos").mkdir()
+    grey = Image.linear_gradient("L").resize((90, 60))
+    grey.save(tmp_path / "photos" / "smooth.png")
+    count = 3 if channels == "rgb" else 1
+    plain = {"size": [24, 20], "resize": None, "scale": 1.0, "mean": [0.0] * count, "std": [1.0] * count}
+    how = {"input": "pixels", "channels": channels, **plain}
+    model = artifact(tmp_path, parse(PIXELS.replace(", 3,", f", {count},")))
+    params = {"image": how, "examples": "photos", "atol": 1.0}
+    made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": model})
+    grey.save(tmp_path / "smooth.jpg", quality=95)
+    (pixels,) = answers(made, image_bytes=file_bytes(tmp_path / "smooth.jpg"))
+    expected = prepare_image(tmp_path / "smooth.jpg", "smooth.jpg", Images(**how))
+    np.testing.assert_allclose(pixels[0], expected, atol=1)
+
+
 @pytest.fixture(scope="module")
 def tokenizing(tmp_path_factory: pytest.TempPathFactory) -> StageRun:
     """The tokenizer of MiniLM in front of a model that yields what it gets."""

@@ -38,7 +38,10 @@ def add_decoding(draft: Draft, images: Images) -> None:
     element = pixels.type.tensor_type.elem_type
     _require_supported(draft, images, element)
     nodes = draft.nodes(BYTES, SMOOTHING)
-    colours = nodes.extension("DecodeImage", nodes.add("Squeeze", BYTES, nodes.constant(_ints(0))))  # [h, w, bgr]
+    content = nodes.add("Squeeze", BYTES, nodes.constant(_ints(0)))
+    # Its default, BGR, swaps the channels of a grey JPEG, too, which has only one: it writes where it must not.
+    decoded = nodes.extension("DecodeImage", content, color_space="rgb")
+    colours = nodes.add("Expand", decoded, nodes.constant(_ints(1, 1, 3)))  # [h, w, rgb]; four of CMYK do not fit
     channels = _channels(nodes, colours, grey=images.channels == "grey")
     size = nodes.add("Shape", channels, start=2)
     resized = _resize(nodes, channels, size, images)
@@ -75,16 +78,14 @@ def _require_supported(draft: Draft, images: Images, element: int) -> None:
 
 def _channels(nodes: Nodes, colours: str, *, grey: bool) -> str:
     """Return the channels first, `[1, c, h, w]`: red, green and blue, or one of grey."""
-    if not grey:
-        ordered = nodes.add("Gather", colours, nodes.constant(np.array([2, 1, 0], np.int64)), axis=2)
-    else:
-        blue_first = np.array(GREY[::-1], np.int32)
-        weighted = nodes.add("Mul", nodes.add("Cast", colours, to=TensorProto.INT32), nodes.constant(blue_first))
+    if grey:
+        weights = nodes.constant(np.array(GREY, np.int32))
+        weighted = nodes.add("Mul", nodes.add("Cast", colours, to=TensorProto.INT32), weights)
         total = nodes.add("ReduceSum", weighted, nodes.constant(_ints(2)), keepdims=1)
         rounded = nodes.add("Add", total, nodes.constant(np.array(HALF, np.int32)))
         quotient = nodes.add("Div", rounded, nodes.constant(np.array(WHOLE, np.int32)))
-        ordered = nodes.add("Cast", quotient, to=TensorProto.UINT8)
-    return nodes.add("Unsqueeze", nodes.add("Transpose", ordered, perm=[2, 0, 1]), nodes.constant(_ints(0)))
+        colours = nodes.add("Cast", quotient, to=TensorProto.UINT8)
+    return nodes.add("Unsqueeze", nodes.add("Transpose", colours, perm=[2, 0, 1]), nodes.constant(_ints(0)))
 
 
 def _resize(nodes: Nodes, channels: str, size: str, images: Images) -> str:
