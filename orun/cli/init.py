@@ -224,15 +224,11 @@ def _report(created: Created) -> list[str]:
 
 def _write_workflow(file: Path, path: Path, text: str) -> list[str]:
     """Write the workflow of a pipeline file; return what was written, and what it lacks."""
-    from orun.scaffold.ci import missing_requirements
+    from orun.scaffold.ci import workflow_notes
 
     path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, text)
-    lines = [f"wrote {near(str(path))}"]
-    if missing := missing_requirements(file):
-        install = f"it installs {near(str(missing))}, which is not there yet"
-        lines.append(f"{install}: orun[cpu], and the tools that `orun doctor {quoted(file)}` lists")
-    return lines
+    return [f"wrote {near(str(path))}", *workflow_notes(file, path)]
 
 
 def _next_step(created: Created) -> str:

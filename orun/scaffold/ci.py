@@ -9,6 +9,7 @@ from typing import Literal
 
 from orun.fs.observed_state import project_of
 from orun.fs.os_errors import quoted
+from orun.text.suggestions import near
 
 System = Literal["github", "gitlab"]
 FILE = "PIPELINE_FILE"  # placeholder of the pipeline file's path in a template
@@ -25,14 +26,26 @@ def workflow_path(system: System, file: Path, name: str) -> Path:
     return project / f"{name}{GITLAB_MAIN}" if os.path.lexists(main) else main
 
 
-def missing_requirements(file: Path) -> Path | None:
-    """Return the path of the requirements that a workflow installs, if there is no such file yet."""
-    path = project_of(file.absolute().parent) / "requirements.txt"
-    return None if os.path.lexists(path) else path
-
-
 def workflow_text(system: System, file: Path, name: str) -> str:
     """Return the text of a workflow that runs a pipeline from the top of its project."""
     path = Path(os.path.relpath(file.absolute(), project_of(file.absolute().parent))).as_posix()
     text = files("orun.scaffold").joinpath(f"{system}.yml").read_text("utf-8")
-    return text.replace(FILE, quoted(path)).replace(NAME, name)
+    note = _inclusion_note(workflow_path(system, file, name))
+    return "".join(f"# {line}\n" for line in note) + text.replace(FILE, quoted(path)).replace(NAME, name)
+
+
+def workflow_notes(file: Path, path: Path) -> list[str]:
+    """Return what the workflow of a pipeline file lacks before its CI system can run it."""
+    notes = _inclusion_note(path)
+    requirements = project_of(file.absolute().parent) / "requirements.txt"
+    if not os.path.lexists(requirements):
+        install = f"it installs {near(str(requirements))}, which is not there yet"
+        notes.append(f"{install}: orun[cpu], and the tools that `orun doctor {quoted(file)}` lists")
+    return notes
+
+
+def _inclusion_note(path: Path) -> list[str]:
+    """Return how GitLab gets to know a workflow that is not in its main file; empty for others."""
+    if path.name == GITLAB_MAIN or not path.name.endswith(GITLAB_MAIN):
+        return []
+    return [f"GitLab runs it once {GITLAB_MAIN} has: include: [{{local: {path.name}}}]"]

@@ -97,6 +97,12 @@ def filled(document: Any, inputs: Mapping[str, Any], pattern: str) -> dict[str, 
     return loaded
 
 
+@pytest.mark.parametrize("system", ["github", "gitlab"])
+def test_the_job_of_the_docs_is_what_init_writes(system: System) -> None:
+    written = yaml.safe_load(workflow_text(system, ROOT / "pipelines/release.yaml", "release-gate"))
+    assert docs_job(system) == (written["jobs"]["orun"] if system == "github" else written["release-gate"])
+
+
 JOBS = pytest.mark.parametrize("job_of", mostly_slow([docs_job, written_job, own_job], own_job))
 
 
