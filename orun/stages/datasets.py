@@ -47,8 +47,11 @@ def load_dataset(
         dataset = _call(context, Code(examples))
     else:
         from orun.stages._data.files import read
+        from orun.stages._data.images import note_ignored_files
 
-        dataset = read(context.root, to_source(examples), {*columns, *inputs, *(input_names(model) if model else ())})
+        source = to_source(examples)
+        dataset = read(context.root, source, {*columns, *inputs, *(input_names(model) if model else ())})
+        note_ignored_files(context, source)
     for name in inputs:
         if name not in dataset.inputs:
             raise StageFailed(

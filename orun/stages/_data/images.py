@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orun.errors import UnknownName, UsageError
+from orun.errors import OrunError, UnknownName, UsageError
 from orun.measure.dataset import Array, Dataset
 from orun.stages._data.coco import read_annotations
 from orun.stages._data.packages import need
@@ -18,9 +20,11 @@ from orun.stages.contract import Context
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-ORIENTATION, UPRIGHT = 0x0112, 4  # EXIF tag; its largest value that keeps width and height
+ORIENTATION, UPRIGHT = 0x0112, 4  # EXIF tag, 1 if it turns nothing; its largest value that keeps width and height
 DEEP = ("I", "F")  # what Pillow's modes of more than 8 bits in a channel begin with; it cuts them off at 255
-SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+SUFFIXES = frozenset({".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+# Of files that are no images and often lie among them.
+OTHER_SUFFIXES = frozenset({".csv", ".db", ".html", ".ini", ".json", ".md", ".py", ".txt", ".xml", ".yaml", ".yml"})
 
 
 def read_images(folder: Path, name: str, source: Source) -> Dataset:
@@ -58,6 +62,22 @@ def read_annotated(root: Path, name: str, source: Source) -> Dataset:
     return Dataset({how.input: _convert_type(name, how, np.stack(pixels), source.types)}, labels)
 
 
+def note_ignored_files(context: Context, source: Source) -> None:
+    """Note files in a folder of images that may be images, too, and are not read."""
+    if source.images is None or source.annotations:
+        return
+    folder = context.root / source.path
+    ignored = [path for path in _search_files(folder) if path.suffix.lower() not in SUFFIXES | OTHER_SUFFIXES]
+    if not ignored:
+        return
+    suffixes = sorted({path.suffix.lower() or "no suffix" for path in ignored})
+    files = "1 file" if len(ignored) == 1 else f"{len(ignored)} files"
+    context.note(
+        f"{source.path} has {files} of suffixes that are not read as images "
+        f"({', '.join(suffixes)}), such as {ignored[0].relative_to(folder).as_posix()}: convert images to .png or .jpg"
+    )
+
+
 def note_missing_folders(context: Context, examples: Examples | None, output: str = "", axis: int = -1) -> None:
     """Note class folders that are not as many as the model's scores: labels may be numbered otherwise.
 
@@ -75,13 +95,17 @@ def note_missing_folders(context: Context, examples: Examples | None, output: st
     folder = context.root / examples.path
     if not folder.is_dir():
         return
-    count = len({*_name_folders(folder, _search_images(folder))} - {""})
+    classes = {*_name_folders(folder, _search_images(folder))} - {""}
     outputs = {value.name: axes_of(value) for value in load_graph(context.model()).graph.output}
     axes = outputs[output or next(iter(outputs))]
     scores = axes[axis] if len(axes) > max(axis, 1) else 1
-    if count and isinstance(scores, int) and scores > 1 and count != scores:
+    if classes and isinstance(scores, int) and scores > 1 and len(classes) != scores:
+        folders = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+        empty = [name for name in folders if name not in classes]
+        emptiness = f" No images are in {', '.join(empty)}." if empty else ""
+        count = "1 class folder" if len(classes) == 1 else f"{len(classes)} class folders"
         context.note(
-            f"{examples.path} has {count} class folder{'s' if count > 1 else ''}, and the model has {scores} scores. "
+            f"{examples.path} has {count}, and the model has {scores} scores.{emptiness} "
             "Labels number the folders in order of names, so a missing folder shifts them: name all classes in the "
             "order of the scores, `classes: [...]`"
         )
@@ -97,14 +121,9 @@ def _preparation(name: str, how: Images | None) -> Images:
 
 def _require_size(path: Path, name: str, size: tuple[float, float], title: str) -> None:
     """Refuse an image that has another size than its annotations say: boxes would lie elsewhere."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as opened:
-            turned = opened.getexif().get(ORIENTATION, 1) > UPRIGHT
-            actual = opened.size[::-1] if turned else opened.size
-    except (UnidentifiedImageError, OSError) as error:
-        raise UsageError(f"{name}, of which {title} tells, cannot be read as an image", why=str(error)) from error
+    with open_image(path, f"{name}, of which {title} tells,") as opened:
+        is_turned = opened.getexif().get(ORIENTATION, 1) > UPRIGHT
+        actual = opened.size[::-1] if is_turned else opened.size
     if actual != size:
         wanted = f"{size[0]:g} x {size[1]:g}"
         raise UsageError(f"{name} is {actual[0]} x {actual[1]}, and {title} says {wanted}")
@@ -117,18 +136,31 @@ def list_images(folder: Path, name: str, how: Images) -> list[Path]:
         UsageError: when there is none, or the parameters contradict one another.
     """
     _check(name, how)
-    files = sorted(_search_images(folder))
+    files = _search_images(folder)
     if not files:
         raise UsageError(f"{name} has no images", why=f"none of its files ends in {', '.join(sorted(SUFFIXES))}")
     return files
 
 
-def _search_images(folder: Path) -> Iterator[Path]:
-    """Yield every image below a folder, but no hidden ones, such as `._000.png` or those in `.ipynb_checkpoints`."""
-    for path in folder.rglob("*"):
-        is_hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.suffix.lower() in SUFFIXES and not is_hidden:
-            yield path
+def _search_images(folder: Path) -> list[Path]:
+    return [path for path in _search_files(folder) if path.suffix.lower() in SUFFIXES]
+
+
+def _search_files(folder: Path) -> list[Path]:
+    """Return every file below a folder, also through links to folders, in order of paths.
+
+    Hidden files and folders are left out, such as `._000.png` and `.ipynb_checkpoints`, and a link to a folder that it
+    is in.
+    """
+    files: list[Path] = []
+    for parent, folders, names in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".") and not _is_circle(Path(parent, name))]
+        files += [Path(parent, name) for name in names if not name.startswith(".")]
+    return sorted(files)
+
+
+def _is_circle(folder: Path) -> bool:
+    return folder.is_symlink() and folder.resolve() in [parent.resolve() for parent in folder.parents]
 
 
 def _name_folders(folder: Path, images: Iterable[Path]) -> list[str]:
@@ -172,27 +204,42 @@ def _check(name: str, how: Images) -> None:
         raise UsageError(f"{name}: `resize` {how.resize} is too small to cut {how.size} out of it")
 
 
+@contextmanager
+def open_image(path: Path, name: str) -> Iterator[Image]:
+    """Open an image, whose pixels are read in the context.
+
+    Raises:
+        UsageError: when it cannot be opened or read; the message calls it by `name`.
+    """
+    from PIL import Image
+
+    try:
+        with Image.open(path) as opened:
+            yield opened
+    except OrunError:
+        raise
+    except Exception as error:  # Pillow raises errors of many classes for broken files
+        why = str(error) or type(error).__name__
+        raise UsageError(f"{name} cannot be read as an image", why=why) from error
+
+
 def prepare_image(path: Path, name: str, how: Images) -> Array:
     """Return an image as an input, `[c, h, w]` or `[h, w, c]` float32.
 
     Raises:
         UsageError: when it cannot be read; the message calls it by `name`.
     """
-    from PIL import Image, ImageOps, UnidentifiedImageError
-    from PIL.Image import DecompressionBombError
+    from PIL import ImageOps
 
-    try:
-        with Image.open(path) as opened:
-            if opened.mode.startswith(DEEP):
-                raise UsageError(
-                    f"{name} has more than 8 bits in a channel ({opened.mode})",
-                    why="pixels are read from 0 to 255",
-                    hint="read them in file.py:function that returns an orun.Dataset",
-                )
-            upright = ImageOps.exif_transpose(opened)
-            image = _cut(upright.convert("RGB" if how.channels == "rgb" else "L"), how)
-    except (UnidentifiedImageError, OSError, DecompressionBombError) as error:
-        raise UsageError(f"{name} cannot be read as an image", why=str(error)) from error
+    with open_image(path, name) as opened:
+        if opened.mode.startswith(DEEP):
+            raise UsageError(
+                f"{name} has more than 8 bits in a channel ({opened.mode})",
+                why="pixels are read from 0 to 255",
+                hint="read them in file.py:function that returns an orun.Dataset",
+            )
+        upright = ImageOps.exif_transpose(opened)
+        image = _cut(upright.convert("RGB" if how.channels == "rgb" else "L"), how)
     scaled: Array = np.asarray(image, np.float32).reshape(*how.size, -1) * np.float32(how.scale)
     pixels: Array = (scaled - np.array(how.mean, np.float32)) / np.array(how.std, np.float32)
     return np.ascontiguousarray(pixels.transpose(2, 0, 1)) if how.layout == "nchw" else pixels

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,24 @@ def test_hidden_files_and_folders_are_skipped(photos: Path) -> None:
     assert labels(load(photos, "photos", images={"input": "x"})) == [0, 1]
 
 
+def test_class_folders_that_are_links(photos: Path) -> None:
+    (photos / "photos" / "cats").rename(photos / "elsewhere")
+    (photos / "photos" / "cats").symlink_to(photos / "elsewhere")
+    (photos / "elsewhere" / "all").symlink_to(photos / "photos")  # a circle
+    (photos / "photos" / "dogs" / "linked.png").symlink_to(photos / "elsewhere" / "red.png")
+    dataset = load(photos, "photos", images={"input": "x"})
+    assert labels(dataset) == [0, 1, 1]
+    assert array(dataset, "x")[:, 0, 0, 0].argsort(kind="stable").tolist() == [1, 0, 2]  # green, red, red
+
+
+@pytest.mark.parametrize("suffix", [".jfif", ".pgm"])
+def test_suffixes_of_jpeg_and_netpbm(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / "one").mkdir()
+    Image.new("L", (8, 4), 255).save(tmp_path / "one" / f"white{suffix}")
+    how = {"input": "x", "mean": [0.0] * 3, "std": [1.0] * 3}
+    assert array(load(tmp_path, "one", images=how), "x").min() == 1
+
+
 def test_pixels_as_whole_numbers(photos: Path) -> None:
     plain = {"input": "x", "scale": 1, "mean": [0, 0, 0], "std": [1, 1, 1]}
     pixels = array(load(photos, "photos", images=plain, types={"x": "uint8"}), "x")
@@ -176,6 +195,31 @@ def test_sizes_and_divisors_of_nothing(photos: Path) -> None:
     assert refusal(photos, "photos", images=how) == (
         "photos: `std` must not be zero: values are divided by it\n  it is [0.5, 0.0, 0.5]"
     )
+
+
+@pytest.mark.parametrize(
+    "error", [SyntaxError("broken PNG file"), ValueError(""), TypeError("no int"), struct.error("4 bytes")]
+)
+@pytest.mark.parametrize("annotated", [False, True])
+def test_errors_of_pillow_name_the_file(
+    photos: Path, monkeypatch: pytest.MonkeyPatch, error: Exception, *, annotated: bool
+) -> None:
+    """Its readers raise these for damaged files."""
+    (photos / "boxes.json").write_text(json.dumps(COCO), "utf-8")
+
+    def fail(_path: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(Image, "open", fail)
+    if annotated:
+        message = refusal(photos, "photos", images=WHOLE, annotations="boxes.json")
+        assert message == (
+            "photos/dogs/green.png, of which boxes.json tells, cannot be read as an image\n"
+            f"  {str(error) or 'ValueError'}"
+        )
+    else:
+        message = refusal(photos, "photos", images={"input": "x"})
+        assert message == f"photos/cats/red.png cannot be read as an image\n  {str(error) or 'ValueError'}"
 
 
 def test_images_too_large_to_be_meant(photos: Path, monkeypatch: pytest.MonkeyPatch) -> None:

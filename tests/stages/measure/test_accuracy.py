@@ -656,6 +656,20 @@ def test_class_folders_that_are_not_as_many_as_the_scores_are_noted(folder: Path
         "photos has 2 class folders, and the model has 3 scores. Labels number the folders in order of names, so a "
         "missing folder shifts them: name all classes in the order of the scores, `classes: [...]`"
     )
+    (folder / "photos" / "1").mkdir()
+    (folder / "photos" / "1" / "photo.heic").write_bytes(b"HEIF")
+    (folder / "photos" / "1" / "notes.txt").write_bytes(b"ours")
+    (ignored, note) = measure(folder, params, model=pixels).notes
+    assert ignored == (
+        "photos has 1 file of suffixes that are not read as images (.heic), such as 1/photo.heic: convert images to "
+        ".png or .jpg"
+    )
+    assert note == (
+        "photos has 2 class folders, and the model has 3 scores. No images are in 1. Labels number the folders in "
+        "order of names, so a missing folder shifts them: name all classes in the order of the scores, "
+        "`classes: [...]`"
+    )
+    (folder / "photos" / "1" / "photo.heic").unlink()
     named = measure(folder, params | {"dataset": source | {"classes": ["0", "1", "2"]}}, model=pixels)
     assert (named.value("accuracy"), named.notes) == (1, ())
     own = measure(folder, params | {"metrics": ["cosine"]}, model=pixels, reference=pixels)
