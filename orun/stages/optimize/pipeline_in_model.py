@@ -1,7 +1,9 @@
 """Put the preparation of inputs and the reading of outputs into the model, so that users need no code for them.
 
 - `image`: the model takes the bytes of a JPEG or PNG file, `image_bytes [1, bytes]`, and decodes, resizes, crops and
-  normalises the image as Pillow does. The keys are those of a dataset of images (see `measure/accuracy`).
+  normalises the image as Pillow does. The keys are those of a dataset of images (see `measure/accuracy`). Photos that
+  their file says to turn (EXIF orientation) are not turned: turn them before. CMYK JPEGs are not read, and a file of
+  another format may end the process.
 - `text`: the model takes texts, `text [batch]`, and makes the tokens of a BERT WordPiece tokenizer.
 - `labels`: a classifier yields the best `labels` and their `scores`, after a softmax.
 - `boxes`: a detector yields `boxes` (two corners each), `scores`, `classes` and the number of the image, after
@@ -69,7 +71,10 @@ class Params:
     boxes: Annotated[Boxes | None, Doc("Yield the boxes of a detector.")] = None
     examples: Annotated[
         FilePath | None,
-        Doc("With `image`, a folder of images to compare on; with `text`, a .txt file with a text in each line."),
+        Doc(
+            "Required with `image`, a folder of JPEG or PNG files to compare on, and with `text`, a .txt file with a "
+            "text in each line."
+        ),
     ] = None
     dims: Dims = field(default_factory=dict)
     atol: Annotated[
@@ -95,7 +100,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with its pipeline to `context.result`."""
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph, save_graph, weigh
-    from orun.stages.optimize._pipeline.comparison import compare_outputs, compare_preparation, text_hint
+    from orun.stages.optimize._pipeline.comparison import compare_outputs, compare_preparation, image_hint, text_hint
     from orun.stages.optimize._pipeline.draft import Draft
     from orun.stages.optimize._pipeline.image import add_decoding
     from orun.stages.optimize._pipeline.outputs import add_boxes, add_labels
@@ -119,7 +124,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         prepared.parent.mkdir()
         save_graph(draft.model, context.model(), prepared)
         code = "Pillow" if params.image else "transformers"
-        hint = text_hint(cases, tokenizer.special.values()) if tokenizer else ""
+        hint = text_hint(cases, tokenizer.special.values()) if tokenizer else image_hint(cases)
         errors.append(compare_preparation(context, prepared, cases, code, tolerance, hint))
     if params.labels:
         add_labels(draft, params.labels)

@@ -177,6 +177,34 @@ def test_grey_jpeg_files(tmp_path: Path, channels: str) -> None:
     np.testing.assert_allclose(pixels[0], expected, atol=1)
 
 
+def test_photos_that_are_turned(tmp_path: Path) -> None:
+    """One of each form is compared: evenly spread ones would leave out the second of these files."""
+    photos = digit_files(tmp_path, 40)
+    image = Image.linear_gradient("L").resize((8, 8))
+    exif = image.getexif()
+    exif[0x0112] = 6  # a quarter to the right
+    image.save(photos / "000a.jpg", exif=exif)
+    params = {"image": GREY, "examples": "photos"}
+    with pytest.raises(StageFailed) as caught:
+        run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": artifact(tmp_path, classifier())})
+    assert caught.value.why.splitlines()[-1] == "for photos/000a.jpg"
+    assert caught.value.hint == (
+        "the operator does not turn photos/000a.jpg as its EXIF orientation says: turn such photos before the model, "
+        "and leave them out here, or keep the preparation in your own code"
+    )
+
+
+@pytest.mark.parametrize(("name", "mode", "form"), [("a.bmp", "L", "BMP in L"), ("a.jpg", "CMYK", "JPEG in CMYK")])
+def test_files_that_no_operator_decodes(tmp_path: Path, name: str, mode: str, form: str) -> None:
+    photos = digit_files(tmp_path, 1)
+    Image.new(mode, (8, 8)).save(photos / name)
+    assert refusal(tmp_path, CLASSIFIER, image=GREY, examples="photos") == (
+        f"a model cannot decode photos/{name}\n"
+        f"  it is {form}; the operator decodes JPEG and PNG files, and no CMYK\n"
+        "  hint: convert it to an RGB file that ends in .jpg or .png, or take it out of `examples`"
+    )
+
+
 @pytest.fixture(scope="module")
 def tokenizing(tmp_path_factory: pytest.TempPathFactory) -> StageRun:
     """The tokenizer of MiniLM in front of a model that yields what it gets."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orun.errors import StageFailed
 from orun.measure.dataset import choose, spread
 from orun.stages._data.source import Images, Source, Text
 from orun.stages._graph.agreement import check, run_cases
@@ -21,6 +23,8 @@ from orun.stages.optimize._pipeline.text import TEXT
 from orun.stages.params import FilePath
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
+
     from orun.core.metrics import Metric
     from orun.measure.dataset import Array
     from orun.stages._graph.differences import Tolerance
@@ -29,25 +33,70 @@ if TYPE_CHECKING:
     from orun.stages.optimize._pipeline.outputs import Boxes, Labels
 
 EXAMPLES = 16  # files or texts that are compared
+FORMATS = ("JPEG", "MPO", "PNG")  # that the operator decodes; cameras append images to a JPEG file, and then it is MPO
+TURNED = range(2, 9)  # values of the EXIF orientation that turn or mirror an image
 MISREAD = ("\u0130", "\0")  # characters that the operator reads otherwise than `transformers`
 
 
 def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ...]:
-    """Return each image of a folder as Pillow prepares it, with the bytes of its file."""
+    """Return images of a folder as Pillow prepares them, with the bytes of their files: first one of each form.
+
+    Raises:
+        StageFailed: when the operator cannot decode a file.
+    """
     from orun.stages._data.images import list_images, prepare_image
 
-    files = list_images(context.root / folder, folder, images)
+    root = context.root / folder
+    files = list_images(root, folder, images)
+    titles = [f"{folder}/{path.relative_to(root).as_posix()}" for path in files]
+    forms = [_form(context, *item) for item in zip(files, titles, strict=True)]
+    places = [forms.index(form) for form in dict.fromkeys(forms)]
+    chosen = list(dict.fromkeys([*places, *spread(len(files), EXAMPLES)]))[:EXAMPLES]
     return tuple(
         Case(
-            name := f"{folder}/{path.relative_to(context.root / folder).as_posix()}",
+            titles[place],
             {},
             {
-                images.input: prepare_image(path, name, images)[None],
-                BYTES: np.frombuffer(path.read_bytes(), np.uint8)[None],
+                images.input: prepare_image(files[place], titles[place], images)[None],
+                BYTES: np.frombuffer(files[place].read_bytes(), np.uint8)[None],
             },
         )
-        for path in (files[number] for number in spread(len(files), EXAMPLES))
+        for place in chosen
     )
+
+
+def _form(context: Context, path: Path, name: str) -> tuple[str | None, str, bool]:
+    """Return the format and the mode of an image, and whether its EXIF orientation turns it."""
+    from orun.stages._data.images import open_image
+
+    with open_image(path, name) as opened:
+        if opened.format not in FORMATS or opened.mode == "CMYK":
+            raise StageFailed(
+                context.stage,
+                f"a model cannot decode {name}",
+                why=f"it is {opened.format} in {opened.mode}; the operator decodes JPEG and PNG files, and no CMYK",
+                hint="convert it to an RGB file that ends in .jpg or .png, or take it out of `examples`",
+            )
+        return opened.format, opened.mode, _is_turned(opened)
+
+
+def _is_turned(image: Image) -> bool:
+    from orun.stages._data.images import ORIENTATION
+
+    return image.getexif().get(ORIENTATION) in TURNED
+
+
+def image_hint(cases: Sequence[Case]) -> str:
+    """Name an image that Pillow turns and the operator does not; empty if there is none."""
+    import PIL.Image
+
+    for case in cases:
+        if _is_turned(PIL.Image.open(BytesIO(case.feed[BYTES].tobytes()))):
+            return (
+                f"the operator does not turn {case.title} as its EXIF orientation says: turn such photos before the "
+                "model, and leave them out here, or keep the preparation in your own code"
+            )
+    return ""
 
 
 def text_cases(draft: Draft, file: str, tokenizer: str, length: int) -> tuple[Case, ...]:
