@@ -106,6 +106,7 @@ class ReasonCode(StrEnum):
     STORED_FIGURES = "stored-figures"
     NO_MODEL_MEASURED = "no-model-measured"
     OTHER_INPUTS = "other-inputs"
+    OTHER_REFERENCE = "other-reference"
     MODEL_MISSING = "model-missing"
     ONE_MODEL_KIND = "one-model-kind"
     ACCEPTED_BY = "accepted-by"

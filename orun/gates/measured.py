@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import Components, subjects, value_of
+from orun.core.key_component import Components, KeyComponent, subjects, value_of
 from orun.core.metrics import further
 from orun.core.reason import Reason
 from orun.core.serialization import Record
@@ -79,8 +79,16 @@ class Ports(Record, frozen=True):
 
 def without_references(setup: Components) -> Components:
     """Return a setup without the references: they matter only to figures that compare two models."""
-    of_ports = (ComponentKind.INPUT, ComponentKind.CONTENT)
-    return tuple(item for item in setup if item.kind not in of_ports or not _is_reference(item.subject))
+    return tuple(item for item in setup if not _is_of_reference(item))
+
+
+def only_references(setup: Components) -> Components:
+    """Return the references of a setup."""
+    return tuple(filter(_is_of_reference, setup))
+
+
+def _is_of_reference(item: KeyComponent) -> bool:
+    return item.kind in (ComponentKind.INPUT, ComponentKind.CONTENT) and _is_reference(item.subject)
 
 
 def _is_reference(port: str) -> bool:

@@ -17,7 +17,7 @@ from orun.gates.baseline_file import Accepted
 from orun.gates.baselines import without_comparisons
 from orun.gates.conditions import changed_since
 from orun.gates.finding import Change, Finding, distance, point
-from orun.gates.measured import Compare, Ports, changes, without_references
+from orun.gates.measured import Compare, Ports, changes, only_references, without_references
 from orun.gates.relative import by_interval, change
 from orun.measure.latency.sequential_test import EQUAL, SLOWER, Evidence
 from orun.pipeline.model import Gate, Stage
@@ -60,14 +60,26 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
         file = terms.file or gate.position.file
         return Finding("no baseline", reason(ReasonCode.NO_BASELINE, stage=stage.id, removed=removed, file=file))
     same = accepted.model and accepted.model == terms.ports.measured(action)
-    if same and accepted.inputs == terms.ports.with_model(action):
+    comparable = not _has_other_reference(metric, stage, action, terms, accepted)
+    if comparable and same and accepted.inputs == terms.ports.with_model(action):
         judged = _unchanged(gate, metric, reason(ReasonCode.SAME_MODEL))
-    elif metric.baseline:
+    elif comparable and metric.baseline:
         judged = _side_by_side(gate, metric, metric.baseline, stage)
     else:
         return _signed(_by_stored(gate, metric, stage, action, terms, accepted), accepted)
     caveats = changed_since(terms.compare, stage, accepted, action, terms.ports)
     return _signed(replace(judged, caveats=caveats), accepted)
+
+
+def _has_other_reference(metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> bool:
+    """Return whether a figure compares two models, such as a cosine, and the reference changed since.
+
+    The accepted model is then no measure: it was made from another reference, and is always far from the new one. A
+    time, and a figure that is itself compared with the reference, are of one model.
+    """
+    if metric.noise == "timing" or metric.reference or metric.references:
+        return False
+    return bool(changes(terms.compare, stage, only_references(accepted.components), terms.ports.setup(action)))
 
 
 def _signed(judged: Finding, accepted: Accepted) -> Finding:
@@ -131,7 +143,10 @@ def _odds(log_odds: float) -> float:
 
 
 def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> Finding:
-    """Compare with the figures of the baseline file, because its model was not measured side by side."""
+    """Compare with the figures of the baseline file, each against the reference of its own run.
+
+    The accepted model was not measured side by side, or tells nothing beside a new reference.
+    """
     stored, file = accepted.metrics.get(gate.metric), terms.file or gate.position.file
     if stored is None:
         return Finding("no baseline", reason(ReasonCode.NO_BASELINE, stage=stage.id, metric=gate.metric, file=file))
@@ -140,12 +155,10 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
         return Finding("undecided", reason(ReasonCode.OTHER_UNIT, metric=gate.metric, file=file, **units))
     if metric.noise != "none" and stored == without_comparisons(metric):
         return _unchanged(gate, metric, reason(ReasonCode.SAME_MEASUREMENT, day=accepted.day))
-    why = _why_stored(stage, action, terms, accepted)
+    why = _why_stored(metric, stage, action, terms, accepted)
     if metric.noise == "timing" and not same_machine(terms.host, accepted.host):
         return Finding("undecided", reason(ReasonCode.OTHER_MACHINE, why, machine=machine(accepted.host), file=file))
-    then = accepted.components
-    if metric.reference or metric.references:
-        then = without_references(then)
+    then = without_references(accepted.components)
     if differing := changes(terms.compare, stage, then, terms.ports.setup(action)):
         return Finding("undecided", reason(ReasonCode.OTHER_SETUP, why, *differing, file=file))
     if metric.noise != "none" and not (metric.interval and stored.interval):
@@ -160,8 +173,10 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
     return judged
 
 
-def _why_stored(stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> Reason:
-    """Return why the accepted model was not measured side by side with this one."""
+def _why_stored(metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> Reason:
+    """Return why the figure is not compared with that of the accepted model, measured side by side."""
+    if _has_other_reference(metric, stage, action, terms, accepted):
+        return reason(ReasonCode.OTHER_REFERENCE)
     if not accepted.model:
         return reason(ReasonCode.NO_MODEL_MEASURED, stage=stage.id)
     if accepted.model == terms.ports.measured(action):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import pytest
 
@@ -310,32 +311,57 @@ def test_a_sample_below_0_whose_baseline_is_gone() -> None:
     )
 
 
-def test_what_lies_between_a_model_and_its_reference_is_not_held_against_another_reference() -> None:
-    """The accepted model is gone: what it was like beside the reference of now is not known."""
-    condition = gate("cosine", "max_regression", "1%", 0.01)
-    stage = Stage("accuracy", "measure/accuracy", PLACE, needs={"model": "int8", "reference": "export"})
+@pytest.fixture
+def judge_beside_reference() -> Callable[[str, Metric, str], Verdict]:
+    """Judges a metric of a model and a reference, where the baseline's reference is `aa` and its figure 0.99."""
     ports = Ports(references=("reference",))
-    known = {"cosine": metric(0.99, better="higher"), "accuracy": metric(0.9, "ratio", "higher")}
-    alone = {"cosine": metric(0.995, better="higher"),
-             "accuracy": metric(0.9, "ratio", "higher", reference=compared(0.9, (1.0, 1.0, 1.0)))}  # fmt: skip
 
-    def found(name: str, digest: str) -> Verdict:
-        then = replace(accepted(known), setup=group_by_kind(ports.setup(with_reference("aa", known))))
-        staged = replace(stage, gates=(replace(condition, metric=name),))
-        (verdict,) = judge(staged, with_reference(digest, alone), Terms(then, HERE, key_changes, ports=ports))
+    def judged(reference: str, measured: Metric, model: str = "aa11") -> Verdict:
+        then = replace(measured, value=0.99, reference=None, baseline=None)
+        known = replace(
+            accepted({"cosine": then}), setup=group_by_kind(ports.setup(with_reference("aa", {"cosine": then})))
+        )
+        condition = gate("cosine", "max_regression", "1%", 0.01)
+        needs = {"model": "int8", "reference": "export"}
+        stage = Stage("accuracy", "measure/accuracy", PLACE, needs=needs, gates=(condition,))
+        now = with_reference(reference, {"cosine": measured}, model)
+        (verdict,) = judge(stage, now, Terms(known, HERE, key_changes, ports=ports))
         return verdict
 
-    assert found("cosine", "aa").outcome == "passed"
-    assert found("cosine", "bb").outcome == "undecided"
-    assert why(found("cosine", "bb")) == (
-        "the accepted model is not in the store, and the accepted figures were measured otherwise: input reference "
-        "changed (from export); `orun baseline accept bert.yaml`"
+    return judged
+
+
+@pytest.mark.parametrize("model", ["aa11", "bb22"])  # another one than the accepted `bb22`, and the very same
+@pytest.mark.parametrize("beside", [compared(0.6, (1.6, 1.6, 1.6), "exact"), None])
+def test_figures_of_two_models_are_each_against_their_own_reference(
+    judge_beside_reference: Callable[..., Verdict], model: str, beside: Comparison | None
+) -> None:
+    """The accepted model is always far from a reference that was trained again: 0.6 here."""
+    verdict = judge_beside_reference("bb", metric(0.96, better="higher", baseline=beside), model)
+    assert verdict.outcome == "failed"
+    assert why(verdict) == (
+        "the regression of cosine against the accepted baseline is 3.03 % (figure stored on 2026-11-02: the reference "
+        "changed since, and each figure is against its own): more than 1%; Ada accepted that baseline on 2026-11-02"
     )
-    assert found("accuracy", "bb").outcome == "passed"  # which is of the model alone
 
 
-def with_reference(digest: str, metrics: dict[str, Metric]) -> Action:
-    found = action(metrics)
+def test_figures_of_two_models_beside_the_same_reference(judge_beside_reference: Callable[..., Verdict]) -> None:
+    verdict = judge_beside_reference("aa", metric(0.96, better="higher", baseline=compared(0.96, (1.0, 1.0, 1.0))))
+    assert verdict.outcome == "passed"
+    assert why(verdict) == "the regression of cosine against the accepted baseline is 0 % (by test): within 1%"
+
+
+def test_a_figure_of_one_model_is_measured_beside_the_accepted_one_whatever_the_reference(
+    judge_beside_reference: Callable[..., Verdict],
+) -> None:
+    beside = compared(0.96, (1.0, 1.0, 1.0))
+    verdict = judge_beside_reference("bb", metric(0.96, better="higher", reference=beside, baseline=beside))
+    assert verdict.outcome == "passed"
+    assert why(verdict) == "the regression of cosine against the accepted baseline is 0 % (by test): within 1%"
+
+
+def with_reference(digest: str, metrics: dict[str, Metric], model: str = "aa11") -> Action:
+    found = action(metrics, model)
     return replace(found, components=(*found.components, *components({"input reference": digest})))
 
 

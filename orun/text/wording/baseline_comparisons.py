@@ -61,7 +61,10 @@ def _why_stored(reason: Reason) -> str:
 
 def _stored_figures(reason: Reason) -> str:
     noise: Noise = reason.arguments["noise"]
-    return STORED[noise].format(day=reason.arguments["day"], why=_why_stored(reason))
+    why = _why_stored(reason)
+    text = STORED[noise].format(day=reason.arguments["day"], why=why)
+    explained = noise == "none" and reason.because[0].code == ReasonCode.OTHER_REFERENCE
+    return f"{text}: {why}" if explained else text
 
 
 def _other_inputs(reason: Reason) -> str:
@@ -75,6 +78,7 @@ METHODS: Mapping[str, Callable[[Reason], str]] = {
     ReasonCode.STORED_FIGURES: _stored_figures,
     ReasonCode.NO_MODEL_MEASURED: fill("{stage} measures no model that could be measured again"),
     ReasonCode.OTHER_INPUTS: _other_inputs,
+    ReasonCode.OTHER_REFERENCE: fill("the reference changed since, and each figure is against its own"),
     ReasonCode.MODEL_MISSING: fill("the accepted model is not in the store"),
     ReasonCode.ONE_MODEL_KIND: fill("{uses} measures no second model"),
 }
