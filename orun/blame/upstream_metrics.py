@@ -52,7 +52,7 @@ def explain_missing(result: RunResult, stage: str) -> str:
     """Say why a stage has no result."""
     stage_result = result[stage]
     if stage_result.failure:
-        return stage_result.failure.problem
+        return stage_result.failure.brief
     return sentence(stage_result.reasons[0]) if stage_result.reasons else "it has no such metric"
 
 

@@ -133,7 +133,7 @@ def transplant(
         if elements.theirs.get(name) != elements.ours.get(start):
             names[name] = f"{prefix}{name}"
             casts.append(helper.make_node("Cast", [start], [names[name]], to=elements.theirs[name]))
-    nodes = [_renamed(node, names) for node in theirs.nodes]
+    nodes = [_renamed(node, prefix, names) for node in theirs.nodes]
     result = names[theirs.tensor]
     if elements.theirs.get(theirs.tensor) == elements.ours.get(ours.tensor):
         nodes[-1].output[:] = [end if name == result else name for name in nodes[-1].output]
@@ -142,12 +142,13 @@ def transplant(
     return [*casts, *nodes, last], {tensor.name: tensor for tensor in weights.values()}
 
 
-def _renamed(node: NodeProto, names: Mapping[str, str]) -> NodeProto:
+def _renamed(node: NodeProto, prefix: str, names: Mapping[str, str]) -> NodeProto:
+    """Return a copy of a node with other names; one that several segments hold has the prefix of each."""
     if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
         raise UsageError(f"node {node.name!r} holds a graph, and cannot be put into another model")
     copy = NodeProto()
     copy.CopyFrom(node)
-    copy.name = f"{MARK}{node.name}" if node.name else ""
+    copy.name = f"{prefix}{node.name}" if node.name else ""
     copy.input[:] = [names.get(name, name) for name in node.input]
     copy.output[:] = [names.get(name, name) for name in node.output]
     return copy

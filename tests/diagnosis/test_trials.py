@@ -118,6 +118,21 @@ def test_places_that_do_not_go_together_are_left_out() -> None:
     assert (analysis.tried, analysis.left) == (1, 1)
 
 
+def test_a_node_is_restored_once_for_each_of_its_outputs() -> None:
+    """As the classifiers of scikit-learn have them: a label and probabilities."""
+    header = '<ir_version: 9, opset_import: ["" : 20]> g (float[n] x) => (float[n] y, int64[n] z)'
+    text = header + "{{ [scale] a = Mul ({}, x) [top] y, z = TopK <largest = {}> (a, k) }}"
+    model, reference = (parser.parse_model(text.format("x", largest)) for largest in (0, 1))
+    for each in (model, reference):
+        each.graph.initializer.append(numpy_helper.from_array(np.array([2], np.int64), "k"))
+    pair = Pair(model, reference, [{"x": np.array([3, 1, 2], np.float32)}], CPU)
+    comparison, changed = compared(pair)
+    restored = restore(model, reference, changed, comparison.elements)
+    assert [node.name for node in restored.graph.node] == ["scale", "restored::y::top", "restored::z::top"]
+    answers = Probe(restored, (), CPU).run(pair.feeds[0])
+    assert {name: answers[name].tolist() for name in ("y", "z")} == {"y": [9, 4], "z": [0, 2]}
+
+
 def test_no_place_that_could_be_tried() -> None:
     header = '<ir_version: 9, opset_import: ["" : {}]> g (float[n] x) => (float[n] y) {{ [one] y = {} (x) }}'
     pair = Pair(
