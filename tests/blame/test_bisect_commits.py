@@ -50,6 +50,49 @@ def test_of_a_parameter_those_of_the_pipeline_file(project: Project) -> None:
     assert [line.split(" ", 1)[1] for line in bisection.commits.commits] == ["nine times the weight"]
 
 
+def test_of_a_parameter_only_those_of_its_lines(project: Project) -> None:
+    good = project.run()
+    project.edit("pipeline.yaml", "name: mixed", "name: mixed  # of two stages")
+    commit(project.folder, "a comment")
+    project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")
+    commit(project.folder, "nine times the weight")
+    bad = project.run()
+    bisection = project.bisect(good, bad)
+    assert bisection.causes == (("score.weight: 1.0 -> 9.0",),)
+    assert [line.split(" ", 1)[1] for line in bisection.commits.commits] == ["nine times the weight"]
+
+
+def test_of_a_parameter_those_of_its_value_elsewhere(project: Project) -> None:
+    """A commit with its name alone is no better than one with the value of its variable."""
+    project.edit("pipeline.yaml", "vars: {text: abc}", "vars: {text: abc, w: 1.0}")
+    project.edit("pipeline.yaml", "weight: 1.0", "weight: '${vars.w}'")
+    commit(project.folder, "a variable")
+    good = project.run()
+    project.edit("pipeline.yaml", "name: mixed", "name: mixed  # with a weight")
+    commit(project.folder, "a comment")
+    project.edit("pipeline.yaml", "w: 1.0", "w: 9.0")
+    commit(project.folder, "nine times the weight")
+    bad = project.run()
+    commits = project.bisect(good, bad).commits.commits
+    assert [line.split(" ", 1)[1] for line in commits] == ["a comment", "nine times the weight"]
+
+
+def test_of_a_list_those_of_the_pipeline_file(project: Project) -> None:
+    """Its lines need not name it."""
+    project.edit("stages.py", 'text: str = "a b"', "text: list[str]")
+    project.edit("stages.py", "text * times", "''.join(text) * times")
+    project.edit("pipeline.yaml", 'text: "${vars.text}"', "text: [\n    abc,\n    def]")
+    commit(project.folder, "a list")
+    good = project.run()
+    project.edit("pipeline.yaml", "name: mixed", "name: mixed  # of text")
+    commit(project.folder, "a comment")
+    project.edit("pipeline.yaml", "    def]", "    defghijklmnop]")
+    commit(project.folder, "a longer list")
+    bad = project.run()
+    commits = project.bisect(good, bad).commits.commits
+    assert [line.split(" ", 1)[1] for line in commits] == ["a comment", "a longer list"]
+
+
 def test_what_was_not_committed_is_said(project: Project) -> None:
     first = git(project.folder, "rev-parse", "HEAD")
     good = project.run()
