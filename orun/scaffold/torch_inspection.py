@@ -7,13 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from orun.core.dynamic_axes import batch_axes, list_free
+from orun.core.dynamic_axes import batch_axes, compute_size, list_free
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
 from orun.stages._graph.feeds import SIZES
 
 TRIED = 400  # size of a dynamic axis that a module is called with, enough for the convolutions of speech models
+SIDES = (224, 256)  # sizes of dynamic axes of images: networks that halve them five times take multiples of 32
+IMAGE_AXES = 4  # batch, channels and sides
+BATCHED = 2  # examples of a call
 
 
 def inspect_program(name: str, path: Path) -> ModelFacts:
@@ -82,8 +85,9 @@ def call_once(
     Raises:
         UsageError: when it cannot be called with these inputs.
     """
+    sizes = _list_sizes(inputs, size)
     try:
-        outputs = _outputs(module, inputs, by_name=by_name, size=size)
+        outputs = _outputs(module, inputs, {axis: pair[0] for axis, pair in sizes.items()}, by_name=by_name)
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UsageError(
@@ -91,13 +95,21 @@ def call_once(
             why=f"{type(error).__name__}: {lines[0] if lines else 'without a message'}",
             hint=hint,
         ) from error
-    batch = batch_axes(item.shape for item in inputs)
-    axes = [axis for axis in list_free(item.shape for item in inputs) if axis not in batch]
     try:
-        _outputs(module, inputs, by_name=by_name, size=min(SIZES))
+        _outputs(module, inputs, dict.fromkeys(sizes, min(SIZES)), by_name=by_name)
     except Exception:  # noqa: BLE001 - whatever a module raises for sizes that it cannot take
-        return outputs, dict.fromkeys(axes, (size, size + size // 2))
+        return outputs, sizes
     return outputs, {}
+
+
+def _list_sizes(inputs: Sequence[InputFact], size: int) -> dict[str, tuple[int, ...]]:
+    """Return two sizes for each dynamic axis, except that of the batch."""
+    shapes = [item.shape for item in inputs]
+    images = [item.shape for item in inputs if item.dtype.startswith("float") and len(item.shape) == IMAGE_AXES]
+    batch, sides = batch_axes(shapes), list_free(images)
+    return {
+        axis: SIDES if axis in sides else (size, size + size // 2) for axis in list_free(shapes) if axis not in batch
+    }
 
 
 def output_names(count: int) -> tuple[str, ...]:
@@ -105,18 +117,16 @@ def output_names(count: int) -> tuple[str, ...]:
     return ("output",) if count == 1 else tuple(f"output{number}" for number in range(count))
 
 
-def _outputs(module: Any, inputs: Sequence[InputFact], *, by_name: bool, size: int) -> tuple[str, ...]:
+def _outputs(module: Any, inputs: Sequence[InputFact], sizes: Mapping[str, int], *, by_name: bool) -> tuple[str, ...]:
     """Return names of a module's outputs after one call: by the keys of a returned mapping, else numbers."""
     import torch
 
     from orun.stages._torch.export import flatten
 
-    sizes: dict[str, int] = {}
+    sizes = {**dict.fromkeys(list_free(item.shape for item in inputs), BATCHED), **sizes}
     feeds = {}
     for item in inputs:
-        shape = [
-            axis if isinstance(axis, int) else sizes.setdefault(axis, 2 if not sizes else size) for axis in item.shape
-        ]
+        shape = [axis if isinstance(axis, int) else compute_size(axis, sizes) for axis in item.shape]
         feeds[item.name] = torch.ones(shape, dtype=getattr(torch, item.dtype))
     with torch.no_grad():
         result = module(**feeds) if by_name else module(*feeds.values())

@@ -392,6 +392,30 @@ def test_a_module_that_takes_no_short_inputs(tmp_path: Path, monkeypatch: pytest
     assert "'input': random.normal(size=(n, 2, 400)).astype(np.float32)," in data_text("net.yaml", facts)
 
 
+HALVED = """
+import torch
+
+
+class Halved(torch.nn.Module):
+    def forward(self, image):
+        small = torch.nn.functional.max_pool2d(image, 32)
+        return image + torch.nn.functional.interpolate(small, scale_factor=32)
+
+
+def load():
+    return Halved()
+"""
+
+
+@pytest.mark.parametrize("batch", ["batch", "1"])
+def test_a_module_that_halves_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: str) -> None:
+    """As a U-Net of five levels does: its sides are multiples of 32."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(HALVED, encoding="utf-8")
+    facts = facts_of("net.py:load", Path(), (f"image=float32[{batch},3,height,width]",))
+    assert facts.sizes == {"height": (224, 256), "width": (224, 256)}
+
+
 def test_made_up_examples_of_a_batch_that_is_not_the_first_axis() -> None:
     """They have all axes, as they are fed one at a time."""
     inputs = (InputFact("x", "float32", ("time", "batch", 3)), InputFact("h", "float32", (2, "batch", 4)))
