@@ -66,7 +66,7 @@ def labels_of(name: str, columns: Columns, source: Source) -> Array | None:
     for row, value in enumerate(values, 1):
         if str(value) not in numbers:
             message = f"{name}: the label {str(value)!r} in row {row} is none of `classes`"
-            raise UnknownName(message, str(value), source.classes, why=f"they are {', '.join(source.classes)}")
+            raise UsageError(message, why=f"they are {', '.join(source.classes)}")
     return np.array([numbers[str(value)] for value in values], np.int64)
 
 

@@ -14,7 +14,7 @@ from orun.errors import OrunError, UnknownName, UsageError
 from orun.measure.dataset import Array, Dataset
 from orun.stages._data.coco import read_annotations
 from orun.stages._data.packages import need
-from orun.stages._data.source import DType, Examples, Images, Source, number_classes
+from orun.stages._data.source import DType, Images, Source, number_classes
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -78,37 +78,11 @@ def note_ignored_files(context: Context, source: Source) -> None:
     )
 
 
-def note_missing_folders(context: Context, examples: Examples | None, output: str = "", axis: int = -1) -> None:
-    """Note class folders that are not as many as the model's scores: labels may be numbered otherwise.
-
-    Args:
-        context: of the stage that judges the model.
-        examples: the dataset as declared.
-        output: the judged output; the first when empty.
-        axis: the axis of the classes.
-    """
-    from orun.stages._graph.io import load_graph
-    from orun.stages._graph.signature import axes_of
-
-    if not isinstance(examples, Source) or examples.annotations or examples.classes:
-        return
-    folder = context.root / examples.path
-    if not folder.is_dir():
-        return
+def list_class_folders(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the subfolders of a folder that are classes, and those without images."""
     classes = {*_name_folders(folder, _search_images(folder))} - {""}
-    outputs = {value.name: axes_of(value) for value in load_graph(context.model()).graph.output}
-    axes = outputs[output or next(iter(outputs))]
-    scores = axes[axis] if len(axes) > max(axis, 1) else 1
-    if classes and isinstance(scores, int) and scores > 1 and len(classes) != scores:
-        folders = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
-        empty = [name for name in folders if name not in classes]
-        emptiness = f" No images are in {', '.join(empty)}." if empty else ""
-        count = "1 class folder" if len(classes) == 1 else f"{len(classes)} class folders"
-        context.note(
-            f"{examples.path} has {count}, and the model has {scores} scores.{emptiness} "
-            "Labels number the folders in order of names, so a missing folder shifts them: name all classes in the "
-            "order of the scores, `classes: [...]`"
-        )
+    folders = {path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")}
+    return sorted(classes), sorted(folders - classes)
 
 
 def _preparation(name: str, how: Images | None) -> Images:
@@ -182,7 +156,7 @@ def _labels(folder: Path, name: str, files: list[Path], classes: Sequence[str]) 
     numbers = number_classes(classes or folders)
     if unknown := [parent for parent in folders if parent not in numbers]:
         message = f"{name}: the folder {unknown[0]!r} is none of `classes`"
-        raise UnknownName(message, unknown[0], classes, why=f"they are {', '.join(classes)}")
+        raise UsageError(message, why=f"they are {', '.join(classes)}")
     return np.array([numbers[parent] for parent in parents])
 
 

@@ -84,7 +84,9 @@ Further references are inputs `reference.NAME`. Task metrics are compared with e
 
 An output that is not finite fails the stage, and so does an output whose shape or type differs from the reference's.
 Texts are batched by length and never padded, so that a result does not depend on the other examples of a batch. If the
-model itself mixes the examples of a batch, as dynamic quantization does, `batch: 1` prevents that.
+dataset pads them (`text: {pad: true}`), metrics against the reference count the padding of an output with scores for
+each position, and a note says so. If the model itself mixes the examples of a batch, as dynamic quantization does,
+`batch: 1` prevents that.
 
 The figures depend on the kernels of the processor (VNNI, AVX-512, bf16), not on its clock, so the result is bound to
 the device. The artifact holds `metrics.json`, and `examples.npz` with the value of each example for every model.
@@ -228,7 +230,7 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Run the models over the dataset; write the metrics and the value of each example."""
-    from orun.stages._data.images import note_missing_folders
+    from orun.stages._data.output_notes import note_misfits
 
     request = _request(context, params)
     if params.reference_target is not None and not any(role.startswith("reference") for role in context.inputs):
@@ -242,8 +244,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         sessions = open_sessions(context, stack)
         report = judge(sessions, dataset, request, context.progress)
         _note_warnings(context, request, dataset, sessions)
-    if request.task and not request.postprocess:
-        note_missing_folders(context, params.dataset, "".join(params.outputs[:1]), request.class_axis)
+    note_misfits(context, request, params.dataset, dataset)
     for output, metric in report.uncompared.items():
         context.note(f"no metric judges the output {output!r}: add `{metric}`, which compares it with the reference's")
     _write(context, report)

@@ -149,7 +149,7 @@ def _require_goal(context: Context, params: Params) -> None:
 def _search(context: Context, params: Params) -> Search:
     from orun.environment import processor
     from orun.measure.dataset import spread
-    from orun.stages._data.images import note_missing_folders
+    from orun.stages._data.output_notes import note_misfits
     from orun.stages._graph.feeds import take_example
     from orun.stages._graph.io import input_names, load_graph
     from orun.stages._graph.missing import require_ranges
@@ -161,8 +161,8 @@ def _search(context: Context, params: Params) -> Search:
 
     variants = list_places(context.model_target)
     dataset = load_dataset(context, params.dataset)
-    if params.metric in TASK:
-        note_missing_folders(context, params.dataset)
+    judge = _judge(context, params, dataset, variants)
+    note_misfits(context, judge.request, params.dataset, dataset)
     model = load_graph(context.model())
     datasets = [dataset]
     if params.calibration is not None:  # refuse bad data here, not once a candidate
@@ -171,7 +171,7 @@ def _search(context: Context, params: Params) -> Search:
     graph = model.graph
     return Search(
         workshop=Workshop(context, params.calibration),
-        judge=_judge(context, params, dataset, variants),
+        judge=judge,
         places=variants,
         trial_log=TrialLog(name_of(context.key, datasets)),
         recipes=list_recipes(

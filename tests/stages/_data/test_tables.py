@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from orun.errors import UsageError
 from orun.stages._data.files import read
 from orun.stages._data.source import Source
 from orun.stages.params import FilePath
@@ -95,6 +96,13 @@ def test_columns_to_slice_by_that_the_model_takes_too(folder: Path, name: str) -
     assert (str(array(dataset, "income").dtype), list(dataset.fields)) == ("float32", ["town", "income"])
     declared = replace(source, inputs={"X": ["income"], "rest": "*"})
     assert array(read(folder, declared, {"X", "rest", "income"}), "rest").tolist() == [[31], [64]]
+
+
+def test_a_label_that_is_not_listed_gets_the_list_and_no_suggestion(folder: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(folder, Source(FilePath("people.csv"), labels="bought", classes=["yess", "no"]))
+    assert type(caught.value) is UsageError
+    assert caught.value.why == "they are yess, no"
 
 
 def test_classes_and_fields_that_do_not_fit(folder: Path) -> None:

@@ -683,6 +683,24 @@ def test_class_folders_that_are_not_as_many_as_the_scores_are_noted(folder: Path
     )
 
 
+@pytest.mark.parametrize(
+    ("classes", "note"),
+    [
+        (["a", "b"], "names 2 classes, and the model has 3 scores"),
+        (["a", "b", "c"], ""),
+        (["a", "b", "c", "d"], "names 4 classes, and the model has 3 scores"),
+    ],
+)
+def test_classes_of_a_table_that_are_not_as_many_as_the_scores_are_noted(
+    folder: Path, classes: list[str], note: str
+) -> None:
+    (folder / "t.csv").write_text("p,q,r,labels\n3,1,0,a\n0,2.5,1,b\n", "utf-8")
+    source = {"path": "t.csv", "inputs": {"x": "*"}, "types": {"x": "float32"}, "classes": classes}
+    rest = ". Labels number the names in their order, so a missing name shifts them: name all classes in the order of "
+    run = measure(folder, {"dataset": source, "metrics": ["accuracy"]}, model=linear(EYE))
+    assert run.notes == ((f"`classes` of t.csv {note}{rest}the scores",) if note else ())
+
+
 def test_copies_among_the_examples_are_noted_where_they_count(folder: Path) -> None:
     (folder / "copies.py").write_text(
         "import numpy as np, orun\n"

