@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from orun.errors import UsageError
 from orun.measure.dataset import LABEL_COLUMNS, TOKENS
-from orun.scaffold.data_text import MATRIX, Declaration
+from orun.scaffold.data_text import MATRIX, Declaration, number_columns
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.paths import relative_to
 from orun.stages._data.columns import REST
 from orun.stages._data.files import list_columns, list_empty, read_columns
 from orun.stages._data.source import IMAGENET_MEAN, IMAGENET_STD
+from orun.stages._data.tables import SUFFIXES
 from orun.stages._data.texts import is_tokenizer, load_tokenizer
 from orun.stages._sklearn.plain import find_column
+from orun.text.counts import count
 
 TEXT = "text"
 PAIRS = (  # columns whose names say that their texts are read in pairs
@@ -68,13 +71,17 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
         declared = _tokenized(data, features, folder, model_folder, facts)
     elif missing and len(inputs) == 1:
         declared = _single(inputs[0], features)
+    elif not missing and _is_unnamed(facts) and len(features) > len(inputs):  # the estimator would take them all
+        declared = {"inputs": {item.name: item.name for item in inputs}}
     if missing and not declared:
+        is_named = len(inputs) > 1 and facts.columns and not _is_unnamed(facts)
+        reasons = [] if is_named else _misfit(data, inputs, features, label)
         raise UsageError(
             f"{data} has no values for {', '.join(missing)}, which the model takes",
-            why=f"it has {', '.join(columns)}",
-            hint=_selection_hint(relative_to(folder, data), inputs, columns)
-            if len(inputs) == 1 or not facts.columns
-            else "name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset",
+            why="\n".join([f"it has {', '.join(columns)}", *reasons]),
+            hint="name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset"
+            if is_named
+            else _selection_hint(relative_to(folder, data), inputs, columns),
         )
     if "text" not in declared:
         declared |= _missing(data, folder, facts, features, declared)
@@ -110,6 +117,43 @@ def _missing(
             f"data in the file that orun init writes: `data: {{path: {relative_to(folder, data)}, missing: nan, ...}}`",
         )
     return {"missing": "nan"} if empty else {}
+
+
+def _is_unnamed(facts: ModelFacts) -> bool:
+    """Return whether an estimator was fitted on an array or on texts, so that orun has named its columns."""
+    names = [column.name for column in facts.columns]
+    return bool(names) and names in ([MATRIX], number_columns(len(names)))
+
+
+def _misfit(data: str, inputs: Sequence[InputFact], features: Mapping[str, bool], label: str) -> list[str]:
+    """Return how many columns of numbers a table has and a model takes, and texts that make them too few."""
+    widths = [_width(item) for item in inputs if item.dtype != "object"]
+    present, wanted = [*features.values()].count(False), sum(widths)
+    if Path(data).suffix.lower() not in SUFFIXES or not widths or 0 in widths or present == wanted:
+        return []
+    besides = f" besides {label}" if label else ""
+    lines = [f"it has {count(present, 'column')} of numbers{besides}, and the model takes {wanted}"]
+    texts = [title for title, holds_text in features.items() if holds_text]
+    if present < wanted and texts:
+        cells = read_columns(Path(data), data, nan=True)
+        lines.append(f"not numbers: {', '.join(title + _first_text(cells[title]) for title in texts)}")
+    return lines
+
+
+def _width(item: InputFact) -> int:
+    """Return how many numbers of an example are an input; 0 if that is not known."""
+    sizes = [size for size in item.shape[1:] if isinstance(size, int)]
+    return math.prod(sizes) if len(sizes) == len(item.shape[1:]) else 0
+
+
+def _first_text(cells: Iterable[Any]) -> str:
+    """Return the first cell that is neither empty nor a number, with its row; empty if there is none."""
+    for row, cell in enumerate(cells, 1):
+        try:
+            float(cell or 0)
+        except ValueError:
+            return f" ({cell!r} in row {row})"
+    return ""
 
 
 def _selection_hint(path: str, inputs: Sequence[InputFact], columns: Collection[str]) -> str:

@@ -39,6 +39,11 @@ def {function}() -> orun.Dataset:
 '''
 
 
+def number_columns(count: int) -> list[str]:
+    """Return names for the columns of an array that an estimator was fitted on: `x0`, `x1` and so on."""
+    return [f"x{place}" for place in range(count)]
+
+
 def data_text(file: str, facts: ModelFacts) -> str:
     """Return the text of the file.
 

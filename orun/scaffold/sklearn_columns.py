@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from orun.core.serialization import replace
-from orun.scaffold.data_text import MATRIX
+from orun.scaffold.data_text import MATRIX, number_columns
 from orun.scaffold.model_facts import ColumnFact, Value
 from orun.stages._sklearn.plain import column_names
 
@@ -33,7 +33,7 @@ def columns_of(estimator: Any) -> tuple[tuple[ColumnFact, ...], bool]:
     facts = dict(_learned(estimator, range(count)))
     columns = tuple(
         replace(facts.get(place, ColumnFact("")), name=str(name))
-        for place, name in enumerate([f"x{place}" for place in range(count)] if names is None else names)
+        for place, name in enumerate(number_columns(count) if names is None else names)
     )
     is_uniform = len({(column.holds_text, column.doubt) for column in columns}) == 1
     return columns, names is None and is_uniform

@@ -24,6 +24,7 @@ MATRIX = ModelFacts("onnx", "m.onnx", (InputFact("X", "float32", ("n", 2)),))
 TEXT = ModelFacts("sklearn", "t.joblib", columns=(ColumnFact("X", "text"),))
 IMAGES = ModelFacts("torch", "vit", (InputFact("pixel_values", "float32", ("n", 3, "height", "width")),))
 IMPUTED = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"), ColumnFact("b", takes_missing=True)))
+UNNAMED = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("x0"), ColumnFact("x1", "text")))
 TWO = ModelFacts(
     "tensorflow",
     "two.keras",
@@ -55,6 +56,8 @@ FILES = {
     "other.csv": "text,label\ngood,neg\nbad,bad\n",
     "lines.txt": "good\nbad\n",
     "wide.csv": "a,b,c\n1,2,3\n",
+    "typo.csv": "a,b,c,label\n1,2,3,0\n4,,6,1\n7,abc,9,1\n",
+    "unnamed.csv": "x0,x1,id,label\n1,Bonn,7,0\n2,Oslo,8,1\n",
     "gaps.csv": "a,b,name,target\n1,,x,0\n2,4,,1\n",
     "gaps.jsonl": '{"X": "good"}\n{"X": null}\n',
 }
@@ -128,6 +131,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("lines.txt", TOKENIZED, {"text": {"tokenizer": "bert", "length": 510}}),
         ("lines.txt", ModelFacts("torch", "net.py:load", TOKENS), {"text": {"tokenizer": "bert"}}),
         ("reviews.csv", TEXT, {"inputs": {"X": "review"}, "labels": "label"}),
+        ("unnamed.csv", UNNAMED, {"inputs": {"x0": "x0", "x1": "x1"}, "labels": "label"}),
         ("gaps.csv", IMPUTED, {"missing": "nan", "labels": "target"}),
         (
             "gaps.csv",
@@ -283,7 +287,29 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
             [
                 "wide.csv has no values for X, which the model takes",
                 "it has a, b, c",
+                "it has 3 columns of numbers, and the model takes 2",
                 f"{NAME_COLUMNS} `data: {{path: wide.csv, inputs: {{X: [NAME, ...]}}, labels: NAME}}`",
+            ],
+        ),
+        (
+            "typo.csv",
+            ModelFacts("onnx", "m.onnx", (InputFact("X", "float32", ("n", 3)),)),
+            [
+                "typo.csv has no values for X, which the model takes",
+                "it has a, b, c, label",
+                "it has 2 columns of numbers besides label, and the model takes 3",
+                "not numbers: b ('abc' in row 3)",
+                f"{NAME_COLUMNS} `data: {{path: typo.csv, inputs: {{X: [NAME, ...]}}, labels: NAME}}`",
+            ],
+        ),
+        (
+            "gaps.csv",
+            UNNAMED,
+            [
+                "gaps.csv has no values for x0, x1, which the model takes",
+                "it has a, b, name, target",
+                "it has 2 columns of numbers besides target, and the model takes 1",
+                f"{NAME_COLUMNS} `data: {{path: gaps.csv, inputs: {{x0: NAME, x1: NAME}}, labels: NAME}}`",
             ],
         ),
         (
@@ -301,6 +327,7 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
             [
                 "wide.csv has no values for num, which the model takes",
                 "it has a, b, c",
+                "it has 3 columns of numbers, and the model takes 4",
                 f"{NAME_COLUMNS} `data: {{path: wide.csv, inputs: {{num: [NAME, ...], b: b, c: [c]}}, {INTEGERS}}}`",
             ],
         ),
