@@ -105,7 +105,7 @@ def command(  # noqa: PLR0913 - the options of the command line
         raise UsageError("MODEL is missing", hint=f"orun init {example}; a custom stage: orun init --stage ops.py")
     file = Path(output) if output else file_for(model)
     if not dry_run:
-        require_free(file, f"orun {quoted(file)}; or write another: orun init {quoted(model)} -o FILE")
+        require_free(file, f"orun {quoted(file)}; or write another: the same command with -o FILE")
     if store:
         from orun.store.layout import require_known
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import replace
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.model_facts import ColumnFact, ModelFacts
 
@@ -27,7 +26,7 @@ def inspect_pickle(name: str, path: Path, *, trust: bool) -> ModelFacts:
     if not trust:
         raise UsageError(
             f"{path} was not read: it is a pickle, which can run any code",
-            hint=f"if you know where it comes from: orun init {quoted(path)} --trust",
+            hint="if you know where it comes from: the same command with --trust",
         )
     import joblib
     import sklearn

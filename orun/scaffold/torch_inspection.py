@@ -9,7 +9,6 @@ from typing import Any
 
 from orun.core.dynamic_axes import batch_axes, compute_size, list_free
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
 from orun.stages._graph.feeds import SIZES
 
@@ -69,7 +68,7 @@ def inspect_module(name: str, module: Any, parameters: Sequence[str], inputs: tu
             f"{name} does not say what it takes",
             parameters,
             why=f"its forward has the parameters {', '.join(parameters)}, and PyTorch keeps no shapes",
-            hint=f"orun init {quoted(name)} {declared}",
+            hint=f"the same command with {declared}",
         )
     by_name = {item.name for item in inputs} <= set(parameters)
     again = "declare the types and axes that it takes: --input 'NAME=float32[batch,...]'"

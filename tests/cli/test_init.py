@@ -126,7 +126,7 @@ def test_a_file_that_is_there_is_not_replaced(model: Path, orun: CommandLine) ->
     refused = orun("init", "mlp.onnx")
     assert (refused.code, refused.err) == (
         2,
-        "error: mlp.yaml is there already\n  hint: orun mlp.yaml; or write another: orun init mlp.onnx -o FILE\n",
+        "error: mlp.yaml is there already\n  hint: orun mlp.yaml; or write another: the same command with -o FILE\n",
     )
     assert model.with_suffix(".yaml").read_text() == "mine"
 
@@ -149,7 +149,7 @@ NAMED = "hint: name a model: a file, a folder, or file.py:function"
             ["forest.joblib"],
             [
                 "forest.joblib was not read: it is a pickle, which can run any code",
-                "hint: if you know where it comes from: orun init forest.joblib --trust",
+                "hint: if you know where it comes from: the same command with --trust",
             ],
         ),
         (
@@ -157,7 +157,7 @@ NAMED = "hint: name a model: a file, a folder, or file.py:function"
             [
                 "net.py:load does not say what it takes",
                 "its forward has the parameters input, and PyTorch keeps no shapes",
-                "hint: orun init net.py:load --input 'input=float32[batch,...]'",
+                "hint: the same command with --input 'input=float32[batch,...]'",
             ],
         ),
         (
