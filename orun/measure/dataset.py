@@ -19,6 +19,7 @@ Values: TypeAlias = Array | Sequence[Array]
 LABEL_COLUMNS = ("labels", "label", "target", "class", "y")  # usual names of a column of labels
 GOLDEN = (5**0.5 - 1) / 2  # golden ratio
 TOKENS = "input_ids"  # the input that a tokenizer makes of a text
+NOT_OF_TEXTS = ("decoder_", "past_key_values", "position_ids")  # prefixes of inputs that no tokenizer makes
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +114,9 @@ class Origin:
             missing: names of these inputs.
             inputs: values that it has.
         """
+        if self.tokenizer and (never := [name for name in missing if name.startswith(NOT_OF_TEXTS)]):
+            listed = ", ".join(never)
+            return f"no tokenizer makes {listed}: write file.py:function that returns an orun.Dataset with all inputs"
         if self.tokenizer:
             return f"{self.tokenizer} does not make {', '.join(missing)}: is it the model's own tokenizer?"
         has_texts = any(np.asarray(values[0]).dtype.kind in "OUS" for values in inputs.values())

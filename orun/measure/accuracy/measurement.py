@@ -51,6 +51,7 @@ def evaluate(
     plan = Plan(
         stage=request.stage,
         origin=request.origin,
+        highest=request.highest,
         outputs=tuple(types),
         alike=tuple(types) if alike else (),
         compared=tuple(name for name, kind in types.items() if kind != TEXT) if fidelity else (),

@@ -37,6 +37,7 @@ class Request:
         slices: fields of the dataset; every metric is measured for each of their values, too.
         resamples: calls, on resamples, of a function that returns one number of all examples; None for none.
         origin: where the examples come from.
+        highest: largest value of inputs that have one, by name, for errors.
         class_axis: axis of an output along which the scores of the classes lie.
         postprocess: function of the user from outputs to what metrics against labels judge; None for the outputs.
         boxes: outputs of detected boxes; None without metrics of boxes.
@@ -54,6 +55,7 @@ class Request:
     slices: tuple[str, ...] = ()
     resamples: int | None = None
     origin: Origin = field(default_factory=Origin)
+    highest: Mapping[str, float] = field(default_factory=dict)
     class_axis: int = -1
     postprocess: Function | None = None
     boxes: BoxOutputs | None = None

@@ -37,6 +37,7 @@ class Plan:
     Attributes:
         stage: id of the stage, for errors.
         origin: where the examples come from.
+        highest: largest value of inputs that have one, by name, for errors.
         outputs: names of the outputs to fetch.
         alike: outputs whose shape and type must be the reference's.
         compared: outputs to compare with the reference's.
@@ -48,6 +49,7 @@ class Plan:
 
     stage: str
     origin: Origin
+    highest: Mapping[str, float]
     outputs: tuple[str, ...]
     alike: tuple[str, ...]
     compared: tuple[str, ...]
@@ -155,7 +157,10 @@ def _run(
             plan.stage,
             f"the {role} does not run on {part} {batch.examples[0]}",
             why=f"{str(error).strip()}\n{listed}",
-            hint=_type_hint(session, feed) or _rank_hint(session, feed) or _length_hint(plan.origin, feed),
+            hint=_type_hint(session, feed)
+            or _rank_hint(session, feed)
+            or _table_hint(plan, feed)
+            or _length_hint(plan.origin, feed),
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     if batch.is_unbatched:
@@ -188,6 +193,17 @@ def _rank_hint(session: InferenceSession, feed: Mapping[str, Array]) -> str:
                 f"an example of {value.name} is {list(fed.shape[1:])}, and the model takes {value.shape[1:]}: a row of "
                 "a table is one example, so make windows in a function, or store them in a .npz"
             )
+    return ""
+
+
+def _table_hint(plan: Plan, feed: Mapping[str, Array]) -> str:
+    """Name the first input of integers that are more than the model takes, as rows of a table; empty without one."""
+    for name, value in feed.items():
+        highest = plan.highest.get(name)
+        if highest is not None and value.dtype.kind in "iu" and value.size and value.max() > highest:
+            tokenizer = plan.origin.tokenizer
+            question = f"is {tokenizer} the model's own tokenizer?" if tokenizer else "are these ids of its own table?"
+            return f"{name} holds {value.max()}, and the model takes 0 to {highest:g}: {question}"
     return ""
 
 

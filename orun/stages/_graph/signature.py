@@ -50,6 +50,13 @@ def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) 
     return tuple(_within(item, declared[item.name]) if item.name in declared else item for item in inputs)
 
 
+def highest_of(model: ModelProto) -> dict[str, float]:
+    """Return the largest value of each input that its domain or a look-up table bounds, by name."""
+    rows = {name: float(count - 1) for name, count in find_table_rows(model.graph).items()}
+    declared = {name: values.high for name, values in read_domain(model).inputs.items() if values.high is not None}
+    return {**declared, **rows}
+
+
 def sizes_of(model: ModelProto) -> dict[str, tuple[int, ...]]:
     """Return the sizes to try for dynamic axes, by name, from the domain that the model carries."""
     return dict(fit_domain(model, read_domain(model)).sizes)

@@ -298,6 +298,8 @@ def _request(context: Context, params: Params) -> Request:
     from orun.measure.dataset import Origin
     from orun.measure.metrics.boxes import BoxOutputs
     from orun.stages._data.packages import need
+    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.signature import highest_of
 
     if not params.metrics:
         raise StageFailed(context.stage, "`metrics` is empty", hint="name metrics: orun stages measure/accuracy")
@@ -330,6 +332,7 @@ def _request(context: Context, params: Params) -> Request:
         slices=tuple(params.slices),
         resamples=params.resamples,
         origin=Origin() if params.dataset is None else origin_of(context.root, params.dataset),
+        highest=highest_of(load_graph(context.model())),
         class_axis=-1 if params.class_axis is None else params.class_axis,
         postprocess=context.load(params.postprocess, ("outputs", "dataset")) if params.postprocess else None,
         boxes=BoxOutputs(**asdict(params.detections)) if params.detections else None,

@@ -195,6 +195,8 @@ def _judge(context: Context, params: Params, dataset: Dataset, variants: Mapping
     from orun.core.targets import Target
     from orun.measure.accuracy.request import Request
     from orun.measure.benchmark_case import BenchmarkCase
+    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.signature import highest_of
     from orun.stages.quantize._tuning.judge import Goal, Judge
     from orun.stages.timing import Sizes, make_feeds
 
@@ -215,6 +217,7 @@ def _judge(context: Context, params: Params, dataset: Dataset, variants: Mapping
             1,
             context.seed,
             origin=origin_of(context.root, params.dataset),
+            highest=highest_of(load_graph(context.model())),
         ),
         dataset=dataset,
         few=few,

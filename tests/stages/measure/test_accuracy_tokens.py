@@ -23,6 +23,17 @@ SPEECH = parse("""
 speech (int64[batch, 3] input_ids, float[batch, 9] sound) => (int64[batch, 3] ids) { ids = Identity (input_ids) }
 """)
 
+LOOKUP = parse("""
+<ir_version: 9, opset_import: ["": 20]>
+lookup (int64[batch, length] input_ids) => (float[batch, length, 1] y)
+<float[4, 1] table = {0, 1, 2, 3}> { y = Gather (table, input_ids) }
+""")
+DECODER = parse("""
+<ir_version: 9, opset_import: ["": 20]>
+decode (int64[batch, 3] input_ids, int64[batch, 3] decoder_input_ids, float[batch, 9] sound) => (int64[batch, 3] ids) {
+  ids = Identity (input_ids)
+}
+""")
 SCORES = """
 <ir_version: 9, opset_import: ["": 20]>
 scores (int64[batch, {0}] input_ids, int64[batch, {0}] attention_mask, int64[batch, {0}] token_type_ids)
@@ -72,6 +83,27 @@ def test_a_tokenizer_that_does_not_make_what_the_model_takes(folder: Path) -> No
         "the dataset has no sound, which the model takes\n  it has input_ids, token_type_ids, attention_mask\n"
         f"  hint: {TOKENIZER} does not make sound: is it the model's own tokenizer?"
     )
+
+
+def test_an_input_that_no_tokenizer_makes(folder: Path) -> None:
+    dataset = {"path": "t.csv", "text": {"tokenizer": TOKENIZER}, "labels": "label"}
+    assert refusal(folder, {"dataset": dataset, "metrics": ["accuracy"]}, model=DECODER) == (
+        "the dataset has no decoder_input_ids, sound, which the model takes\n"
+        "  it has input_ids, token_type_ids, attention_mask\n"
+        "  hint: no tokenizer makes decoder_input_ids: write file.py:function that returns an orun.Dataset with all "
+        "inputs"
+    )
+
+
+def test_ids_that_are_above_the_rows_of_the_models_table(folder: Path) -> None:
+    np.savez(folder / "ids.npz", input_ids=np.array([[1, 3], [4, 0]]))
+    of_texts = {"path": "t.csv", "text": {"tokenizer": TOKENIZER}}
+    for dataset, hint in (
+        ("ids.npz", "input_ids holds 4, and the model takes 0 to 3: are these ids of its own table?"),
+        (of_texts, f"input_ids holds 2338, and the model takes 0 to 3: is {TOKENIZER} the model's own tokenizer?"),
+    ):
+        params = {"dataset": dataset, "metrics": ["max_abs"]}
+        assert refusal(folder, params, model=LOOKUP, reference=LOOKUP).endswith(f"\n  hint: {hint}")
 
 
 def test_texts_that_are_longer_than_the_model_takes(folder: Path) -> None:
