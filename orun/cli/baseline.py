@@ -108,7 +108,8 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
         making = [step for step in steps if step.hit and step.hit.tree in models]
         notices = push_models(pipeline, opened, making, options.remote_of(choices))
     accepted = [stage.stage for stage in result.stages if stage.metrics]
-    notices += tuple(_left_out(baselines.left_out(pipeline, accepted), baseline))
+    measure = command_about(pipeline, opened.root)
+    notices += tuple(_left_out(baselines.left_out(pipeline, result), baseline, measure))
     if as_json:
         document = {"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned, "notices": notices}
         options.show_json({**document, "failing": failing})
@@ -203,12 +204,15 @@ def _required(pipeline: Pipeline) -> Baseline:
     return baseline
 
 
-def _left_out(names: Sequence[str], baseline: Baseline) -> list[str]:
-    """What is so of stages with a gate against the baseline that the run did not measure."""
+def _left_out(names: Sequence[str], baseline: Baseline, measure: str) -> list[str]:
+    """What is so of stages with gates that the run did not measure, and the command that measures them."""
     old = [name for name in names if name in baseline.stages]
     new = [name for name in names if name not in baseline.stages]
-    warnings = [f"warning: {', '.join(old)}: not measured by that run; what was accepted before stays"] if old else []
-    return warnings + ([f"warning: {', '.join(new)}: not measured by that run; nothing is accepted"] if new else [])
+    return [
+        f"warning: {', '.join(stages)}: not measured by that run; {state}; to measure: {measure}, then accept again"
+        for stages, state in ((old, "what was accepted before stays"), (new, "nothing is accepted"))
+        if stages
+    ]
 
 
 def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from orun.gates.baseline_file import (
     write_file,
 )
 from orun.gates.measured import Ports
-from orun.pipeline.model import Pipeline, conditions
+from orun.pipeline.model import Pipeline
 from orun.store.records import Action
 
 
@@ -119,13 +119,10 @@ def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Actio
     return Baseline(pipeline.name, kept | fresh)
 
 
-def left_out(pipeline: Pipeline, accepted: Collection[str]) -> tuple[str, ...]:
-    """Return the stages with a gate against the baseline that were not accepted."""
-    return tuple(
-        stage.id
-        for stage in pipeline.stages
-        if stage.id not in accepted and any(gate.rule == "max_regression" for gate in conditions(stage.gates))
-    )
+def left_out(pipeline: Pipeline, result: RunResult) -> tuple[str, ...]:
+    """Return the stages with gates that a run did not measure, without those that this machine skips."""
+    present = {stage.stage for stage in result.stages if stage.metrics or stage.outcome == "skipped"}
+    return tuple(stage.id for stage in pipeline.stages if stage.gates and stage.id not in present)
 
 
 def drop(pipeline: Pipeline) -> bool:

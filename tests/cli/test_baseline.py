@@ -50,24 +50,27 @@ count  words          3    2  -33.3 %  new
     assert orun("words.yaml").code == 0
 
 
-def test_gates_against_the_baseline_that_the_run_left_out_are_told(orun: CommandLine, gated: Path) -> None:
+def test_stages_with_gates_that_the_run_left_out_are_told(orun: CommandLine, gated: Path) -> None:
     after = "  again: {uses: ./words.py:count, needs: write, gate: {words: {max_regression: 10%}}}\n"
+    after += "  last: {uses: ./words.py:count, needs: write, gate: {words: {min: 3}}}\n"
     (gated / "words.yaml").write_text(GATED + after)
     orun("words.yaml", "--to", "count")
     first = orun("baseline", "accept", "words.yaml")
     assert steady(first.out) == (
         "accepted write, count of run RUN-words\n"
-        "warning: again: not measured by that run; nothing is accepted\n"
+        "warning: again, last: not measured by that run; nothing is accepted; "
+        "to measure: orun words.yaml, then accept again\n"
         "commit words.baseline.json\n"
     )
     orun("words.yaml")
     whole = orun("baseline", "accept", "words.yaml")
-    assert steady(whole.out) == "accepted write, count, again of run RUN-words\ncommit words.baseline.json\n"
+    assert steady(whole.out) == "accepted write, count, again, last of run RUN-words\ncommit words.baseline.json\n"
     orun("words.yaml", "--to", "again")
     rest = orun("baseline", "accept", "words.yaml")
     assert steady(rest.out) == (
         "accepted write, again of run RUN-words\n"
-        "warning: count: not measured by that run; what was accepted before stays\n"
+        "warning: count, last: not measured by that run; what was accepted before stays; "
+        "to measure: orun words.yaml, then accept again\n"
         "commit words.baseline.json\n"
     )
 
