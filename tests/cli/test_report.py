@@ -96,6 +96,13 @@ def test_the_page_of_a_release(orun: CommandLine, project: Path) -> None:
     assert "named doc_string a longer" in section
     assert re.search(r"release size [\d.]+ k?B [\d.]+ k?B [+-][\d.]+ %", section)
 
+    orun("release.yaml", *change, "--store", "runner", "--html", "elsewhere.html")  # the accepted run is not there
+    page = texts(project / "elsewhere.html")
+    section = page[page.index("Since the accepted release accepted on") : page.index("What is released name")]
+    assert "The accepted run is not in this store: only its figures are compared." in section
+    assert "doc_string" not in section
+    assert re.search(r"release size [\d.]+ k?B [\d.]+ k?B [+-][\d.]+ %", section)
+
     orun("baseline", "accept", "release.yaml", *change)
     orun("report", "last~1", "--html", "before.html")  # a run of before the accepted one
     assert "Since the accepted release" not in texts(project / "before.html")

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from orun.core.component_kinds import ComponentKind
+from orun.core.metrics import Unit
 from orun.core.run_record import RunResult
 from orun.errors import OrunError
 from orun.eventlog import read_result
+from orun.gates.baseline_file import Accepted as AcceptedStage
 from orun.gates.baseline_file import Baseline, path_beside, read_file
 from orun.history.run_diff import Origin, RunDifference, compare, completed
 from orun.report.figures import ABSENT
@@ -32,6 +35,7 @@ class Accepted:
         day, who: when it was accepted, and by whom.
         run: id of the accepted run.
         is_this: whether it is the run of the report.
+        is_stored: whether the store has the accepted run; else only the figures of the baseline file are compared.
         commits, orun: of the accepted run and of this one; empty if they say nothing.
         versions: that differ: name, accepted, now.
         figures: that differ: stage, metric, accepted, now, change.
@@ -42,7 +46,8 @@ class Accepted:
     day: str
     who: str
     run: str
-    is_this: bool
+    is_this: bool = False
+    is_stored: bool = True
     commits: tuple[str, str] | None = None
     orun: tuple[str, str] | None = None
     versions: Sequence[tuple[str, str, str]] = ()
@@ -52,14 +57,18 @@ class Accepted:
 
 
 def accepted(source: Source) -> Accepted | None:
-    """Return the differences; None if nothing was accepted before this run, or the accepted run is not stored."""
+    """Return the differences; None if nothing was accepted before this run."""
     baseline = _baseline(Path(source.result.file))
-    run = _accepted_run(source, baseline) if baseline else None
-    if baseline is None or run is None or run.started_at > source.result.started_at:
+    if baseline is None or not baseline.stages:
         return None
-    stage = next(stage for stage in baseline.stages.values() if stage.run == run.run)
-    if run.run in (source.result.run, source.result.repeats):
-        return Accepted(stage.day, stage.who, run.run, is_this=True)
+    stage = _main_stage(baseline)
+    if stage.run in (source.result.run, source.result.repeats):
+        return Accepted(stage.day, stage.who, stage.run, is_this=True)
+    run = _stored_run(source, stage.run)
+    if run is None:
+        return _by_file(source, baseline, stage)
+    if run.started_at > source.result.started_at:
+        return None
     difference = compare(run, source.complete)
     old, new = difference.origins
     figures, settings = _figures(difference), _settings(difference)
@@ -67,7 +76,6 @@ def accepted(source: Source) -> Accepted | None:
         day=stage.day,
         who=stage.who,
         run=run.run,
-        is_this=False,
         commits=(_commit(old), _commit(new)) if old.commit or new.commit else None,
         orun=(old.orun or ABSENT, new.orun or ABSENT) if old.orun != new.orun else None,
         versions=_versions(difference),
@@ -84,18 +92,35 @@ def _baseline(file: Path) -> Baseline | None:
         return None
 
 
-def _accepted_run(source: Source, baseline: Baseline) -> RunResult | None:
-    """Return the run from which most stages were accepted, with the dependencies of its stages."""
-    runs = Counter(stage.run for stage in baseline.stages.values())
-    if not runs:
-        return None
+def _main_stage(baseline: Baseline) -> AcceptedStage:
+    """Return a stage of the run from which most stages were accepted."""
+    (run, _), *_ = Counter(stage.run for stage in baseline.stages.values()).most_common(1)
+    return next(stage for stage in baseline.stages.values() if stage.run == run)
+
+
+def _stored_run(source: Source, name: str) -> RunResult | None:
+    """Return a run with the dependencies of its stages; None if the store does not have it."""
     folder = source.result.folder.parent
-    (name, _), *_ = runs.most_common(1)
     try:
         run = read_result(folder / name / RECORD_FILE)
         return completed(run, read_result(folder / run.repeats / RECORD_FILE)) if run.repeats else run
-    except OrunError:  # it was collected
+    except OrunError:  # it was collected, or ran elsewhere
         return None
+
+
+def _by_file(source: Source, baseline: Baseline, stage: AcceptedStage) -> Accepted | None:
+    """Return the differences from the figures of the baseline file; None if it was accepted after this run."""
+    if stage.date > datetime.fromtimestamp(source.result.started_at, UTC).isoformat(timespec="seconds"):
+        return None
+    figures = _differing(
+        (result.stage, name, metric.unit, old.metrics[name].value, metric.value)
+        for result in source.complete.stages
+        if (old := baseline.stages.get(result.stage))
+        for name, metric in result.metrics.items()
+        if name in old.metrics
+    )
+    more = max(len(figures) - MOST, 0)
+    return Accepted(stage.day, stage.who, stage.run, is_stored=False, figures=figures[:MOST], more=more)
 
 
 def _commit(origin: Origin) -> str:
@@ -113,12 +138,20 @@ def _versions(difference: RunDifference) -> list[tuple[str, str, str]]:
 
 
 def _figures(difference: RunDifference) -> list[tuple[str, ...]]:
-    return [
-        (stage.stage, figure.name, *texts, changed(figure.old, figure.new, figure.unit))
+    return _differing(
+        (stage.stage, figure.name, figure.unit, figure.old, figure.new)
         for stage in difference.stages
         for figure in stage.metrics
         if figure.old is not None and figure.new is not None
-        for texts in [(show(figure.old, figure.unit), show(figure.new, figure.unit))]
+    )
+
+
+def _differing(figures: Iterable[tuple[str, str, Unit, float, float]]) -> list[tuple[str, ...]]:
+    """Return stage, metric, accepted, now and change of the figures whose texts differ."""
+    return [
+        (stage, name, *texts, changed(old, new, unit))
+        for stage, name, unit, old, new in figures
+        for texts in [(show(old, unit), show(new, unit))]
         if texts[0] != texts[1]
     ]
 
