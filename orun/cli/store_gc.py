@@ -110,7 +110,8 @@ def gc(
     or --max-age keeps it. A removed result is built again when a run needs it.
 
     It also removes folders of runs (logs, record, sources). It keeps those of the last runs, of accepted baselines, and
-    of pinned or released results. The history of measurements stays.
+    of pinned or released results. Folders of runs that ended within the last hour stay, those of killed runs for a
+    week. The history of measurements stays.
     """
     from orun.runner import retention
     from orun.store.gc import Keep, collect
