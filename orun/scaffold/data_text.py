@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from orun.core.dynamic_axes import batch_place, is_unbatched
+from orun.core.serialization import replace
 from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
 
 EXAMPLES = 64
@@ -58,13 +59,21 @@ def data_text(file: str, facts: ModelFacts) -> str:
 def _entries(facts: ModelFacts) -> Iterator[str]:
     """Yield the lines of the dictionary of inputs."""
     if not facts.columns:
-        for item in facts.inputs or (facts.graph.inputs if facts.graph else ()):
+        for item in _inputs(facts):
             yield f"{item.name!r}: {_values(item, _example_axes(item, facts))},"
     elif facts.is_matrix:
         yield f"{MATRIX!r}: {_matrix(facts.columns)},{_guess(facts.columns[0])}"
     else:
         for column in facts.columns:
             yield f"{column.name!r}: {_column(column)},{_guess(column)}"
+
+
+def _inputs(facts: ModelFacts) -> Sequence[InputFact]:
+    """Return the inputs as declared; where that sets no largest value, with the one that a look-up table sets."""
+    in_graph = facts.graph.inputs if facts.graph else ()
+    highs = {item.name: item.high for item in in_graph}
+    declared = [replace(item, high=highs.get(item.name)) if item.high is None else item for item in facts.inputs]
+    return declared or in_graph
 
 
 def _guess(column: ColumnFact) -> str:

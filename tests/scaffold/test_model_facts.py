@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.scaffold.data_text import data_text
 from orun.scaffold.inspection import parse_inputs
-from orun.scaffold.model_facts import ModelFacts
+from orun.scaffold.model_facts import GraphFacts, ModelFacts
 from orun.scaffold.recipe import Request, stages_for
 from orun.scaffold.targets import target_named
 
@@ -39,6 +40,15 @@ def test_bytes_with_the_axes_of_an_image_are_pixels() -> None:
         "image": {"shape": ["batch", 24, 24, 3], "dtype": "uint8", "high": 255},
         "flags": {"shape": ["batch", 3], "dtype": "uint8"},
     }
+
+
+def test_made_up_indices_are_of_all_rows_of_a_table_that_the_graph_looks_up() -> None:
+    inputs = parse_inputs(["user=int64[batch]", "clicks=int64[batch,2]", "attention_mask=int64[batch,2]"])
+    graph = GraphFacts((replace(inputs[0], high=99), *inputs[1:]))
+    text = data_text("net.yaml", ModelFacts("torch", "net.py:load", inputs, graph=graph))
+    assert "'user': random.integers(0, 99, (n,), np.int64, endpoint=True)," in text
+    assert "'clicks': random.integers(0, 1, (n, 2), np.int64, endpoint=True)," in text
+    assert "'attention_mask': np.ones((n, 2), np.int64)," in text
 
 
 def test_axes_are_sizes_and_names() -> None:
