@@ -72,6 +72,13 @@ def _column(request: Request, dataset: Dataset, field: str) -> Array:
         fields = dataset.fields
     else:
         fields = {LABEL: labels.reshape(len(labels)), **dataset.fields}
+    if field == LABEL and LABEL not in fields:
+        raise StageFailed(
+            request.stage,
+            "slices: `label` stands for the labels, and "
+            + ("the dataset has none" if labels is None else "these have several values for each example"),
+            hint="slice by a field: orun.Dataset(..., fields={'scene': [...]}), `slices: [scene]`",
+        )
     if field not in fields:
         raise StageFailed(
             request.stage,

@@ -24,6 +24,12 @@ def labelled():
 def column():
     return orun.Dataset({"x": X}, labels=[[0], [1], [2], [1]])
 
+def masks():
+    return orun.Dataset({"x": X}, labels=[[0, 1], [1, 1], [2, 0], [1, 0]])
+
+def unlabelled():
+    return orun.Dataset({"x": X})
+
 def many():
     return orun.Dataset({"x": np.repeat(X, 26, axis=0)}, labels=np.arange(104))
 
@@ -163,6 +169,20 @@ def test_slices_that_cannot_be(folder: Path, dataset: str, slices: list[str], me
     with pytest.raises(StageFailed) as caught:
         measure(folder, params, model=linear(EYE))
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("dataset", "labels"),
+    [("masks", "these have several values for each example"), ("unlabelled", "the dataset has none")],
+)
+def test_labels_that_cannot_slice(folder: Path, dataset: str, labels: str) -> None:
+    params = {"dataset": f"data.py:{dataset}", "metrics": ["data.py:first_score"], "slices": ["label"]}
+    with pytest.raises(StageFailed) as caught:
+        measure(folder, params, model=linear(EYE))
+    assert str(caught.value) == (
+        f"slices: `label` stands for the labels, and {labels}\n"
+        "  hint: slice by a field: orun.Dataset(..., fields={'scene': [...]}), `slices: [scene]`"
+    )
 
 
 def test_a_part_of_a_dataset_keeps_its_fields() -> None:
