@@ -217,6 +217,7 @@ def _measured(
             request = replace(request, has_unsuitable_labels=True)
             continue
         else:
+            _require_readable_data(file, request, failed)
             left_out = {failed.stage: reason_of(failed)}
             if failed.stage == "accuracy" and reduced:
                 left_out[reduced] = f"nothing here can compare its outputs with the original's{_next_examples(request)}"
@@ -245,6 +246,16 @@ def _require(file: Path, stage: StageResult) -> None:
     hints.append(f"Edit {quoted(file)}, then: orun {quoted(file)}")
     message = f"stage {stage.stage}: {failure.problem}"
     raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
+
+
+def _require_readable_data(file: Path, request: Request, stage: StageResult) -> None:
+    """Refuse the user's data if a stage failed at it: that problem begins with the name of the data."""
+    failure = stage.failure
+    if failure is None or not request.has_own_data or not failure.problem.startswith(request.data_source):
+        return
+    hints = [failure.advice] if failure.advice else []
+    hints.append(f"Correct the data, then: {init_command(file, request)}")
+    raise UsageError(failure.problem, why=failure.why, hint="\n".join(hints))
 
 
 def require_supported(file: Path, request: Request) -> None:

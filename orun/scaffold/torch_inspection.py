@@ -105,10 +105,9 @@ def _list_sizes(inputs: Sequence[InputFact], size: int) -> dict[str, tuple[int, 
     """Return two sizes for each dynamic axis, except that of the batch."""
     shapes = [item.shape for item in inputs]
     images = [item.shape for item in inputs if item.dtype.startswith("float") and len(item.shape) == IMAGE_AXES]
-    batch, sides = batch_axes(shapes), list_free(images)
-    return {
-        axis: SIDES if axis in sides else (size, size + size // 2) for axis in list_free(shapes) if axis not in batch
-    }
+    batch, image_axes = batch_axes(shapes), list_free(images)
+    usual = (size, size + size // 2)
+    return {axis: SIDES if axis in image_axes else usual for axis in list_free(shapes) if axis not in batch}
 
 
 def output_names(count: int) -> tuple[str, ...]:

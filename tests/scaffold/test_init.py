@@ -8,6 +8,7 @@ from typing import Any
 
 import onnx
 import pytest
+from PIL import Image
 
 import orun
 from orun.core.events import Event, StageStarted
@@ -111,6 +112,21 @@ def test_labels_that_are_no_classes_are_left_out(model: Path) -> None:
     text = orun.init(model, "made.yaml", data="rows.csv", target="dml")  # which skips the timing
     assert "labels: target" in text
     assert "metrics: [cosine]" in text
+
+
+@pytest.mark.slow
+def test_an_image_that_cannot_be_read_ends_it(model: Path) -> None:
+    """It is no reason to leave a stage out of the release."""
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,3,4,4] x) => (float[N,3,4,4] y) { y = Relu(x) }'
+    onnx.save(onnx.parser.parse_model(text), model)
+    Path("photos").mkdir()
+    Image.new("RGB", (4, 4)).save("photos/a.png")
+    Path("photos/b.png").write_bytes(b"no image")
+    with pytest.raises(UsageError) as caught:
+        orun.init(model, "made.yaml", data="photos", target="dml")
+    assert caught.value.problem == "photos/b.png cannot be read as an image"
+    assert caught.value.hint == "Correct the data, then: orun init mlp.onnx --target dml --data photos -o made.yaml"
+    assert sorted(path.name for path in Path().iterdir()) == ["artifacts", "mlp.onnx", "photos"]
 
 
 @pytest.mark.slow
