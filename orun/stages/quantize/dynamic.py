@@ -101,7 +101,8 @@ def _prepare(context: Context, params: Params, path: Path) -> list[str]:
     separate_transposed(model)
     model = add_types(model)
     for value in model.graph.value_info:  # the quantizer infers shapes itself, and fails where these contradict it
-        value.type.tensor_type.ClearField("shape")
+        if value.type.HasField("tensor_type"):  # to clear it would turn a sequence into a tensor
+            value.type.tensor_type.ClearField("shape")
     save(model, path, external=True)
     if not (op_types := _op_types(model, params)):  # ONNX Runtime would take an empty list for all types
         raise StageFailed(

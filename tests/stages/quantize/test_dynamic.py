@@ -313,3 +313,17 @@ def test_the_standards_own_attention_is_left_as_it_is(tmp_path: Path) -> None:
     result = quantize(tmp_path, artifact(tmp_path, parse(STANDARD_ATTENTION)))
     assert result.value("quantized") == 1
     assert {"MatMulInteger", "Attention"} <= set(result.operators)
+
+
+def test_a_model_with_a_sequence(tmp_path: Path) -> None:
+    """As of every EmbeddingBag of PyTorch; its declaration has no tensor's shape to forget."""
+    model = onnx.parser.parse_model("""
+    <ir_version: 9, opset_import: ["" : 20]>
+    g (float[2, 4] x) => (float[1, 2] y) <seq(float[1, 4]) rows, int64 first = {0}>
+    { rows = SplitToSequence <axis = 0> (x)  row = SequenceAt (rows, first)  y = MatMul (row, w) }
+    """)
+    weight = np.linspace(-1, 1, 8, dtype=np.float32).reshape(4, 2)
+    model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
+    result = quantize(tmp_path, artifact(tmp_path, model), preprocess=False)
+    assert result.value("quantized") == 1
+    assert result.operators[:2] == ["SplitToSequence", "SequenceAt"]
