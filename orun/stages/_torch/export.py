@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -250,18 +251,22 @@ def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.
         for item in bound.inputs
     }
     options: dict[str, Any]
+    passing: AbstractContextManager[None] = nullcontext()
     if bound.program is not None:
         options = {"dynamo": True, "verbose": False}
     elif exporter == "torchscript":
         options = {"dynamo": False, "dynamic_axes": axes, "input_names": list(axes)}
         if isinstance(bound.module, torch.fx.GraphModule):  # or the exporter takes its graph for TorchScript
             options["output_names"] = ["first"]  # a name for the first; `name_values` names them all
+        if not isinstance(bound.module, torch.jit.ScriptModule):
+            passing = _passing_inputs_alone(bound.module, tuple(named))
+            positional, named = (*positional, *named.values()), {}
     else:
         shapes: Any = axes
         if not bound.by_name:  # the axes of all `*tensors` belong to one parameter
             shapes = tuple(signature_of(bound.module.forward).bind(*axes.values()).arguments.values())
         options = {"dynamo": True, "dynamic_shapes": shapes, "verbose": False}
-    with warnings_to(log), torch.inference_mode():
+    with warnings_to(log), torch.inference_mode(), passing:
         torch.onnx.export(
             freeze(bound.module, exporter) if bound.program is None else bound.program,
             positional,
@@ -271,3 +276,27 @@ def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.
             **options,
         )
     return path
+
+
+@contextmanager
+def _passing_inputs_alone(module: torch.nn.Module, names: Sequence[str]) -> Iterator[None]:
+    """Let `forward` take its inputs in order, and nothing else, meanwhile.
+
+    The TorchScript exporter passes the defaults of all other parameters, and makes inputs of the numbers among them.
+
+    Args:
+        module: the module, which is changed.
+        names: names of the inputs that it takes by name; empty if it takes them by position.
+    """
+    own, forward = vars(module).get("forward"), module.forward
+
+    def pass_inputs(*tensors: torch.Tensor) -> Any:
+        return forward(**dict(zip(names, tensors, strict=True))) if names else forward(*tensors)
+
+    module.forward = pass_inputs
+    try:
+        yield
+    finally:
+        del module.forward
+        if own is not None:
+            module.forward = own

@@ -68,6 +68,17 @@ def test_inputs_that_nothing_reads_stay(tmp_path: Path, exporter: str) -> None:
     assert made.value("max_abs_error") == 0
 
 
+@pytest.mark.parametrize("exporter", mostly_slow(EXPORTERS, "torchscript"))
+@pytest.mark.parametrize("name", ["x", "image"])
+def test_parameters_of_forward_with_defaults_are_no_inputs(tmp_path: Path, exporter: str, name: str) -> None:
+    inputs = {name: {"shape": ["n", 2]}}
+    made = convert(tmp_path, model="small.py:scaled", inputs=inputs, outputs=["y"], exporter=exporter)
+    graph = onnx.load(made.model).graph
+    assert shapes_of(graph.input) == {name: ["n", 2]}
+    assert {"linear.weight", "linear.bias"} <= {tensor.name for tensor in graph.initializer}
+    assert made.value("max_abs_error") < 1e-6
+
+
 def test_external_data_beside_the_model(tmp_path: Path) -> None:
     made = convert(tmp_path, **TINY_BERT, external_data="always")
     assert sorted(path.name for path in made.output.iterdir()) == ["model.onnx", "model.onnx.data"]

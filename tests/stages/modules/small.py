@@ -201,3 +201,20 @@ class Count(nn.Module):  # type: ignore[misc]
 
 
 count = Count
+
+
+class Scaled(nn.Module):  # type: ignore[misc]
+    """Takes a tensor, and values of Python that have defaults."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(2, 2)
+
+    def forward(
+        self, x: torch.Tensor, scale: int = 2, *, shifts: bool = True, dtype: torch.dtype = torch.float32
+    ) -> torch.Tensor:
+        y = self.linear(x) * scale
+        return (y + 1 if shifts else y).to(dtype)
+
+
+scaled = Scaled
