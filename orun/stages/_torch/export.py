@@ -200,10 +200,13 @@ def flatten_named(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tenso
             hint=f"return torch.tensor({value!r}), or leave it out",
         )
     elif value is not None:
+        kind = type(value).__name__
         raise UsageError(
-            f"the module returned an object of type {type(value).__name__}, which is no tensor",
+            f"the module returned an object of type {kind}, which is no tensor",
             why=RETURNED,
-            hint="let the function of `model` return a module around it, whose forward returns the tensors of that",
+            hint="turn the cache off in the function of `model`: module.config.use_cache = False"
+            if kind.endswith("Cache")  # of keys and values, as decoders of transformers return
+            else "let the function of `model` return a module around it, whose forward returns the tensors of that",
         )
 
 

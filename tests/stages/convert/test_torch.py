@@ -177,6 +177,16 @@ def test_a_branch_on_values_is_named(tmp_path: Path) -> None:
             ),
         ),
         (
+            "remembering",
+            "x",
+            ["y"],
+            (
+                "the module returned an object of type DynamicCache, which is no tensor\n"
+                "  it may return tensors, and lists, tuples and mappings of them\n"
+                "  hint: turn the cache off in the function of `model`: module.config.use_cache = False"
+            ),
+        ),
+        (
             "count",
             "x",
             ["y"],
