@@ -63,12 +63,13 @@ class Provenance(Record, frozen=True):
         spec = self.pipeline.kinds[stage.uses].spec
         tools = subjects(action.components, ComponentKind.TOOL)  # of the machine that ran the stage
         versions = (tools[tool].split(" ", 1) for tool in spec.tools if tools.get(tool, ABSENT) != ABSENT)
+        packages = {name: version for name, version in action.implicit_deps.packages.items() if version != ABSENT}
         return {
             "stage": stage.id,
             "uses": stage.uses,
             "needs": dict(stage.needs),
             "params": encode(stage.params),
-            "tools": dict(versions) | dict(action.implicit_deps.packages),
+            "tools": dict(versions) | packages,
             "key": action.key,
             "tree": action.tree,
             "metrics": encode(action.metrics),

@@ -13,8 +13,10 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.core.source_location import Position
 from orun.pipeline import load
+from orun.pipeline.model import Pipeline
 from orun.planning.plan import Done, Step
 from orun.planning.provenance import Provenance
+from orun.store import ImplicitDependencies
 from tests.store.support import action
 
 PIPELINE = """
@@ -25,10 +27,14 @@ stages:
 """
 
 
+def project(folder: Path) -> Pipeline:
+    (folder / "net.onnx").write_bytes(b"")
+    (folder / "bert.yaml").write_text(PIPELINE)
+    return load(folder / "bert.yaml")
+
+
 def test_verdicts_have_sentences_and_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "net.onnx").write_bytes(b"")
-    (tmp_path / "bert.yaml").write_text(PIPELINE)
-    pipeline = load(tmp_path / "bert.yaml")
+    pipeline = project(tmp_path)
     take, release = pipeline.stages
     finding = reason(ReasonCode.NO_MACHINE, problem="no machine has a GPU")
     caveat = reason(ReasonCode.FITTED_DATA, parameters=[("dataset", "int8")])
@@ -52,3 +58,14 @@ def test_verdicts_have_sentences_and_no_place(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr("orun.text.wording.findings.finding", lambda _: "in other words")
     differ = [old.kind for old, new in zip(before, provenance.components(), strict=True) if old != new]
     assert differ == [ComponentKind.VERDICTS]  # as in a clean build, the new words reach the release
+
+
+def test_packages_that_a_stage_did_not_find_are_no_tools(tmp_path: Path) -> None:
+    pipeline = project(tmp_path)
+    take, release = pipeline.stages
+    packages = {"accelerate": "not installed", "yaml-include": "installed", "numpy": "2.4.6"}
+    done = Done(Step(take, "cached", ()), action(implicit_deps=ImplicitDependencies(packages=packages)), ())
+    provenance = Provenance.of(pipeline, release, {"take": done})
+    assert provenance is not None
+    tools = json.loads(provenance.text())["stages"][0]["tools"]
+    assert tools == {"yaml-include": "installed", "numpy": "2.4.6"}
