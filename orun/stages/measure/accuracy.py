@@ -17,6 +17,9 @@ Metrics against the outputs of the reference, on examples and candidates. They a
 | `agreement`, `agreement_at_5` | share of equal top classes, and of the five top classes |
 | `kl`, `kl.max` | Kullback-Leibler divergence of the distribution over the classes, in nats |
 
+If an example has several positions, such as the tokens of a text, its `agreement` and `kl` are means over these. Both
+metrics are the mean over examples, and `kl.max` is the worst example's, not that of the worst token.
+
 Classes lie along the last axis, or `class_axis`. With several outputs the worst one counts. Outputs of integers and
 flags are compared by `agreement` alone; a note names outputs that no metric judges. Outputs named in `outputs` are
 also shown one by one, as `cosine.min[logits]`.
