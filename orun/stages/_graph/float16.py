@@ -6,10 +6,12 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 
 from onnx import GraphProto, ModelProto
+from onnx.helper import make_node
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from orun.stages._graph.io import graphs
-from orun.stages._graph.nodes import list_needed, set_items
+from orun.stages._graph.names import list_scopes
+from orun.stages._graph.nodes import list_needed, list_own_names, set_items, sort_nodes
 from orun.stages._graph.transposed_products import rewrite_products
 
 CAST_BY_NODE = re.compile(r"float16/\d+_(input|output)_cast\d+")  # a cast's name in ONNX Runtime 1.24
@@ -27,6 +29,7 @@ def to_float16(
         kept: values whose nodes stay float32.
         keep_io_types: inputs and outputs stay float32.
     """
+    _compute_returned(model)
     names, blocked = name_nodes(model, {*nodes}, {*kept})
     passed_through = _remove_passed_through(model)
     converted: ModelProto = convert_float_to_float16(
@@ -42,9 +45,19 @@ def to_float16(
             node.name = names.get(node.name, node.name)
     _merge_casts(converted)
     _join_casts(converted)
+    _place_casts(converted)
     rewrite_products(converted)
     _restore_passed_through(converted, passed_through)
     return converted
+
+
+def _compute_returned(model: ModelProto) -> None:
+    """Let a node yield each constant that a graph returns, in place: the converter looks at those that nodes read."""
+    for graph in list_scopes(model):
+        returned = {value.name for value in graph.output}
+        for tensor in [tensor for tensor in graph.initializer if tensor.name in returned]:
+            graph.node.insert(0, make_node("Constant", [], [tensor.name], value=tensor))
+            graph.initializer.remove(tensor)
 
 
 def name_nodes(model: ModelProto, nodes: set[str], kept: set[str]) -> tuple[dict[str, str], list[str]]:
@@ -140,3 +153,16 @@ def _join_casts(model: ModelProto) -> None:
         unread = casts.keys() - list_needed(graph)
         set_items(graph.node, [node for node in graph.node if unread.isdisjoint(node.output)])
         set_items(graph.value_info, [value for value in graph.value_info if value.name not in unread])
+
+
+def _place_casts(model: ModelProto) -> None:
+    """Move casts of the values of inner graphs into these, in place: the converter puts all into the main graph."""
+    inner = list_scopes(model)[1:]
+    placed = set()
+    for graph in inner:
+        own = list_own_names(graph)
+        casts = [node for node in model.graph.node if node.op_type == "Cast" and node.input[0] in own]
+        placed |= {node.output[0] for node in casts}
+        graph.node.extend(casts)
+        sort_nodes(graph)
+    set_items(model.graph.node, [node for node in model.graph.node if placed.isdisjoint(node.output)])

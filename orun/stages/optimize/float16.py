@@ -90,12 +90,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _require_names(context: Context, params: Params) -> None:
-    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.io import load_graph, nodes
     from orun.stages._graph.plain import inline
 
-    nodes = inline(load_graph(context.model())).graph.node
-    require_known("block_nodes", params.block_nodes, [node.name for node in nodes])
-    require_known("block_types", params.block_types, [node.op_type for node in nodes])
+    present = [*nodes(inline(load_graph(context.model())))]
+    require_known("block_nodes", params.block_nodes, [node.name for node in present])
+    require_known("block_types", params.block_types, [node.op_type for node in present])
 
 
 def _compare(context: Context, params: Params) -> Metric:

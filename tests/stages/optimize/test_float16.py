@@ -208,6 +208,41 @@ def test_branches_that_read_around_them_and_an_output_that_is_an_input(tmp_path:
     assert 0 < made.value("max_abs_error") < 1e-2
 
 
+RETURNED = """
+<ir_version: 9, opset_import: ["" : 20]>
+choice (float[n, 4] x, bool c) => (float[n, 4] y, float[4] v)
+<float[4, 4] w = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6},
+ float[4] v = {1, 2, 3, 4}>
+{
+  a = MatMul(x, w)
+  b = If (c) <
+    then_branch = yes () => (float[4] one) <float[4] one = {0.1, 0.2, 0.3, 0.4}> { },
+    else_branch = no () => (float[n, 4] k) { k = Neg(a) }
+  >
+  y = Mul(a, b)
+}
+"""
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_constants_that_graphs_return(tmp_path: Path, *, keep: bool) -> None:
+    """As in the loop of every EmbeddingBag of PyTorch."""
+    made = convert(tmp_path, artifact(tmp_path, parse(RETURNED)), keep_io_types=keep)
+    onnx.checker.check_model(made.model, full_check=True)
+    kind = TensorProto.FLOAT if keep else TensorProto.FLOAT16
+    assert types(made) == [kind, TensorProto.BOOL, kind, kind]
+    assert made.value("half_weights") == 3
+    assert 0 < made.value("max_abs_error") < 1e-2
+
+
+def test_an_operator_of_an_inner_graph_stays_float32(tmp_path: Path) -> None:
+    made = convert(tmp_path, artifact(tmp_path, parse(RETURNED)), block_types=["Neg"])
+    onnx.checker.check_model(made.model, full_check=True)
+    (choice,) = (node for node in onnx.load(made.model).graph.node if node.op_type == "If")
+    inner = {item.name: [node.op_type for node in item.g.node] for item in choice.attribute}
+    assert inner == {"then_branch": ["Constant"], "else_branch": ["Neg", "Cast"]}
+
+
 @pytest.mark.parametrize("also_read", [False, True])
 def test_a_product_of_what_is_turned(tmp_path: Path, *, also_read: bool) -> None:
     """ONNX Runtime ends with a segmentation fault on it: it is multiplied first, and turned then."""
