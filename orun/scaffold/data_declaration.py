@@ -14,7 +14,7 @@ from orun.measure.dataset import LABEL_COLUMNS, TOKENS
 from orun.scaffold.data_text import MATRIX, Declaration, number_columns
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.paths import relative_to
-from orun.stages._data.columns import REST
+from orun.stages._data.columns import REST, typed
 from orun.stages._data.files import list_columns, list_empty, read_columns
 from orun.stages._data.source import IMAGENET_MEAN, IMAGENET_STD
 from orun.stages._data.tables import SUFFIXES
@@ -85,6 +85,7 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
         )
     if "text" not in declared:
         declared |= _missing(data, folder, facts, features, declared)
+        declared |= _types(data, [item for item in inputs if item.name in columns], columns)
     if label:
         declared["labels"] = label
     configuration = model_folder / CONFIGURATION
@@ -117,6 +118,30 @@ def _missing(
             f"data in the file that orun init writes: `data: {{path: {relative_to(folder, data)}, missing: nan, ...}}`",
         )
     return {"missing": "nan"} if empty else {}
+
+
+def _types(data: str, inputs: Sequence[InputFact], columns: Mapping[str, bool]) -> dict[str, Any]:
+    """Return the types of inputs whose columns would be read in another type.
+
+    Raises:
+        UsageError: when a column of texts is an input of numbers.
+    """
+    numbers = [item for item in inputs if item.dtype not in ("", "object")]
+    if not numbers:
+        return {}
+    cells = read_columns(Path(data), data)
+    if texts := [item for item in numbers if columns[item.name]]:
+        titles = ", ".join(item.name for item in texts)
+        listed = ", ".join(item.name + _first_text(cells[item.name]) for item in texts)
+        raise UsageError(
+            f"{data} has texts in {titles}, and the model takes numbers there",
+            why=f"it takes {'; '.join(map(str, texts))}\nnot numbers: {listed}",
+            hint="write numbers there, or write file.py:function that returns an orun.Dataset: --data file.py:function",
+        )
+    types = {item.name: item.dtype for item in numbers}
+    read = {title: typed(data, title, cells[title], None)[0].dtype.name for title in types}
+    declared = {title: dtype for title, dtype in types.items() if dtype != read[title]}
+    return {"types": declared} if declared else {}
 
 
 def _is_unnamed(facts: ModelFacts) -> bool:

@@ -35,6 +35,14 @@ TWO = ModelFacts(
     ),
 )
 INTEGERS = "types: {b: int64, c: int32}, labels: NAME"
+CLICKS = ModelFacts(
+    "torch",
+    "net.py:load",
+    tuple(
+        InputFact(name, dtype, ("batch",))
+        for name, dtype in {"user": "int64", "country": "int32", "age": "float32", "price": "float32"}.items()
+    ),
+)
 GREY = ModelFacts("onnx", "m.onnx", (InputFact("x", "float32", ("n", 28, 28, 1)),))
 GREY_IMAGES = {
     "input": "x", "size": [28, 28], "resize": None, "channels": "grey", "scale": 1 / 255, "mean": [0.0], "std": [1.0],
@@ -44,6 +52,8 @@ PIXELS = {"size": [32, 32], "resize": None, "scale": 1.0, "mean": [0.0] * 3, "st
 STATED = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "resample": 3, "size": {"shortest_edge": 288}}
 NAME_COLUMNS = "hint: leave --data out, and name the columns in the file that orun init writes:"
 FILES = {
+    "clicks.csv": "user,country,age,price,y\n7,1,30,1.5,0\n8,2,40,2.5,1\n",
+    "named_clicks.csv": "user,country,age,price,y\n7,1,30,1.5,0\n8,de,40,2.5,1\n",
     "columns.csv": "X,target\n1,0\n2,1\n",
     "numbers.csv": "a,b,label\n1,2.5,0\n3,4.5,1\n",
     "mixed.csv": "a,name,b\n1,one,2\n3,two,4\n",
@@ -69,6 +79,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
+    clicks = {"user": "int32", "country": "int32", "age": "float32", "price": "float64"}
+    np.savez(tmp_path / "clicks.npz", **{name: np.ones(3, dtype) for name, dtype in clicks.items()})
     np.save(tmp_path / "rows.npy", np.zeros((3, 2), np.float32))
     for name in ("bert", "vit", "photos"):
         (tmp_path / name).mkdir()
@@ -85,7 +97,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("data", "facts", "declared"),
     [
-        ("columns.csv", MATRIX, {"labels": "target"}),
+        ("columns.csv", MATRIX, {"types": {"X": "float32"}, "labels": "target"}),
+        ("clicks.csv", CLICKS, {"types": {"country": "int32", "age": "float32"}, "labels": "y"}),
+        ("clicks.npz", CLICKS, {"types": {"user": "int64"}}),
         ("numbers.csv", MATRIX, {"inputs": {"X": "*"}, "types": {"X": "float32"}, "labels": "label"}),
         ("mixed.csv", MATRIX, {"inputs": {"X": ["a", "b"]}, "types": {"X": "float32"}}),
         ("rows.npy", MATRIX, {"inputs": {"X": "rows"}, "types": {"X": "float32"}}),
@@ -289,6 +303,16 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
                 "it has a, b, c",
                 "it has 3 columns of numbers, and the model takes 2",
                 f"{NAME_COLUMNS} `data: {{path: wide.csv, inputs: {{X: [NAME, ...]}}, labels: NAME}}`",
+            ],
+        ),
+        (
+            "named_clicks.csv",
+            CLICKS,
+            [
+                "named_clicks.csv has texts in country, and the model takes numbers there",
+                "it takes country int32[batch]",
+                "not numbers: country ('de' in row 2)",
+                "hint: write numbers there, or write file.py:function that returns an orun.Dataset: --data file.py:function",  # noqa: E501
             ],
         ),
         (
