@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +23,9 @@ DELIMITERS = {".csv": ",", ".tsv": "\t"}
 JSON = (".jsonl", ".ndjson")  # an object a line
 SUFFIXES = (*DELIMITERS, *JSON, ".parquet")
 BLOCK = 1 << 26  # bytes of JSON that are read at a time; a row must fit in
+ROW = re.compile(r" in row (\d+)$")  # in errors of pyarrow on JSON
+START = 4096  # bytes that tell the encoding of a text file
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def read_table(path: Path, name: str, *, nan: bool = False, texts: Collection[str] = ()) -> Columns:
@@ -52,6 +57,8 @@ def _load(path: Path, name: str, texts: Collection[str] = ()) -> pa.Table:
     from pyarrow import ArrowInvalid, parquet
 
     suffix = path.suffix.lower()
+    if suffix != ".parquet":
+        _refuse_utf_16(path, name)
     try:
         if suffix in DELIMITERS:
             table = _load_csv(path, DELIMITERS[suffix], texts)
@@ -61,7 +68,10 @@ def _load(path: Path, name: str, texts: Collection[str] = ()) -> pa.Table:
             table = parquet.read_table(path)
         names = table.column_names  # decodes them
     except ArrowInvalid as error:
-        raise UsageError(f"{name} is not a table", why=str(error).strip()) from error
+        why = str(error).strip()
+        if suffix in JSON:
+            why = _count_from_1(path, why)
+        raise UsageError(f"{name} is not a table", why=why) from error
     except UnicodeDecodeError as error:
         raise _not_utf_8(name, f"the names of its columns: {error}") from error
     if not table.num_rows:
@@ -102,12 +112,32 @@ def _load_json(path: Path) -> pa.Table:
     return json.read_json(path, options, types).select(table.column_names)
 
 
+def _count_from_1(path: Path, message: str) -> str:
+    """Return an error of pyarrow on JSON with the row as it is counted elsewhere.
+
+    pyarrow counts the rows of each block from 0; in a file of several blocks, the number says nothing.
+    """
+    is_single = path.stat().st_size <= BLOCK
+    return ROW.sub(lambda match: f" in row {int(match[1]) + 1}" if is_single else "", message)
+
+
+def _refuse_utf_16(path: Path, name: str) -> None:
+    """Refuse a text file in UTF-16, which a reader of UTF-8 takes for a table of another form."""
+    with path.open("rb") as file:
+        start = file.read(START)
+    if start.startswith(UTF_16):
+        raise _not_utf_8(name, "it begins with the mark of UTF-16")
+    if b"\0" in start:
+        raise _not_utf_8(name, f"byte {start.index(0)} is 0, as in UTF-16")
+
+
 def _not_utf_8(name: str, why: str) -> UsageError:
     return UsageError(f"{name} is not text in UTF-8", why=why, hint="save it as UTF-8")
 
 
 def read_lines(path: Path, name: str) -> Columns:
     """Read the column `text`: one text a line, without empty lines."""
+    _refuse_utf_16(path, name)
     try:
         texts = [line for line in path.read_text("utf-8-sig").split("\n") if line.strip()]
     except UnicodeDecodeError as error:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from orun.errors import UsageError
+from orun.stages._data import tables
 from orun.stages._data.files import read
 from orun.stages._data.source import Source
 from orun.stages.params import FilePath
@@ -153,10 +154,35 @@ def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
     assert refusal(tmp_path, "t.csv") == "t.csv has no rows"
     (tmp_path / "t.jsonl").write_text('{"a": 1}\n["a"]\n')
     assert refusal(tmp_path, "t.jsonl") == (
-        "t.jsonl is not a table\n  JSON parse error: Column() changed from object to array in row 1"
+        "t.jsonl is not a table\n  JSON parse error: Column() changed from object to array in row 2"
     )
     (tmp_path / "t.parquet").write_bytes(b"PAR0")
     assert refusal(tmp_path, "t.parquet").startswith("t.parquet is not a table\n  ")
+
+
+def test_rows_of_json_are_counted_from_1_where_their_number_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(f'{{"a": {number}}}\n' for number in range(10))
+    (tmp_path / "t.jsonl").write_text(f'{rows}{{"a": "cut')
+    why = "t.jsonl is not a table\n  JSON parse error: Missing a closing quotation mark in string."
+    assert refusal(tmp_path, "t.jsonl") == f"{why} in row 11"
+    monkeypatch.setattr(tables, "BLOCK", 64)  # bytes: rows are counted anew in each block
+    assert refusal(tmp_path, "t.jsonl") == why
+
+
+@pytest.mark.parametrize(
+    ("encoding", "why"),
+    [
+        ("utf-16", "it begins with the mark of UTF-16"),
+        ("utf-16-be", "byte 0 is 0, as in UTF-16"),
+        ("utf-16-le", "byte 1 is 0, as in UTF-16"),
+    ],
+)
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.txt"])
+def test_a_file_in_utf_16(tmp_path: Path, name: str, encoding: str, why: str) -> None:
+    (tmp_path / name).write_text("text,n\ncafé,1\n", encoding)
+    assert refusal(tmp_path, name) == f"{name} is not text in UTF-8\n  {why}\n  hint: save it as UTF-8"
 
 
 def test_what_is_missing_is_nan_where_that_is_said(tmp_path: Path) -> None:
