@@ -145,7 +145,7 @@ def _read_levels(
     for before, after in pairs:
         step, result = steps[after], results[after]
         if step is None:
-            why = result.failure.brief if result.failure else "it could not be profiled"
+            why = upstream_metrics.describe(result.failure) if result.failure else "it could not be profiled"
             levels.append(Level(after, None, why=why))
             continue
         if not levels:

@@ -11,7 +11,7 @@ from orun.blame.chain import model_port
 from orun.blame.diagnosis import Level
 from orun.blame.experiment import Experiment
 from orun.core.metrics import Metric
-from orun.core.run_record import RunResult
+from orun.core.run_record import Failure, RunResult
 from orun.pipeline.model import Gate, Stage
 from orun.text.wording.reasons import sentence
 
@@ -52,8 +52,13 @@ def explain_missing(result: RunResult, stage: str) -> str:
     """Say why a stage has no result."""
     stage_result = result[stage]
     if stage_result.failure:
-        return stage_result.failure.brief
+        return describe(stage_result.failure)
     return sentence(stage_result.reasons[0]) if stage_result.reasons else "it has no such metric"
+
+
+def describe(failure: Failure) -> str:
+    """Return the problem of a failure, with the first line of its cause."""
+    return ": ".join(filter(None, (failure.problem, failure.why.partition("\n")[0])))
 
 
 def metric_sign(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:

@@ -136,11 +136,6 @@ class Failure(Record, frozen=True):
     log: str = ""
     advice: str = ""
 
-    @property
-    def brief(self) -> str:
-        """The problem with the first line of its cause."""
-        return ": ".join(filter(None, (self.problem, self.why.partition("\n")[0])))
-
 
 class StageResult(Record, frozen=True):
     """Result of one stage.
