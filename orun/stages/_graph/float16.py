@@ -29,9 +29,9 @@ def to_float16(
         kept: values whose nodes stay float32.
         keep_io_types: inputs and outputs stay float32.
     """
+    passed_through = _remove_passed_through(model)
     _compute_returned(model)
     names, blocked = name_nodes(model, {*nodes}, {*kept})
-    passed_through = _remove_passed_through(model)
     converted: ModelProto = convert_float_to_float16(
         model,
         keep_io_types=keep_io_types,
@@ -157,9 +157,8 @@ def _join_casts(model: ModelProto) -> None:
 
 def _place_casts(model: ModelProto) -> None:
     """Move casts of the values of inner graphs into these, in place: the converter puts all into the main graph."""
-    inner = list_scopes(model)[1:]
-    placed = set()
-    for graph in inner:
+    placed: set[str] = set()
+    for graph in list_scopes(model)[1:]:
         own = list_own_names(graph)
         casts = [node for node in model.graph.node if node.op_type == "Cast" and node.input[0] in own]
         placed |= {node.output[0] for node in casts}
