@@ -200,6 +200,8 @@ def _measured(
         result = _run(file, store, listener)
         stages = {stage.name: stage for stage in stages_for(request, {})}
         failed = next((stage for stage in result.stages if stage.failure), None)
+        if failed is not None:
+            _require_readable_data(file, request, failed)
         reduced = next((name for name in REDUCED if name in stages), "")
         if failed is None:
             _require_search(request, result)
@@ -217,7 +219,6 @@ def _measured(
             request = replace(request, has_unsuitable_labels=True)
             continue
         else:
-            _require_readable_data(file, request, failed)
             left_out = {failed.stage: reason_of(failed)}
             if failed.stage == "accuracy" and reduced:
                 left_out[reduced] = f"nothing here can compare its outputs with the original's{_next_examples(request)}"

@@ -167,7 +167,7 @@ def test_grey_jpeg_files(tmp_path: Path, channels: str) -> None:
     grey.save(tmp_path / "photos" / "smooth.png")
     count = 3 if channels == "rgb" else 1
     plain = {"size": [24, 20], "resize": None, "scale": 1.0, "mean": [0.0] * count, "std": [1.0] * count}
-    how = {"input": "pixels", "channels": channels, **plain}
+    how: dict[str, Any] = {"input": "pixels", "channels": channels, **plain}
     model = artifact(tmp_path, parse(PIXELS.replace(", 3,", f", {count},")))
     params = {"image": how, "examples": "photos", "atol": 1.0}
     made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": model})
