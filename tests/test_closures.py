@@ -16,10 +16,7 @@ from orun.stages.registry import BUILTIN
 from tests import process_code
 
 MOST = 60  # modules and pages in the key of a kind
-MORE = {
-    "measure/web": 75,  # it times a browser beside ONNX Runtime, on examples of every form
-    "quantize/tune": 61,  # it judges candidates as `measure/accuracy` does, and times them
-}
+MORE = {"measure/web": 75}  # it times a browser beside ONNX Runtime, on examples of every form
 NEVER = (
     "orun.cli", "orun.report", "orun.runner.runner", "orun.api", "orun.text.suggestions", "orun.text.aliases",
     "orun.executors", "orun.pipeline", "orun.planning.planner", "orun.remote", "orun.history", "orun.gates",

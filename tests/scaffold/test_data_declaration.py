@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -80,7 +81,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
     clicks = {"user": "int32", "country": "int32", "age": "float32", "price": "float64"}
-    np.savez(tmp_path / "clicks.npz", **{name: np.ones(3, dtype) for name, dtype in clicks.items()})
+    columns: dict[str, Any] = {name: np.ones(3, dtype) for name, dtype in clicks.items()}
+    np.savez(tmp_path / "clicks.npz", **columns)
     np.save(tmp_path / "rows.npy", np.zeros((3, 2), np.float32))
     for name in ("bert", "vit", "photos"):
         (tmp_path / name).mkdir()

@@ -112,7 +112,7 @@ from orun.stages._data.source import Examples
 from orun.stages._graph.missing import require_numbers
 from orun.stages.common_parameters import MadeUpDims, ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.datasets import load_dataset, origin_of
+from orun.stages.datasets import load_dataset, note_misfits, origin_of
 from orun.stages.measure._outputs import (
     Detections,
     Text,
@@ -233,8 +233,6 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Run the models over the dataset; write the metrics and the value of each example."""
-    from orun.stages._data.output_notes import note_misfits
-
     request = _request(context, params)
     if params.reference_target is not None and not any(role.startswith("reference") for role in context.inputs):
         raise StageFailed(

@@ -39,7 +39,7 @@ from orun.errors import StageFailed, UnknownName
 from orun.measure.accuracy.names import ERRORS, FIDELITY, TASK, UNITS
 from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.datasets import load_dataset, origin_of
+from orun.stages.datasets import load_dataset, note_misfits, origin_of
 from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
 
 if TYPE_CHECKING:
@@ -149,7 +149,6 @@ def _require_goal(context: Context, params: Params) -> None:
 def _search(context: Context, params: Params) -> Search:
     from orun.environment import processor
     from orun.measure.dataset import spread
-    from orun.stages._data.output_notes import note_misfits
     from orun.stages._graph.feeds import take_example
     from orun.stages._graph.io import input_names, load_graph
     from orun.stages._graph.missing import require_ranges
