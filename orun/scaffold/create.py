@@ -200,8 +200,6 @@ def _measured(
         result = _run(file, store, listener)
         stages = {stage.name: stage for stage in stages_for(request, {})}
         failed = next((stage for stage in result.stages if stage.failure), None)
-        if failed is not None:
-            _require_readable_data(file, request, failed)
         reduced = next((name for name in REDUCED if name in stages), "")
         if failed is None:
             _require_search(request, result)
@@ -247,16 +245,6 @@ def _require(file: Path, stage: StageResult) -> None:
     hints.append(f"Edit {quoted(file)}, then: orun {quoted(file)}")
     message = f"stage {stage.stage}: {failure.problem}"
     raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
-
-
-def _require_readable_data(file: Path, request: Request, stage: StageResult) -> None:
-    """Refuse the user's data if a stage failed at it: that problem begins with the name of the data."""
-    failure = stage.failure
-    if failure is None or not request.has_own_data or not failure.problem.startswith(request.data_source):
-        return
-    hints = [failure.advice] if failure.advice else []
-    hints.append(f"Correct the data, then: {init_command(file, request)}")
-    raise UsageError(failure.problem, why=failure.why, hint="\n".join(hints))
 
 
 def require_supported(file: Path, request: Request) -> None:

@@ -15,11 +15,12 @@ from orun.scaffold.data_text import MATRIX, Declaration, number_columns
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.paths import relative_to
 from orun.stages._data.columns import REST, typed
-from orun.stages._data.files import list_columns, list_empty, read_columns
-from orun.stages._data.source import IMAGENET_MEAN, IMAGENET_STD
+from orun.stages._data.files import list_columns, list_empty, read, read_columns
+from orun.stages._data.source import IMAGENET_MEAN, IMAGENET_STD, Source
 from orun.stages._data.tables import SUFFIXES
 from orun.stages._data.texts import is_tokenizer, load_tokenizer
 from orun.stages._sklearn.plain import find_column
+from orun.stages.params import build
 from orun.text.counts import count
 
 TEXT = "text"
@@ -48,12 +49,30 @@ def declaration_of(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     Raises:
         UsageError: when the dataset cannot be read, does not suit the model, or does not say which column it takes.
     """
-    source = Path(os.path.normpath(folder / facts.source))
-    model_folder = source if source.is_dir() else source.parent
+    model = Path(os.path.normpath(folder / facts.source))
+    model_folder = model if model.is_dir() else model.parent
     is_folder = Path(data).is_dir()
     declared = _images(data, facts, model_folder) if is_folder else _columns(data, facts, folder, model_folder)
     path = relative_to(folder, data)
     return {"path": path, **declared} if declared else path
+
+
+def require_readable(declaration: Declaration, folder: Path, facts: ModelFacts) -> None:
+    """Read the arrays, columns or images of a declared dataset, so that no stage of the model meets a broken one.
+
+    Texts are left to the stages, which tokenize them.
+
+    Args:
+        declaration: as `declaration_of` returns it.
+        folder: of the pipeline file.
+        facts: the model.
+
+    Raises:
+        UsageError: when the dataset cannot be read.
+    """
+    declared = {"path": declaration} if isinstance(declaration, str) else declaration
+    if folder.is_dir() and TEXT not in declared:
+        read(folder, build(Source, declared), [item.name for item in _inputs(facts)])
 
 
 def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> dict[str, Any]:

@@ -72,10 +72,13 @@ def main(request: str) -> int:
     return 0
 
 
-def _declaration(data: str, folder: Path, facts: Any) -> Declaration:
-    from orun.scaffold.data_declaration import declaration_of
+def _declaration(data: str, folder: Path, encoded: Any) -> Declaration:
+    from orun.scaffold.data_declaration import declaration_of, require_readable
 
-    return declaration_of(data, folder, decode(ModelFacts, facts))
+    facts = decode(ModelFacts, encoded)
+    declaration = declaration_of(data, folder, facts)
+    require_readable(declaration, folder, facts)
+    return declaration
 
 
 def _failure(source: str, error: Exception, hint: str) -> dict[str, Any]:

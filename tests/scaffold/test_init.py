@@ -114,7 +114,6 @@ def test_labels_that_are_no_classes_are_left_out(model: Path) -> None:
     assert "metrics: [cosine]" in text
 
 
-@pytest.mark.slow
 def test_an_image_that_cannot_be_read_ends_it(model: Path) -> None:
     """It is no reason to leave a stage out of the release."""
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,3,4,4] x) => (float[N,3,4,4] y) { y = Relu(x) }'
@@ -125,8 +124,7 @@ def test_an_image_that_cannot_be_read_ends_it(model: Path) -> None:
     with pytest.raises(UsageError) as caught:
         orun.init(model, "made.yaml", data="photos", target="dml")
     assert caught.value.problem == "photos/b.png cannot be read as an image"
-    assert caught.value.hint == "Correct the data, then: orun init mlp.onnx --target dml --data photos -o made.yaml"
-    assert sorted(path.name for path in Path().iterdir()) == ["artifacts", "mlp.onnx", "photos"]
+    assert sorted(path.name for path in Path().iterdir()) == ["mlp.onnx", "photos"]
 
 
 @pytest.mark.slow
