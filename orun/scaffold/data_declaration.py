@@ -60,7 +60,8 @@ def declaration_of(data: str, folder: Path, facts: ModelFacts) -> Declaration:
 def require_readable(declaration: Declaration, folder: Path, facts: ModelFacts) -> None:
     """Read the arrays, columns or images of a declared dataset, so that no stage of the model meets a broken one.
 
-    Texts are left to the stages, which tokenize them.
+    Texts are left to the stages, which tokenize them. Before the conversion of a model that does not say what it takes,
+    nothing is read: the dataset is declared again after it.
 
     Args:
         declaration: as `declaration_of` returns it.
@@ -71,8 +72,9 @@ def require_readable(declaration: Declaration, folder: Path, facts: ModelFacts) 
         UsageError: when the dataset cannot be read.
     """
     declared = {"path": declaration} if isinstance(declaration, str) else declaration
-    if folder.is_dir() and TEXT not in declared:
-        read(folder, build(Source, declared), [item.name for item in _inputs(facts)])
+    names = [item.name for item in _inputs(facts)]
+    if names and folder.is_dir() and TEXT not in declared:
+        read(folder, build(Source, declared), names)
 
 
 def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> dict[str, Any]:
