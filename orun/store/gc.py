@@ -99,12 +99,14 @@ def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
             else:
                 candidates.write(choice.candidates | choice.runs)
                 try:
-                    choice = choice.sparing(live_leases(own.root / "tmp"))
+                    leased = live_leases(own.root / "tmp")
+                    # A process whose lease is gone by now has ended, and what it recorded can be read.
+                    choice = choice.confirmed_by(_choose(own, keep)).sparing(leased)
                     outcome = _outcome(choice)
                     _carry_out(own, choice)
                 finally:
                     candidates.clear()
-        store.notices += own.drain_notices()
+        store.notices += dict.fromkeys(own.drain_notices())  # both inventories may tell of the same damage
     return outcome
 
 
@@ -121,6 +123,15 @@ class _Choice:
     def sparing(self, leased: set[str]) -> _Choice:
         """Return the choice without what running processes rely on."""
         return replace(self, trees=self.trees - leased, candidates=self.candidates - leased, runs=self.runs - leased)
+
+    def confirmed_by(self, later: _Choice) -> _Choice:
+        """Return of a later choice what this one had already."""
+        return replace(
+            later,
+            trees=later.trees & self.trees,
+            candidates=later.candidates & self.candidates,
+            runs=later.runs & self.runs,
+        )
 
 
 def _choose(store: Store, keep: Keep) -> _Choice:

@@ -222,6 +222,33 @@ def test_a_result_that_is_stored_after_the_inventory_was_read_stays(
         assert closed.latest("bert", "new") == made
 
 
+@pytest.mark.parametrize("data", [b"old", b"new"])
+def test_what_a_process_recorded_and_ended_after_the_inventory_was_read_stays(
+    closed: Store, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    """It was used anew, so the age keeps it; without its lease, objects went that its record names."""
+    build(closed, "old", b"old")
+    closed.close()
+    begun: list[Store] = []
+
+    def read_then_build(store: Store) -> Inventory:
+        inventory = read_inventory(store)
+        if not begun:
+            begun.append(Store.open(store.root))
+            with begun[0] as runner:
+                runner.new_run("bert")
+                build(runner, "int8", data, at=time.time())
+        return inventory
+
+    monkeypatch.setattr(gc, "read_inventory", read_then_build)
+    gone = collect(closed, Keep(age=500)).removed
+    assert [removed.stage for removed in gone] == ([] if data == b"old" else ["old"])
+    assert verify(closed).problems == ()
+    (made,) = closed.actions(blake3(data).hexdigest())
+    assert closed.check(made.tree) == ()
+    assert closed.latest("bert", "int8") == made
+
+
 def test_a_record_that_was_written_anew_meanwhile_stays(closed: Store) -> None:
     build(closed, "int8", b"model")
     ((path, signature, made),) = closed.parts.actions.all()
