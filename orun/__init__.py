@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from orun.core.metrics import Comparison, Estimate, Metric
     from orun.core.run_record import RunResult, StageResult, Verdict
     from orun.core.source_location import Problem
-    from orun.drift.result import Watched, WatchResult
+    from orun.drift.result import WatchedStatistic, WatchResult
     from orun.errors import OrunError, PipelineError, StageError, StoreError, UsageError
     from orun.history.points import Point, Series
     from orun.measure.dataset import Dataset
@@ -38,7 +38,7 @@ _HOMES = {
     "orun.api": ("explain", "history", "load", "plan", "run", "verify", "watch"),
     "orun.errors": ("OrunError", "PipelineError", "StageError", "StoreError", "UsageError"),
     "orun.core.source_location": ("Problem",),
-    "orun.drift.result": ("WatchResult", "Watched"),
+    "orun.drift.result": ("WatchResult", "WatchedStatistic"),
     "orun.history.points": ("Point", "Series"),
     "orun.measure.dataset": ("Dataset",),
     "orun.measure.metrics.scores": ("compare", "interval"),
@@ -85,7 +85,7 @@ __all__ = [
     "UsageError",
     "Verdict",
     "WatchResult",
-    "Watched",
+    "WatchedStatistic",
     "compare",
     "explain",
     "history",

@@ -34,7 +34,7 @@ def names() -> set[str]:
 
 
 def _reached() -> Iterator[tuple[str, str, bool]]:
-    return (found for entry in ENTRIES for found in kind_code.reached(entry, FACADES))
+    return (found for entry in ENTRIES for found in kind_code.find_reachable(entry, FACADES))
 
 
 def digest(source: bytes) -> str:

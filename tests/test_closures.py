@@ -42,7 +42,7 @@ def test_what_the_import_of_a_kind_runs_is_in_its_key_or_in_that_of_every_stage(
     done = subprocess.run(
         [sys.executable, "-c", LOADED, module_name(kind)], capture_output=True, text=True, check=True, timeout=60
     )
-    counted = {name for name, _, _ in kind_code.reached(module_name(kind))} | process_code.names()
+    counted = {name for name, _, _ in kind_code.find_reachable(module_name(kind))} | process_code.names()
     assert set(done.stdout.split()) - counted - process_code.FACADES - kind_code.HARMLESS == set()
 
 
@@ -62,8 +62,8 @@ def test_the_facade_is_in_no_key_because_no_module_takes_a_name_of_it() -> None:
 
 
 def test_the_store_is_in_no_key_because_no_module_of_a_stage_takes_a_name_of_its_facade() -> None:
-    reached = [kind_code.reached(entry, process_code.FACADES) for entry in process_code.ENTRIES]
-    reached += [kind_code.reached(module_name(kind)) for kind in BUILTIN]
+    reached = [kind_code.find_reachable(entry, process_code.FACADES) for entry in process_code.ENTRIES]
+    reached += [kind_code.find_reachable(module_name(kind)) for kind in BUILTIN]
     store = Path(cache_key.__file__).parents[1] / "store"
     paths = {Path(path) for modules in reached for _, path, _ in modules if path.endswith(".py")}
     names = {name for path in paths for name in names_from("orun.store", path)}

@@ -53,7 +53,7 @@ class Address(Record, frozen=True):
 
     @classmethod
     def parse(cls, text: str, token: str = "") -> Address:
-        """Return the address in a URL; UsageError if it is none."""
+        """Return the address in a URL; UsageError if there is none in it."""
         with suppress(ValueError):
             parts = urlsplit(text)
             path, host, port = unquote(parts.path), parts.hostname or "", parts.port
@@ -122,7 +122,7 @@ class Address(Record, frozen=True):
             raise UsageError(
                 f"no agent answers at {self}",
                 why=error.strerror or str(error),
-                hint="start it there, and let this machine reach it",
+                hint=f"start an agent there: orun agent --listen {self}",
             ) from error
 
     def _connect(self) -> socket.socket:

@@ -15,7 +15,7 @@ class ExecutorPool:
     _executors: list[LocalExecutor] = field(default_factory=list)
 
     def free(self, busy: Collection[LocalExecutor]) -> LocalExecutor:
-        """Return an executor that is none of some busy ones."""
+        """Return an executor that is not among the busy ones; start one if there is no other."""
         for executor in self._executors:
             if executor not in busy:
                 return executor

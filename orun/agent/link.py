@@ -67,7 +67,7 @@ class Link:
                     self.peer.close()
                     raise UsageError(
                         f"the agent at {self.place} {'refuses this driver' if refused else 'does not answer'}",
-                        why="its token may be another one, or it has ended",
+                        why="it has another token, or it has ended",
                         hint=f"see what it prints on its machine; if it asks for a token: {SET_TOKEN}",
                     )
                 selector.select(until - monotonic())

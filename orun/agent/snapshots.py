@@ -98,7 +98,7 @@ def _require_shipped(pipeline: Pipeline, files: ProjectFiles) -> None:
         raise UsageError(
             f"the pipeline is partly outside of its project {project}, so that other machines do not get it",
             why="\n".join(outside[:MOST_NAMED]),
-            hint=f"move it into the project, or make the folder around both one: git init {quoted(project.parent)}",
+            hint=f"move it into the project, or make one project of both: git init {quoted(project.parent)}",
         )
     named = [pipeline.root / item.path for stage in pipeline.stages for item in stage.references]
     missing: dict[str, None] = {}
@@ -138,7 +138,7 @@ def share(tree: SnapshotTree, store: Store, settings: Settings, *, repair: bool 
         tree: the snapshot.
         store: notes what is in the remote.
         settings: address of the remote.
-        repair: write also what seems to be there: some of it did not arrive elsewhere.
+        repair: push also what is thought to be there: another machine lacked some of it.
 
     Raises:
         UsageError: if the remote does not take it.

@@ -12,7 +12,7 @@ from orun.blame.run_snapshot import RunSnapshot
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, subjects
 from orun.core.targets import Environment
-from orun.pipeline.graph import reached
+from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Pipeline, Stage
 from orun.text.wording.components import component_name
 
@@ -151,7 +151,7 @@ def stages_up_to(pipeline: Pipeline, stage: str) -> set[str]:
     """Return a stage and all before it; empty if the pipeline does not have it."""
     edges = defaultdict[str, tuple[str, ...]](tuple)  # a partial build may lack stages that others need
     edges.update({candidate.id: tuple(candidate.upstream) for candidate in pipeline.stages})
-    return reached([stage], edges) & {candidate.id for candidate in pipeline.stages}
+    return find_reachable([stage], edges) & {candidate.id for candidate in pipeline.stages}
 
 
 def publishing_stages(pipeline: Pipeline, stage: str) -> list[str]:

@@ -14,7 +14,7 @@ from orun.core.serialization import replace
 from orun.errors import Interrupted
 from orun.eventlog import Listener, ignore
 from orun.pipeline.fragments import plain_default
-from orun.pipeline.graph import reached
+from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.stages import registry
 from orun.stages.params import params_of
@@ -110,7 +110,9 @@ class Experiment:
 
     def stages_up_to(self, names: Collection[str]) -> set[str]:
         """Return these stages and all before them."""
-        return reached(names, {stage.id: stage.upstream for stage in (*self.pipeline.stages, *self.added.values())})
+        return find_reachable(
+            names, {stage.id: stage.upstream for stage in (*self.pipeline.stages, *self.added.values())}
+        )
 
     def _limit_time(self, stage: Stage) -> Stage:
         """Return the stage with a timeout at the time limit; a timeout is not in its key."""

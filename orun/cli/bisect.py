@@ -37,15 +37,16 @@ EXAMPLES = (
 def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -> int:
     """Find the change that turned RUN_GOOD into RUN_BAD, by building what lies between.
 
-    Parameters, targets, code, stages, the gate's threshold, environment variables and the seed that differ are mixed,
-    fewer and fewer of them, until none can be left out; what both runs have built comes from the store. Where it takes
-    several changes together, all are named. Where that explains nothing, packages that differ are installed as they
-    were, in isolated environments, and mixed as well. A run keeps only digests of variables: $ORUN_GOOD_NAME and
-    $ORUN_BAD_NAME say what $NAME was, where it is not so now. Orun's own code, Python and the machine cannot be tried:
-    they are listed, with what to type.
-    Where both runs recorded their commits, those that touch the change are named.
+    It builds the pipeline of RUN_GOOD with some of the differences, and drops differences until each one left is
+    needed. Those are the answer, several if it takes them together. Differences are parameters, targets, code, stages,
+    the gate's threshold, environment variables and the seed. What both runs have built comes from the store.
 
-    Runs are named by their ids or the beginnings of them, as in the folder runs/ of the store; `last` is the last one,
+    If these explain nothing, the packages that differ are installed as they were, in isolated environments, and tried
+    as well. Orun's own code, Python and the machine cannot be tried: they are listed, with what to type. Of environment
+    variables a run keeps only digests: if $NAME had another value then, set $ORUN_GOOD_NAME or $ORUN_BAD_NAME to it. If
+    both runs recorded their commits, the commits that touch the change are named.
+
+    A run is named by its id, or the beginning of it, as in the folder runs/ of the store; `last` is the last one,
     `last~1` the one before it of the same pipeline.
     """
     from orun.blame.bisect import bisect

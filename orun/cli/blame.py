@@ -51,10 +51,9 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
 
     For accuracy, the metric is measured at every artifact upstream. In the stage that lost it, nodes are put back into
     float one at a time. For latency, the artifacts are profiled side by side. Then the variant without the worst nodes
-    is built and measured, so that the answer was tried. The store keeps all of it.
+    is built and measured, which confirms the answer. All of that is kept in the store.
 
-    GATE is a stage or STAGE.METRIC. Its gates are looked into whether they fail or not. Stages that publish a release
-    are not run.
+    GATE is a stage or STAGE.METRIC, whether the gate fails or not. Stages that publish a release are not run.
     """
     from orun.blame.blame import stages_to_run
     from orun.cli.signals import stop_signals

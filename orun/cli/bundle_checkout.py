@@ -52,7 +52,7 @@ def no_bundle(target: str, store: Path | None) -> UsageError:
 
 
 def bundle_near(folder: Path) -> Path | None:
-    """Return the first bundle in a folder that is none, or beside it; None if there is none."""
+    """Return the first bundle in or beside a folder that is not a bundle itself; None if there is none."""
     from orun.stages.release._manifest import MANIFEST
 
     if presence(folder / MANIFEST):

@@ -18,13 +18,13 @@ NEWEST = 20  # runs that are offered
 
 
 def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the pipeline files and folders that begin so."""
+    """Return the pipeline files and folders that start with the typed text."""
     del ctx, param
     return pipeline_files(incomplete)
 
 
 def pipeline_files(incomplete: str) -> list[str]:
-    """Return the YAML files that begin so, and the folders, in which they may be."""
+    """Return the YAML files, and the folders, that start with the typed text."""
     folder = incomplete[: incomplete.rfind(os.sep) + 1]
     try:
         with os.scandir(folder or os.curdir) as entries:
@@ -36,21 +36,21 @@ def pipeline_files(incomplete: str) -> list[str]:
 
 
 def complete_stage(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the stages that begin so of the file on the same command line."""
+    """Return the stages, of the file on the same command line, that start with the typed text."""
     del param
     pipeline = _pipeline(ctx)
     return [stage.id for stage in pipeline.stages if stage.id.startswith(incomplete)] if pipeline else []
 
 
 def complete_override(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the paths for --set that begin so: variables, and parameters of stages."""
+    """Return the paths for --set that start with the typed text: variables, and parameters of stages."""
     del param
     pipeline = _pipeline(ctx)
     return [f"{path}=" for path in _paths(pipeline) if path.startswith(incomplete)] if pipeline else []
 
 
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return `last`, `last~1` and the ids of the newest runs that begin so."""
+    """Return `last`, `last~1` and the ids of the newest runs that start with the typed text."""
     from orun.core.run_record import is_users
     from orun.store import Store
     from orun.store.layout import VERSION_FILE, default_store
@@ -65,7 +65,7 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 
 
 def complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the short names of execution providers that begin so."""
+    """Return the short names of execution providers that start with the typed text."""
     from orun.scaffold.targets import target_names
 
     del ctx, param
@@ -73,7 +73,7 @@ def complete_target(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 
 def complete_metric(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Return the metrics in the history that begin so, `latency.p50` and `p50`."""
+    """Return the metrics in the history that start with the typed text, `latency.p50` and `p50`."""
     from orun.history import History, history_path
     from orun.store.layout import default_store
 
@@ -89,7 +89,7 @@ def complete_metric(ctx: click.Context, param: click.Parameter, incomplete: str)
 
 def _pipeline(ctx: click.Context) -> Pipeline | None:
     """The pipeline of the file on the command line; None if it has mistakes, which are reported elsewhere."""
-    file = ctx.params.get("file") or next(iter(ctx.args), "")  # after an option that lacks its value, all is in `args`
+    file = ctx.params.get("file") or next(iter(ctx.args), "")  # click leaves it in `args` after a bare option
     if not file:
         return None
     from orun.pipeline import load

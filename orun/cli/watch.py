@@ -26,7 +26,7 @@ from orun.text.units import RATIO_FORMS, parse_ratio, show
 
 if TYPE_CHECKING:
     from orun.drift.release import Release
-    from orun.drift.result import Watched, WatchResult
+    from orun.drift.result import WatchedStatistic, WatchResult
 
 EXAMPLES = (
     ("orun watch requests.jsonl --release artifacts/out/bert/release", "has anything drifted since the release?"),
@@ -166,14 +166,14 @@ def _moment(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _learnt_notes(shown: Sequence[Watched]) -> Iterable[str]:
+def _learnt_notes(shown: Sequence[WatchedStatistic]) -> Iterable[str]:
     learnt = [item for item in shown if item.learnt and item.verdict != "learning"]
     for number in sorted({item.learnt for item in learnt}):
         names = _named([item for item in learnt if item.learnt == number])
         yield f"note: {names}: compared with the first {number} records of the log, not with the release"
 
 
-def _named(items: Sequence[Watched]) -> str:
+def _named(items: Sequence[WatchedStatistic]) -> str:
     return items[0].name if len(items) == 1 else count(len(items), "statistic")
 
 

@@ -30,7 +30,7 @@ def run_connected(address: str, work: Callable[[Output], None]) -> NoReturn:
     """Connect this process to a cluster, say so, do its work, and end it; a `HeadError` is sent as a message.
 
     Args:
-        address: of the head. The process ends soon after it.
+        address: of the head. This process ends soon after the head has ended.
         work: gets the output for its messages.
     """
     output = Output()
@@ -60,7 +60,7 @@ def _watch_head(address: str, output: Output) -> None:
 
 
 def connect(address: str) -> Lock | None:
-    """Connect this process to a cluster; return the lock by which it uses Ray, unless that of the head is used.
+    """Connect this process to a cluster; return the lock on the Ray of this machine, None if the head runs on it.
 
     Args:
         address: of the head.
@@ -134,7 +134,7 @@ def head_error(address: str, text: str) -> HeadError:
         text: what Ray said.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    if "ersion mismatch" in text:
+    if "ersion mismatch" in text:  # Ray writes `Version mismatch`, and `version mismatch` within a sentence
         start = next(number for number, line in enumerate(lines) if "ersion mismatch" in line)
         versions = [line.split("Ray:", 1)[1].strip() for line in lines[start:] if "Ray:" in line]
         hint = f"Install the head's versions here: pip install ray=={versions[0] if versions else ray.__version__}"

@@ -74,7 +74,7 @@ def to_json(data: Any) -> bytes:
     """Return encoded data as JSON on one line."""
     try:
         return msgspec.json.encode(data)
-    except UnicodeEncodeError:  # the name of a file that is no UTF-8
+    except UnicodeEncodeError:  # the name of a file that is not UTF-8
         return json.dumps(data, separators=(",", ":")).encode("ascii")
 
 
@@ -83,7 +83,7 @@ def from_json(text: bytes) -> Any:
     try:
         try:
             return msgspec.json.decode(text)
-        except msgspec.DecodeError:  # perhaps for such a name
+        except msgspec.DecodeError:  # perhaps for such a name (see `to_json`)
             return json.loads(text)
     except RecursionError as error:
         raise ValueError(TOO_DEEP) from error

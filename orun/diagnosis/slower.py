@@ -11,14 +11,14 @@ from orun.diagnosis.profiles import ModelTimes, NodeTime
 
 @dataclass(frozen=True)
 class Share:
-    """Share of an operator or a place in a difference in time.
+    """Share of an operator or a group of nodes in a difference in time.
 
     Attributes:
-        name: the operator type, or the name of a node of the place.
+        name: the operator type, or the name of a node of the group.
         seconds, reference: time in the model and in the reference.
         count, reference_count: number of nodes in the model and in the reference.
         share: share of the difference between the two models; negative if it got faster.
-        nodes, gone: names of the nodes of a place in the model and in the reference.
+        nodes, gone: names of the nodes of a group in the model and in the reference.
         provider: `CPUExecutionProvider -> ...` if the provider changed; else empty.
     """
 
@@ -39,13 +39,14 @@ class Share:
 
 
 @dataclass(frozen=True)
-class Slower:
-    """Difference in time between two models, split by operator and by place.
+class TimeDifference:
+    """Difference in time between two models, split by operator and by place in the graph.
 
     Attributes:
         seconds: additional seconds of the model, in nodes only.
         operators: shares of operator types, the largest difference first.
-        places: shares of places, likewise. A place is a node that both have, or a run of nodes that replace others.
+        places: shares of groups of nodes, likewise. A group is a node that both have, or nodes that replace others
+            between the same two nodes.
         new, gone: names of nodes that only the model or only the reference has.
     """
 
@@ -56,17 +57,17 @@ class Slower:
     gone: tuple[str, ...]
 
 
-def compare(model: ModelTimes, reference: ModelTimes) -> Slower:
+def compare(model: ModelTimes, reference: ModelTimes) -> TimeDifference:
     """Match nodes of two profiles by name, then by type and shape, and split the difference."""
     pairs = _pairs(model.nodes, reference.nodes)
     ours, theirs = set(pairs), set(pairs.values())
     seconds = model.total - reference.total
-    return Slower(
+    return TimeDifference(
         seconds=seconds,
         operators=_ordered(_operators(model.nodes, reference.nodes, seconds)),
         places=_ordered(_places(model.nodes, reference.nodes, pairs, seconds)),
-        new=tuple(label(node) for place, node in enumerate(model.nodes) if place not in ours),
-        gone=tuple(label(node) for place, node in enumerate(reference.nodes) if place not in theirs),
+        new=tuple(label(node) for index, node in enumerate(model.nodes) if index not in ours),
+        gone=tuple(label(node) for index, node in enumerate(reference.nodes) if index not in theirs),
     )
 
 
@@ -77,17 +78,17 @@ def label(item: NodeTime) -> str:
 
 def _pairs(ours: Sequence[NodeTime], theirs: Sequence[NodeTime]) -> dict[int, int]:
     """Return the index of the reference's node for the index of each matching node."""
-    named = {item.node.name: place for place, item in enumerate(theirs) if item.node.name}
+    named = {item.node.name: index for index, item in enumerate(theirs) if item.node.name}
     pairs = {
-        place: named[item.node.name]
-        for place, item in enumerate(ours)
+        index: named[item.node.name]
+        for index, item in enumerate(ours)
         if item.node.name in named and theirs[named[item.node.name]].node.op == item.node.op
     }
     matched = set(pairs.values())
-    left = [place for place in range(len(ours)) if place not in pairs]
-    right = [place for place in range(len(theirs)) if place not in matched]
-    old = [(theirs[place].node.op, theirs[place].node.shapes) for place in right]
-    new = [(ours[place].node.op, ours[place].node.shapes) for place in left]
+    left = [index for index in range(len(ours)) if index not in pairs]
+    right = [index for index in range(len(theirs)) if index not in matched]
+    old = [(theirs[index].node.op, theirs[index].node.shapes) for index in right]
+    new = [(ours[index].node.op, ours[index].node.shapes) for index in left]
     matcher = SequenceMatcher(None, old, new, autojunk=False)
     for block in matcher.get_matching_blocks():
         pairs |= {left[block.b + n]: right[block.a + n] for n in range(block.size)}
@@ -104,26 +105,26 @@ def _places(
     ours: Sequence[NodeTime], theirs: Sequence[NodeTime], pairs: dict[int, int], total: float
 ) -> Iterable[Share]:
     """Yield shares of matched nodes one by one, and of unmatched nodes between the same matched ones together."""
-    for place, match in pairs.items():
-        yield _share(label(ours[place]), [ours[place]], [theirs[match]], total)
-    back = {match: place for place, match in pairs.items()}
-    new = _between(ours, lambda place: place if place in pairs else None)
-    gone = _between(theirs, back.get)
-    for anchor in dict.fromkeys((*new, *gone)):
-        added, removed = new.get(anchor, []), gone.get(anchor, [])
+    for index, match in pairs.items():
+        yield _share(label(ours[index]), [ours[index]], [theirs[match]], total)
+    model_index_of = {match: index for index, match in pairs.items()}
+    groups = _group_unmatched(ours, lambda index: index if index in pairs else None)
+    reference_groups = _group_unmatched(theirs, model_index_of.get)
+    for start in dict.fromkeys((*groups, *reference_groups)):
+        added, removed = groups.get(start, []), reference_groups.get(start, [])
         yield _share(label(max([*added, *removed], key=lambda item: item.seconds)), added, removed, total)
 
 
-def _between(nodes: Sequence[NodeTime], anchor: Callable[[int], int | None]) -> dict[int, list[NodeTime]]:
-    """Return the unmatched nodes by the index of the last matched node before them."""
+def _group_unmatched(nodes: Sequence[NodeTime], match_of: Callable[[int], int | None]) -> dict[int, list[NodeTime]]:
+    """Return the unmatched nodes by the index, in the model, of the last matched node before them."""
     unmatched: dict[int, list[NodeTime]] = {}
     last = -1
-    for place, item in enumerate(nodes):
-        known = anchor(place)
-        if known is None:
+    for index, item in enumerate(nodes):
+        match = match_of(index)
+        if match is None:
             unmatched.setdefault(last, []).append(item)
         else:
-            last = known
+            last = match
     return unmatched
 
 

@@ -10,12 +10,12 @@ from orun.core.serialization import Record
 Verdict = Literal["drift", "as at release", "learning", "not logged"]
 
 
-class Watched(Record, frozen=True):
+class WatchedStatistic(Record, frozen=True):
     """Statistic of a release's log.
 
     Attributes:
         name: `inputs.NAME.STATISTIC`, `outputs.NAME.STATISTIC` or `latency` in seconds.
-        verdict: `drift`; `as at release` if there is no sign of drift that would be enough; `learning` while the first
+        verdict: `drift`; `as at release` if there is no significant drift; `learning` while the first
             records of the log become its reference; `not logged` if no record has it.
         p: anytime-valid p-value, adjusted for all statistics: there is drift if it is at most alpha.
         since: time of the record at which the drift began, in seconds since the epoch, as an estimate; None without
@@ -58,11 +58,11 @@ class WatchResult(Record, frozen=True):
     last: float | None
     left_out: Mapping[str, int]
     latency: float | None
-    statistics: tuple[Watched, ...]
+    statistics: tuple[WatchedStatistic, ...]
 
     @property
-    def drifted(self) -> tuple[Watched, ...]:
-        """The statistics that have drifted, the earliest find first."""
+    def drifted(self) -> tuple[WatchedStatistic, ...]:
+        """The statistics that have drifted, in the order of detection."""
         drifted = [statistic for statistic in self.statistics if statistic.verdict == "drift"]
         return tuple(sorted(drifted, key=lambda statistic: statistic.detected or 0.0))
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orun.drift.e_process import BLOCK, DriftTest, Evidence
 from orun.drift.release import LATENCY, Release
-from orun.drift.result import Verdict, Watched, WatchResult
+from orun.drift.result import Verdict, WatchedStatistic, WatchResult
 from orun.drift.sample_log import OTHER_MODEL, Position, Sample, read_samples
 from orun.errors import UsageError
 from orun.text.counts import count
@@ -167,7 +167,7 @@ class Watcher:
 
     def result(self) -> WatchResult:
         """Return what is known by the records that were tested."""
-        statistics: dict[int, Watched] = {}
+        statistics: dict[int, WatchedStatistic] = {}
         for group in self.groups:
             for place, column in enumerate(group.columns.tolist()):
                 statistics[column] = self._watched(group, column, group.references[place])
@@ -177,7 +177,7 @@ class Watcher:
         latency = _median(self.release.values[-1])
         return WatchResult(self.release.name, self.alpha, self.records, first, last, left_out, latency, ordered)
 
-    def _watched(self, group: Group, column: int, reference: Array) -> Watched:
+    def _watched(self, group: Group, column: int, reference: Array) -> WatchedStatistic:
         verdict: Verdict = "as at release"
         if not np.isnan(self.detected[column]):
             verdict = "drift"
@@ -185,7 +185,7 @@ class Watcher:
             verdict = "not logged"
         elif group.test is None:
             verdict = "learning"
-        return Watched(
+        return WatchedStatistic(
             self.release.columns[column].name,
             verdict,
             min(1.0, len(self.peak) / float(self.peak[column])),

@@ -45,7 +45,7 @@ NOISE = rf"^.*\[ONNXRuntimeError\] : \d+ : \w+ : {UNLOADED}|^(\S+ \S+ )?\[[EWF]:
 PROBE_SECONDS = 120  # TensorRT's first start takes tens of seconds
 
 
-class Loaded(Record, frozen=True):
+class ProbeResult(Record, frozen=True):
     """Result of a probe: the session's providers, and the runtime's messages about the missing ones."""
 
     providers: tuple[str, ...]
@@ -82,7 +82,7 @@ def missing(target: Target, environment: Environment | None = None) -> str:
 
 
 @once
-def probe(provider: str, options: str, environment: Environment | None = None, library: str = "") -> Loaded:
+def probe(provider: str, options: str, environment: Environment | None = None, library: str = "") -> ProbeResult:
     """Create a session with a provider, and the CPU as its fallback; return the providers of the session.
 
     Args:
@@ -93,24 +93,24 @@ def probe(provider: str, options: str, environment: Environment | None = None, l
     """
     packages = venvs.packages(environment)
     if find("onnx", packages) is None or find("onnxruntime", packages) is None:
-        return Loaded((), "onnx and ONNX Runtime are not installed")
+        return ProbeResult((), "onnx and ONNX Runtime are not installed")
     interpreter = venvs.interpreter(environment)
     command = [interpreter.python, "-P", "-c", PROBE, provider, options, FOUND, library]
-    quiet = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
+    variables = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
     if interpreter.path is not None:
-        quiet["PYTHONPATH"] = interpreter.path
+        variables["PYTHONPATH"] = interpreter.path
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=PROBE_SECONDS, check=False, env=quiet
+            command, capture_output=True, text=True, errors="replace", timeout=PROBE_SECONDS, check=False, env=variables
         )
     except subprocess.TimeoutExpired:
-        return Loaded((), f"no session within {PROBE_SECONDS} s")
+        return ProbeResult((), f"no session within {PROBE_SECONDS} s")
     for line in done.stdout.splitlines():
         if line.startswith(FOUND):
-            return Loaded(tuple(json.loads(line.removeprefix(FOUND))), done.stderr)
+            return ProbeResult(tuple(json.loads(line.removeprefix(FOUND))), done.stderr)
     if done.returncode < 0:
-        return Loaded((), f"its process died: {signal.strsignal(-done.returncode)}\n{done.stderr}")
-    return Loaded((), done.stderr)
+        return ProbeResult((), f"its process died: {signal.strsignal(-done.returncode)}\n{done.stderr}")
+    return ProbeResult((), done.stderr)
 
 
 def first_reason(messages: str) -> str:

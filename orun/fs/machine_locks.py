@@ -55,8 +55,9 @@ class MachineLock:
     """
 
     def __init__(self, *, exclusive: bool, folder: Path, claim: MachineClaim | None = None) -> None:
-        # An exclusive lock holds the entry while it waits; shared ones only pass through it.
-        self._entry = Lock(f"{folder}/orun-machine-turn.lock", exclusive=exclusive, keep=True)
+        # An exclusive lock holds the queue while it waits; shared ones only pass through it. The names of the files are
+        # those of other versions of orun.
+        self._queue = Lock(f"{folder}/orun-machine-turn.lock", exclusive=exclusive, keep=True)
         self._machine = Lock(f"{folder}/orun-machine.lock", exclusive=exclusive, keep=True)
         self._short_stage = Lock(f"{folder}/orun-machine-beside.lock", keep=True)
         self._folder = folder
@@ -76,14 +77,14 @@ class MachineLock:
         """
         if self.held:
             return True
-        waited = self._entry.held
-        if not self._entry.try_acquire():
+        waited = self._queue.held
+        if not self._queue.try_acquire():
             return False
         acquired = self._machine.try_acquire()
         if self._claim and (acquired or not waited):
             self._write_claim(replace(self._claim, since=time.time() if acquired else None))
         if acquired or not self._machine.exclusive:
-            self._entry.release()
+            self._queue.release()
         return acquired
 
     def try_during_measurement(self) -> bool:
@@ -101,7 +102,7 @@ class MachineLock:
 
     def release(self) -> None:
         """Release the machine, or stop waiting for it."""
-        for lock in (self._claim_lock, self._short_stage, self._entry, self._machine):
+        for lock in (self._claim_lock, self._short_stage, self._queue, self._machine):
             lock.release()
 
     def _write_claim(self, claim: MachineClaim) -> None:
@@ -134,7 +135,7 @@ def machine_lock(exclusive: bool, claim: MachineClaim | None = None) -> MachineL
 
 def _read_claim(path: Path) -> MachineClaim | None:
     """Return the claim in a file; None if its owner has died, or it is not a claim."""
-    # Not with `keep`: if the owner has died, the release removes the file, which nobody needs any more.
+    # Without `keep`: if the owner has died, the release removes the file, which nobody needs any more.
     lock = Lock(path, exclusive=False, create=False)
     with contextlib.suppress(OSError, ValueError, RecursionError):  # it is gone, or another program's file
         if lock.take(wait=False):

@@ -11,7 +11,7 @@ from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
 from orun.environment.hosts import Host, device, same_machine
-from orun.gates.advice import SPEEDUP, disturbed, to_bound, to_narrow
+from orun.gates.advice import SPEEDUP, advise_for_figure, advise_for_ratio, disturbed
 from orun.gates.finding import Finding, against_maximum, against_minimum, distance, log_width, point
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
@@ -72,5 +72,5 @@ def _undisturbed(gate: Gate, metric: Metric, action: Action) -> float | None:
 def _narrower(gate: Gate, interval: Estimate, params: Mapping[str, Any]) -> Reason:
     if gate.metric == SPEEDUP:
         share = distance(interval, gate.threshold.value)
-        return to_narrow(gate.metric, log_width(interval), share, 0, params)
-    return to_bound(gate.metric, params, bounded=interval.low > 0 and interval.high < math.inf)
+        return advise_for_ratio(gate.metric, log_width(interval), share, 0, params)
+    return advise_for_figure(gate.metric, params, bounded=interval.low > 0 and interval.high < math.inf)

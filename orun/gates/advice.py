@@ -1,8 +1,8 @@
 """Settings that would let a stage measure what a gate could not decide, as reasons.
 
 A longer `time` alone changes nothing where a measurement ended because it knew enough. `measure/latency` makes launches
-until it tells a slow-down of its `resolution` from none, and a ratio to a reference to half of it. More launches narrow
-other figures. The settings are in the key of the stage, so the next run measures.
+until it can tell a slow-down of its `resolution` from none, and knows a ratio to a reference to half of it. More
+launches narrow other figures. The settings are in the key of the stage, so the next run measures.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ SPEEDUP = "speedup"
 PAIRED = frozenset({"p50", "cpu", SPEEDUP})
 COUNTS = ("min_launches", "launches", "rounds")  # parameters that set the least number
 ALIKE = 0.1  # resolutions that differ by less are the same setting
-SURE = 0.8  # of the width that is needed: the next launches may spread more
-AT_ONCE = 0.25  # of the resolution: the least that is advised, as a value at the limit may be there by chance
-AMPLE = 2.0  # times the launches that would do if the next launches were like these
+WIDTH_MARGIN = 0.8  # of the width that is needed: the next launches may spread more
+LEAST_STEP = 0.25  # of the current resolution: no finer one is advised, as a value may be at the limit by chance
+LAUNCH_MARGIN = 2.0  # times the launches that are enough if the next launches are like these
 MOST = 100  # launches that are worth a try
 
 Params = Mapping[str, Any]
 
 
-def to_tell(metric: str, evidence: Evidence, slowdown: float, params: Params) -> Reason:
-    """Return what tells a slow-down, a log ratio above 0, from none."""
+def advise_for_slowdown(metric: str, evidence: Evidence, slowdown: float, params: Params) -> Reason:
+    """Return settings with which a slow-down of this size, a log ratio above 0, is detected."""
     if _is_followed(metric, params):
-        knew = evidence.answer(math.log1p(params["resolution"])) != "undecided"
-        return _finer(math.expm1(slowdown), evidence.count, params, knew=knew)
-    return _more(AMPLE * _launches(evidence, slowdown), params)
+        ended_early = evidence.answer(math.log1p(params["resolution"])) != "undecided"
+        return _advise_resolution(math.expm1(slowdown), evidence.count, params, ended_early=ended_early)
+    return _advise_launches(LAUNCH_MARGIN * _launches_to_detect(evidence, slowdown), params)
 
 
-def to_narrow(metric: str, width: float, share: float, count: int, params: Params) -> Reason:
-    """Return what makes an interval narrow enough.
+def advise_for_ratio(metric: str, width: float, share: float, count: int, params: Params) -> Reason:
+    """Return settings that make the interval of a ratio narrow enough.
 
     Args:
         metric: that is compared with another model's.
@@ -48,17 +48,17 @@ def to_narrow(metric: str, width: float, share: float, count: int, params: Param
         count: its launches; 0 where that is not known.
         params: of the stage.
     """
-    if SURE * share * width < _narrowest(width, count):
+    if WIDTH_MARGIN * share * width < _narrowest(width, count):
         return reason(ReasonCode.TOO_NEAR)
     if _is_followed(metric, params) and math.isfinite(width):
         current = params["resolution"]
-        wanted = max(2 * SURE * share * width, current * AT_ONCE)
-        return _finer(wanted, count, params, knew=width <= current / 2)
-    return _more(_times_narrower(count, SURE * share) if count > 1 else math.inf, params)
+        wanted = max(2 * WIDTH_MARGIN * share * width, current * LEAST_STEP)
+        return _advise_resolution(wanted, count, params, ended_early=width <= current / 2)
+    return _advise_launches(_launches_to_narrow(count, WIDTH_MARGIN * share) if count > 1 else math.inf, params)
 
 
-def to_bound(metric: str, params: Params, *, bounded: bool) -> Reason:
-    """Return what narrows the interval of a figure by itself; `bounded` says whether it has both ends."""
+def advise_for_figure(metric: str, params: Params, *, bounded: bool) -> Reason:
+    """Return settings that narrow the interval of a figure alone; `bounded` says whether it has both ends."""
     wanted = [name for name in COUNTS if name in params][: 1 if bounded else 0]
     wanted += ["samples"] if metric in WALL and "samples" in params else []
     return reason(ReasonCode.RAISE_PARAMETERS, names=wanted) if wanted else reason(ReasonCode.MEASURE_AGAIN)
@@ -75,13 +75,13 @@ def _is_followed(metric: str, params: Params) -> bool:
     return metric in PAIRED and isinstance(params.get("resolution"), (int, float))
 
 
-def _finer(resolution: float, count: int, params: Params, *, knew: bool) -> Reason:
-    """Return what to set for another resolution; `knew` says whether launches ended because they knew enough."""
+def _advise_resolution(resolution: float, count: int, params: Params, *, ended_early: bool) -> Reason:
+    """Return settings for another resolution; `ended_early` says whether launches ended before the time was up."""
     if resolution < FINEST:
         return reason(ReasonCode.TOO_NEAR)
     alike = math.isclose(resolution, params["resolution"], rel_tol=ALIKE)
     setting = _percent(resolution)
-    if knew and not alike:
+    if ended_early and not alike:
         return reason(ReasonCode.SET_RESOLUTION, resolution=setting)
     finer = resolution < params["resolution"] and not alike
     at_limit = count >= params.get("max_launches", math.inf)
@@ -95,7 +95,7 @@ def _percent(value: float) -> str:
     return f"{math.floor(percent * 10**digits + 1e-6) / 10**digits:g}%"
 
 
-def _more(launches: float, params: Params) -> Reason:
+def _advise_launches(launches: float, params: Params) -> Reason:
     name = next((name for name in COUNTS if name in params), "")
     if not name:
         return reason(ReasonCode.MEASURE_AGAIN)
@@ -106,7 +106,7 @@ def _more(launches: float, params: Params) -> Reason:
     return reason(ReasonCode.MORE_LAUNCHES, parameter=name, number=number, max_launches=above_limit or None)
 
 
-def _launches(evidence: Evidence, slowdown: float) -> float:
+def _launches_to_detect(evidence: Evidence, slowdown: float) -> float:
     """Return the launches with which the test would answer if mean and spread stayed the same."""
     for count in range(evidence.count + 1, MOST + 1):
         if Evidence(count, evidence.mean, evidence.spread).answer(slowdown) != "undecided":
@@ -114,7 +114,7 @@ def _launches(evidence: Evidence, slowdown: float) -> float:
     return math.inf
 
 
-def _times_narrower(count: int, share: float) -> float:
+def _launches_to_narrow(count: int, share: float) -> float:
     """Return the launches whose interval of the mean is narrower by this share than that of `count`."""
     wanted = share * reach(count, SHARED)
     return next((more for more in range(count + 1, MOST + 1) if reach(more, SHARED) <= wanted), math.inf)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.targets import Target
-from orun.pipeline.graph import reached
+from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Pipeline, Stage
 
 DATASET = "dataset"  # parameter of kinds that judge a model by its answers
@@ -24,7 +24,7 @@ def _fitted(pipeline: Pipeline, stage: Stage) -> Reason | None:
     if not data:
         return None
     needs = {item.id: tuple(item.needs.values()) for item in pipeline.stages}
-    upstream = reached(list(stage.needs.values())[:1], needs)
+    upstream = find_reachable(list(stage.needs.values())[:1], needs)
     parameters = [
         [name, maker.id]
         for maker in reversed(pipeline.stages)

@@ -104,7 +104,7 @@ def _types(spec: Spec, port: str) -> set[str]:
 
 
 def changes(compare: Compare, stage: Stage, then: Components, now: Components) -> list[Reason]:
-    """Return what of a setup changed; a new parameter, as of a later orun, does not count."""
+    """Return the changes of a setup; a parameter that a later orun has added is not one."""
     present = {item.identity: item for item in now}
     differing = tuple(item for item in then if present.get(item.identity) != item)
     if not differing:

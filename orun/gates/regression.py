@@ -12,7 +12,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
 from orun.core.serialization import Record, field, replace
 from orun.environment.hosts import machine, same_machine
-from orun.gates.advice import to_tell
+from orun.gates.advice import advise_for_slowdown
 from orun.gates.baseline_file import Accepted
 from orun.gates.baselines import without_comparisons
 from orun.gates.conditions import changed_since
@@ -133,7 +133,7 @@ def _by_launches(gate: Gate, metric: Metric, compared: Change, comparison: Compa
         if odds > EQUAL:
             finding = reason(ReasonCode.REGRESSION_EXCLUDED, **arguments)
     else:
-        advice = to_tell(gate.metric, evidence, slowdown, stage.params)
+        advice = advise_for_slowdown(gate.metric, evidence, slowdown, stage.params)
         finding = reason(ReasonCode.TOO_FEW_LAUNCHES, advice, **arguments)
     return Finding(outcome, finding, compared.estimate.value, compared.unit, compared.estimate)
 

@@ -10,7 +10,7 @@ from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, unknown
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
-from orun.gates.advice import disturbed, to_narrow
+from orun.gates.advice import advise_for_ratio, disturbed
 from orun.gates.finding import Change, Finding, above, against_maximum, against_minimum, distance, log_width
 from orun.pipeline.model import Gate
 
@@ -111,7 +111,7 @@ def _narrower(gate: Gate, compared: Change, metric: Metric, params: Mapping[str,
     """Return what would narrow the interval enough."""
     share = distance(compared.estimate, gate.threshold.value)
     if metric.noise == "timing":
-        return (to_narrow(gate.metric, compared.width, share, compared.count, params),)
+        return (advise_for_ratio(gate.metric, compared.width, share, compared.count, params),)
     differs = above(compared.estimate.value, gate.threshold.value) or above(
         gate.threshold.value, compared.estimate.value
     )

@@ -52,7 +52,7 @@ def _is_small(path: Path) -> bool:
 def index(result: RunResult) -> Mapping[str, str] | None:
     """Return the digest of each file or folder that a run depends on, by its path from the pipeline's folder.
 
-    None if the snapshot is missing. The digest is empty for files that only stages outside the run name.
+    None if the snapshot is missing. The digest is empty for files that are named only by stages that did not run.
 
     Raises:
         StoreError: if it cannot be read.
@@ -84,7 +84,8 @@ def edited_since(result: RunResult, pipeline: Pipeline) -> tuple[str, ...] | Non
 def _files(result: RunResult, pipeline: Pipeline) -> dict[str, str]:
     """Return the files that the pipeline was read from, that its parameters name, and that its stages read.
 
-    A file that only stages outside the run name has no digest. It must be there when the pipeline is loaded again.
+    A file that is named only by stages that did not run has no digest. It must be there when the pipeline is loaded
+    again.
     """
     ran = {stage.stage for stage in result.stages}
     skipped = (stage for stage in pipeline.stages if stage.id not in ran)

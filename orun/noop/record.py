@@ -26,7 +26,7 @@ from orun.gates import baselines
 from orun.noop.check import FORMAT, Request, snapshot_of, surroundings
 from orun.noop.fleet_check import FleetState
 from orun.planning.facts import variables
-from orun.planning.kind_code import PAGES, reached
+from orun.planning.kind_code import PAGES, find_reachable
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
 from orun.remote.options import VARIABLES, config_file
@@ -70,9 +70,12 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
         return None
     # A file that changed just now may change again within the same tick of a coarse clock, and a mapped file without a
     # new time. The record holds the contents of these.
-    moment, known = time() - CLOCK / SECOND, planner.store.files
+    stat_cache = planner.store.files
+    moment = time() - CLOCK / SECOND
     fresh = {
-        path for path, seen in observed.files.items() if seen and not (_is_older(seen, moment) and known.knows(seen))
+        path
+        for path, seen in observed.files.items()
+        if seen and not (_is_older(seen, moment) and stat_cache.knows(seen))
     }
     contents = _contents(planner, done, observed, fresh)
     if contents is None or not _is_settled(_config(planner), result):
@@ -94,18 +97,18 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
         "modules": _modules(done),
         "secrets": signing_keys_set(),
         "probed": probed,
-        "result": encode(_again(result)),
+        "result": encode(_as_cached(result)),
         "artifacts": artifacts,
         "stored": snapshot_of(stored.files, stored.folders),
     }
 
 
 def _code(planner: Planner) -> Iterator[str]:
-    """Yield the files of orun itself and of plug-in kinds: an edit of these raises no version."""
+    """Yield the files of orun itself and of plug-in kinds: editing them changes no version number."""
     yield from (str(path) for path in PACKAGE.rglob("*") if path.suffix in (".py", *PAGES))
     for use in planner.pipeline.kinds.values():
         if use.origin == "plug-in":
-            yield from (path for _, path, _ in reached(use.entry))
+            yield from (path for _, path, _ in find_reachable(use.entry))
 
 
 def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature | None] | None:
@@ -154,8 +157,8 @@ def _observe(planner: Planner, done: Mapping[str, Done]) -> Observed | None:
 def _contents(planner: Planner, done: Mapping[str, Done], observed: Observed, fresh: set[str]) -> dict[str, str] | None:
     """Return the contents that the decisions are based on of files that changed just now; None if not known."""
     digests = {path: observed.read.get(path) or digest_file(path) for path in sorted(fresh)}
-    within = not observed.read.keys() >= fresh  # only the digest of a folder is known: nothing in it may change
-    return None if within and _observe(planner, done) != observed else digests
+    inside_folder = not observed.read.keys() >= fresh  # of which only one digest is known: nothing in it may change
+    return None if inside_folder and _observe(planner, done) != observed else digests
 
 
 def _is_settled(path: str, result: RunResult) -> bool:
@@ -235,7 +238,7 @@ def _is_older(seen: Signature | None, moment: float) -> bool:
     return seen is not None and max(seen[3:]) < moment * SECOND
 
 
-def _again(result: RunResult) -> RunResult:
+def _as_cached(result: RunResult) -> RunResult:
     """Return the result as the next run will have it: all of it from the store."""
     origins = ReasonCode.FETCHED, ReasonCode.ON_MACHINE
     stages = tuple(

@@ -97,8 +97,10 @@ def select(
     chosen: set[str] = set() if only else set(ids)
     chosen |= _named(pipeline, only)
     if from_ or to:
-        after = reached(_named(pipeline, from_), _downstream(pipeline)) if from_ else ids
-        before = reached(_named(pipeline, to), {stage.id: stage.before for stage in pipeline.stages}) if to else ids
+        after = find_reachable(_named(pipeline, from_), _downstream(pipeline)) if from_ else ids
+        before = (
+            find_reachable(_named(pipeline, to), {stage.id: stage.before for stage in pipeline.stages}) if to else ids
+        )
         both = after & before
         chosen = chosen | both if only else both
     return tuple(stage for stage in pipeline.stages if stage.id in chosen)
@@ -153,7 +155,7 @@ def _downstream(pipeline: Pipeline) -> dict[str, list[str]]:
     return after
 
 
-def reached(starts: Collection[str], neighbours: Mapping[str, Collection[str]]) -> set[str]:
+def find_reachable(starts: Collection[str], neighbours: Mapping[str, Collection[str]]) -> set[str]:
     """Return these names and all names reachable from them."""
     names = set(starts)
     waiting = list(starts)

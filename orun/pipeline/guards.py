@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 
 from orun.core.serialization import replace
-from orun.pipeline.graph import reached
+from orun.pipeline.graph import find_reachable
 from orun.pipeline.instances import Axes
 from orun.pipeline.model import Stage
 from orun.stages.contract import Spec
@@ -41,8 +41,8 @@ def guarded(
             for stage in stages.values()
             if _judges(stage, specs[stage.id], released)
             and not _differ(axes[stage.id], axes[name])
-            and stage.id not in reached([name], before)
-            and name not in reached([stage.id], before)
+            and stage.id not in find_reachable([name], before)
+            and name not in find_reachable([stage.id], before)
         ]
         before[name].update(guards)
         guarded_stages[name] = replace(stages[name], guards=tuple(guards))

@@ -91,7 +91,7 @@ class Expansion:
                 link.span,
                 f"there is no {link.stage!r} with {wanted}",
                 expected=one_of(candidate.id for candidate in candidates),
-                hint="what needs a matrix by its bare name is made once for each of it; name the stages that are meant",
+                hint="a stage that needs a matrix by its bare name is made once for each instance: name those to choose",
             )
         return [
             (

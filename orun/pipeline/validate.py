@@ -241,7 +241,7 @@ def _instead(span: Span, key: str, noun: str, schema: Mapping[str, Any]) -> str:
         return f"a decimal has a point: {before_comma[1]}.{key}, not {before_comma[1]},{key}"
     inputs = schema["properties"] if noun.startswith("input of ") else ()
     if inputs and not closest(key, inputs):
-        return "stages that only come before it stand in a list: `needs: [STAGE, STAGE]`, of which the first feeds it"
+        return "to only wait for stages, list them: `needs: [STAGE, STAGE]`; the first of the list is the input"
     return note(key, noun) or str(schema.get("x-hint", ""))
 
 

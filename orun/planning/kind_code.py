@@ -62,12 +62,12 @@ def stage_code(use: KindUse, digest: Digest) -> str:
 
 
 def code_files(module: str) -> tuple[tuple[str, str], ...]:
-    """Return name and path of a module, and of every module of its top-level package and file that runs with it."""
-    return tuple((name, path) for name, path, has_code in reached(module) if has_code)
+    """Return name and path of a module, and of each module of its package and web file that it reaches."""
+    return tuple((name, path) for name, path, has_code in find_reachable(module) if has_code)
 
 
 @once
-def reached(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tuple[str, str, bool], ...]:
+def find_reachable(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tuple[str, str, bool], ...]:
     """Return name and path of every module that runs with a module, and whether it has statements.
 
     A module runs with another module that imports it, lies in its package, or holds its name as text (a process is
@@ -107,7 +107,7 @@ def reached(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tuple[str,
 def _contents(path: Path, package: str, _signature: Signature) -> tuple[bool, tuple[str, ...]]:
     """Return whether a module has statements, and the names in it. A module of the same signature is parsed once."""
     tree = ast.parse(path.read_bytes())
-    return any(not _is_text(node) for node in tree.body), tuple(_named(tree, package))
+    return any(not _is_text(node) for node in tree.body), tuple(_list_names(tree, package))
 
 
 def _source(tops: Iterable[Path], module: str) -> Path | None:
@@ -120,7 +120,7 @@ def _is_text(node: ast.stmt) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
 
 
-def _named(tree: ast.Module, package: str) -> list[str]:
+def _list_names(tree: ast.Module, package: str) -> list[str]:
     """Return the names that a module imports or holds as text; not all of them are names of modules."""
     names: list[str] = []
     waiting: list[ast.AST] = [tree]

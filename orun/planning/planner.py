@@ -24,7 +24,7 @@ from orun.gates.baseline_file import Baseline
 from orun.gates.caveats import caveats_of
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
-from orun.pipeline.graph import reached
+from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning import cache_key
 from orun.planning.facts import Classes, Facts, LocalFacts
@@ -121,7 +121,7 @@ class Planner:
         """
         failed = [name for name in stage.before if name in done and not done[name].good]
         if not failed and self.context(stage).spec.releases:
-            upstream = reached(stage.before, self._before)
+            upstream = find_reachable(stage.before, self._before)
             failed = [name for name in done if name in upstream and done[name].blocking]
         return reason(ReasonCode.GATE_BEFORE, stage=failed[0], outcome=done[failed[0]].blocking) if failed else None
 

@@ -40,7 +40,9 @@ def accepted(inventory: Inventory, more_baselines: Iterable[Path]) -> tuple[Root
 
 
 def accepted_runs(inventory: Inventory, more_baselines: Iterable[Path]) -> frozenset[str]:
-    """Return the runs that baselines were accepted from, and the last run beside each baseline, which locates it.
+    """Return the runs that baselines were accepted from, and the last run of each baseline's pipeline.
+
+    By that run the baseline is found.
 
     Args:
         inventory: what is in the store.

@@ -12,7 +12,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Outcome, StageResult, Verdict
 from orun.core.serialization import replace
 from orun.errors import StageError
-from orun.pipeline.graph import reached
+from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Stage
 from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
@@ -54,7 +54,7 @@ class RunOutcome:
             stage for stage in stages if self.planner.context(stage).spec.releases and not self.planner.skips(stage)
         ]
         before = {stage.id: stage.before for stage in stages}
-        self.guards = reached([name for release in releases for name in release.before], before)
+        self.guards = find_reachable([name for release in releases for name in release.before], before)
 
     def blocker(self, stage: Stage) -> Reason | None:
         """Return which stage or gate before a ready stage keeps it from running; None if none does."""

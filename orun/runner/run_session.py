@@ -21,7 +21,7 @@ from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
 from orun.history import source_snapshot
 from orun.history.git_revision import commit_of
-from orun.pipeline.graph import reached
+from orun.pipeline.graph import find_reachable
 from orun.planning.plan import DUE, Plan
 from orun.planning.planner import Planner
 from orun.runner.preflight import make_environments
@@ -138,7 +138,7 @@ class RunSession(Record, frozen=True):
 
     def _needed(self) -> set[str]:
         """Return the chosen stages and all before them, including those that guard a release."""
-        return reached(self.chosen, {step.stage.id: step.stage.before for step in self.plan.steps})
+        return find_reachable(self.chosen, {step.stage.id: step.stage.before for step in self.plan.steps})
 
     def _run_started(self, stages: tuple[str, ...]) -> RunStarted:
         pipeline = self.planner.pipeline

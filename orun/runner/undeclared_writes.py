@@ -13,7 +13,7 @@ from pathlib import Path
 from orun.core.serialization import Record
 from orun.errors import UndeclaredInput
 from orun.fs.observed_state import portable_name
-from orun.pipeline.graph import reached
+from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.implicit_deps import digest_now
 from orun.planning.plan import Done
@@ -65,7 +65,7 @@ class IsolationCheck(Record, frozen=True):
         names = [name for name in (*dependencies.files, *references) if "/out/" in name]
         if not names:
             return
-        needed = reached([stage.id], {each.id: each.before for each in self.pipeline.stages})
+        needed = find_reachable([stage.id], {each.id: each.before for each in self.pipeline.stages})
         not_needed = {safe_name(each.id): each.id for each in self.pipeline.stages if each.id not in needed}
         out = self.store.root / "out" / safe_name(self.pipeline.name)
         tops = {portable_name(path, self.pipeline.root, self.pipeline.project) for path in (out, out.resolve())}

@@ -58,10 +58,10 @@ def find_working_sizes(
     known: Mapping[str, Sequence[int]],
     guessed: Mapping[str, Sequence[int]],
 ) -> dict[str, tuple[int, ...]]:
-    """Return sizes of dynamic axes, by name; none if the model runs at the sizes that stages take anyway.
+    """Return sizes of dynamic axes, by name; empty if the model runs at the sizes that stages take by default.
 
     An axis that can take several sizes gets two. If the model runs at none of the sizes that are tried, or takes too
-    long, there are none either.
+    long, the result is empty, too.
 
     Args:
         path: the model.
@@ -77,7 +77,7 @@ def find_working_sizes(
         model = session(path, outputs)
     except UsageError:  # the first stage says so
         return {}
-    if all(_runs(model, inputs, sizes) for sizes in _usual(inputs, {**guessed, **known})):
+    if all(_runs(model, inputs, sizes) for sizes in _default_sizes(inputs, {**guessed, **known})):
         return {}
     base = {axis: min(known.get(axis, (1,))) for axis in list_axes(inputs)}
     present = list(dict.fromkeys(roles.values()))
@@ -86,7 +86,7 @@ def find_working_sizes(
         by_role = dict(zip(present, chosen, strict=True))
         sizes = {**base, **{axis: by_role[role] for axis, role in roles.items()}}
         if _runs(model, inputs, sizes):
-            return _widened(model, inputs, sizes, roles)
+            return _try_second_sizes(model, inputs, sizes, roles)
         if monotonic() > until:
             break
     return {}
@@ -114,7 +114,7 @@ def _roles(inputs: Sequence[Input]) -> dict[str, Role]:
     return roles
 
 
-def _usual(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> Iterator[Sizes]:
+def _default_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> Iterator[Sizes]:
     """Yield the sizes at which stages compare the model, and those at which it is timed."""
     yield from assign_sizes(inputs, sizes)
     batch = batch_axes(item.shape for item in inputs)
@@ -122,10 +122,13 @@ def _usual(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> Itera
     yield {axis: fit_size(size, sizes.get(axis, ())) for axis, size in usual.items()}
 
 
-def _widened(
+def _try_second_sizes(
     model: Model, inputs: Sequence[Input], sizes: Sizes, roles: Mapping[str, Role]
 ) -> dict[str, tuple[int, ...]]:
-    """Return the size of each axis of these roles, or two if the model runs at both, whichever axis is longer."""
+    """Return the size of each axis of these roles, or two if the model runs at both.
+
+    Axes of the same role get both sizes in turn: an image may be wide or high.
+    """
     widened: dict[str, tuple[int, ...]] = {}
     for role in dict.fromkeys(roles.values()):
         axes = [axis for axis in roles if roles[axis] is role]

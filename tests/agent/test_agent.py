@@ -352,7 +352,7 @@ def test_an_agent_that_does_not_answer_at_first_is_left_out(agents: tuple[AgentP
     assert [machine.id for machine in fleet.machines()] == ["a"]
     text = (
         "no agent answers at unix:///nowhere/socket: No such file or directory "
-        "(hint: start it there, and let this machine reach it)"
+        "(hint: start an agent there: orun agent --listen unix:///nowhere/socket)"
     )
     assert fleet.wait(0.0) == [Notice("warning", text)]
     fleet.close()
@@ -434,7 +434,7 @@ def test_tcp_asks_for_the_token(tmp_path: Path) -> None:
             connect(url, {AGENT_TOKEN: "another token"})
         assert str(caught.value) == (
             f"the agent at {url} refuses this driver\n"
-            "  its token may be another one, or it has ended\n"
+            "  it has another token, or it has ended\n"
             f"  hint: see what it prints on its machine; if it asks for a token: {set_token}"
         )
         fleet = connect(url, {AGENT_TOKEN: "a token of some letters"})

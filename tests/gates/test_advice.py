@@ -14,7 +14,7 @@ import pytest
 from orun.core.reason import Reason
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
-from orun.gates.advice import to_bound, to_narrow, to_tell
+from orun.gates.advice import advise_for_figure, advise_for_ratio, advise_for_slowdown
 from orun.measure.latency import measurement
 from orun.measure.latency.launch import Launch
 from orun.measure.latency.metrics import metrics_of
@@ -50,7 +50,7 @@ def sentence(found: Reason) -> str:
     ],
 )
 def test_a_slow_down_that_launches_are_made_for(evidence: Evidence, percent: float, said: str) -> None:
-    assert sentence(to_tell("p50", evidence, math.log1p(percent / 100), PARAMS)) == said
+    assert sentence(advise_for_slowdown("p50", evidence, math.log1p(percent / 100), PARAMS)) == said
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_a_slow_down_that_launches_are_made_for(evidence: Evidence, percent: flo
     ],
 )
 def test_what_other_figures_need(spread: float, params: Mapping[str, Any], said: str) -> None:
-    assert sentence(to_tell("p99", replace(OPEN, spread=spread), FIVE, params)) == said
+    assert sentence(advise_for_slowdown("p99", replace(OPEN, spread=spread), FIVE, params)) == said
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_other_figures_need(spread: float, params: Mapping[str, Any], said:
 )
 def test_an_interval_that_is_too_wide(metric: str, width: float, share: float, said: str) -> None:
     params = PARAMS if math.isfinite(width) else {}
-    assert sentence(to_narrow(metric, width, share, 4, params)) == said
+    assert sentence(advise_for_ratio(metric, width, share, 4, params)) == said
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_an_interval_that_is_too_wide(metric: str, width: float, share: float, s
     ],
 )
 def test_a_figure_by_itself(metric: str, params: Mapping[str, Any], said: str, *, bounded: bool) -> None:
-    assert sentence(to_bound(metric, params, bounded=bounded)) == said
+    assert sentence(advise_for_figure(metric, params, bounded=bounded)) == said
 
 
 CASES = {
@@ -158,6 +158,8 @@ def forecasts() -> Iterator[bool]:
     for _ in range(TRIALS):
         first = draw(3)
         if first.answer(math.log(1.2)) == "undecided":
-            advised = re.search(r"`min_launches: (\d+)`", sentence(to_tell("mean", first, math.log(1.2), PARAMS)))
+            advised = re.search(
+                r"`min_launches: (\d+)`", sentence(advise_for_slowdown("mean", first, math.log(1.2), PARAMS))
+            )
             assert advised
             yield draw(int(advised[1])).answer(math.log(1.2)) != "undecided"

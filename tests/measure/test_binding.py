@@ -21,7 +21,7 @@ FEEDS = {"x": np.array([[1, 2], [3, 4]], np.float32), "k": np.array([5, 6])}
 ANSWER = [[[1, 4], [9, 16]], [-5, -6]]
 
 
-class Watched:
+class WatchedStatistic:
     """A session that notes what it is asked to do."""
 
     def __init__(self, session: InferenceSession) -> None:
@@ -40,19 +40,19 @@ class Watched:
 
 
 @pytest.fixture
-def session() -> Watched:
+def session() -> WatchedStatistic:
     model = onnx.parser.parse_model(MODEL).SerializeToString()
-    return Watched(InferenceSession(model, providers=["CPUExecutionProvider"]))
+    return WatchedStatistic(InferenceSession(model, providers=["CPUExecutionProvider"]))
 
 
-def test_what_is_not_bound_is_run_with_arrays(session: Watched) -> None:
+def test_what_is_not_bound_is_run_with_arrays(session: WatchedStatistic) -> None:
     run: Any = bind_inference(session, FEEDS, bound=False)
     for _ in range(2):
         assert [value.tolist() for value in run()] == ANSWER
     assert session.asked == ["run", "run"]
 
 
-def test_what_is_bound_is_run_without_arrays(session: Watched) -> None:
+def test_what_is_bound_is_run_without_arrays(session: WatchedStatistic) -> None:
     run = bind_inference(session, FEEDS, bound=True)
     assert (run(), run()) == (None, None)
     assert [[value.device_name() for value in outputs] for outputs in session.asked] == [["cpu", "cpu"]] * 2

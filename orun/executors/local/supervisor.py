@@ -48,7 +48,7 @@ class Supervised:
     _kill_at: float = float("inf")
 
     def watch_native_reads(self) -> NativeReads | None:
-        """Start to trace what it opens, once it has sent the listener."""
+        """Start to trace the files that the stage opens, once it has sent its seccomp descriptor."""
         if self.native or not self.channel.descriptors:
             return None
         self.native = NativeReads(self.channel.descriptors.popleft(), self.scope, self.process, self.job.plugin_package)
@@ -96,7 +96,7 @@ class Supervised:
         """
         if self.native:
             self.native.answer()
-        packages = self.native.packages() if self.native else {}  # first: this adds reads
+        packages = self.native.packages() if self.native else {}  # adds to the reads that are returned below
         return Ended(
             status=status,
             seconds=monotonic() - self._began,

@@ -43,7 +43,7 @@ def read(root: Path, source: Source, model_inputs: Collection[str] = ()) -> Data
             )
         return read_annotated(root, name, source) if source.annotations else read_images(path, name, source)
     if key := _declared(source, FOR_IMAGES):
-        raise UsageError(f"`{key}` is for a folder of images", why=f"{name} is none")
+        raise UsageError(f"`{key}` is for a folder of images", why=f"{name} is not a folder")
     if source.text is not None and (key := _declared(source, FOR_INPUTS)):
         raise UsageError(f"`{key}` is for columns that are inputs", why="`text` makes the inputs from texts")
     columns = read_columns(path, name, nan=source.missing == "nan", texts=_text_columns(source))

@@ -46,7 +46,7 @@ def without_wrappers(estimator: Estimator) -> Estimator:
 
 
 def last_step(estimator: Estimator) -> Estimator:
-    """Return the last step of a pipeline, or the estimator that is none."""
+    """Return the last step of a pipeline; an estimator that is not a pipeline as it is."""
     from sklearn.pipeline import Pipeline
 
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator

@@ -46,7 +46,7 @@ class Model(Protocol):
 
     @property
     def title(self) -> str:
-        """Version of TensorFlow, and what of it runs the model."""
+        """Version of TensorFlow, and the part of it that runs the model."""
 
     def __call__(self, feed: Feed) -> Sequence[Array]:
         """Run the model in TensorFlow."""

@@ -29,7 +29,7 @@ from orun.stages.timing import Batch, Shape, TimedInputs
 
 if TYPE_CHECKING:
     from orun.diagnosis.profiles import ModelTimes
-    from orun.diagnosis.slower import Slower
+    from orun.diagnosis.slower import TimeDifference
 
 SHOWN = 20  # rows of a table in profile.md
 
@@ -109,7 +109,7 @@ def _against(times: Mapping[str, ModelTimes]) -> Comparison | None:
     return Comparison(other, ratio, difference, method, count, spread=evidence.spread)
 
 
-def _write(context: Context, times_by_role: Mapping[str, ModelTimes], slower: Slower | None) -> None:
+def _write(context: Context, times_by_role: Mapping[str, ModelTimes], slower: TimeDifference | None) -> None:
     document: dict[str, Any] = {"format": 1, "models": {role: _model(times) for role, times in times_by_role.items()}}
     if slower:
         document["slower"] = encode(slower)
@@ -146,7 +146,7 @@ def _table(times: ModelTimes) -> list[str]:
     return lines
 
 
-def _differences(slower: Slower) -> list[str]:
+def _differences(slower: TimeDifference) -> list[str]:
     from orun.text.units import show
 
     lines = [f"Against the reference: {show(slower.seconds, 's')}, of which", ""]

@@ -19,7 +19,7 @@ LONGEST = 255  # bytes of a folder's name
 
 
 def require_name(name: str) -> None:
-    """Refuse a name that is none for a folder or a part of an address.
+    """Refuse a name that a folder, or a part of an address, cannot have.
 
     Raises:
         UsageError: if it is refused.

@@ -9,7 +9,7 @@ from orun.core.reason import Reason
 from orun.core.reason_codes import ReasonCode
 from orun.text.wording.reasons import fill, sentences
 
-NOISY: Mapping[Noise, str] = {"sample": "a sample", "timing": "a machine that disturbs"}
+NOISY: Mapping[Noise, str] = {"sample": "a sample", "timing": "a busy machine"}
 STORED: Mapping[Noise, str] = {
     "none": "figure stored on {day}",
     "sample": "figures stored on {day}, not example by example: {why}",
@@ -68,7 +68,7 @@ def _stored_figures(reason: Reason) -> str:
 
 
 def _other_inputs(reason: Reason) -> str:
-    return f"the model is the accepted one, and its input {' and '.join(reason.arguments['ports'])} another"
+    return f"the model is the accepted one, but its input {' and '.join(reason.arguments['ports'])} is another one"
 
 
 # How a comparison with the baseline was made.

@@ -57,7 +57,7 @@ def test_classes_number_the_folders(photos: Path) -> None:
 def test_keys_of_images_are_for_a_folder_of_images(photos: Path) -> None:
     np.save(photos / "x.npy", np.ones(3))
     for key, value in (("images", {"input": "pixels"}), ("annotations", "boxes.json")):
-        message = f"`{key}` is for a folder of images\n  x.npy is none"
+        message = f"`{key}` is for a folder of images\n  x.npy is not a folder"
         assert refusal(photos, "x.npy", **{key: value}) == message
     assert refusal(photos, "photos", images=WHOLE, annotations="boxes.json", fields=["day"]).startswith(
         "`fields` is for columns, and photos is a folder"
