@@ -91,7 +91,7 @@ class Expansion:
                 link.span,
                 f"there is no {link.stage!r} with {wanted}",
                 expected=one_of(candidate.id for candidate in candidates),
-                hint="a stage that needs a matrix by its bare name is made once for each instance: name those to choose",
+                hint="a stage that needs a matrix by its bare name is made once for each instance; name one to choose",
             )
         return [
             (
