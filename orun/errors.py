@@ -132,8 +132,10 @@ class StageError(OrunError):
     Attributes:
         stage: the stage's id.
         log: path of the log of its process; empty when it never started.
-        advice: the part of the hint that holds for every run of the stage, without its log and its command.
+        advice: the part of the hint that holds for every run of the stage.
+        commands: the rest of the hint, such as its log and the command that runs the stage alone.
         of_machine: whether its machine is to blame, as with a full disk, so that the advice is for that machine.
+        module: name of a Python module that it imports and that was not found; empty if that is not the failure.
     """
 
     exit_code = 3
@@ -148,12 +150,15 @@ class StageError(OrunError):
         log: str = "",
         advice: str = "",
         of_machine: bool = False,
+        module: str = "",
     ) -> None:
-        super().__init__(problem, why=why, hint=hint)
+        super().__init__(problem, why=why, hint="\n".join(filter(None, (advice, hint))))
         self.stage = stage
         self.log = log
         self.advice = advice
+        self.commands = hint
         self.of_machine = of_machine
+        self.module = module
 
 
 class StageFailed(StageError):

@@ -21,7 +21,10 @@ from orun.text.suggestions import near
 
 MOST_NAMED = 3  # files in an error
 TRAVELS = "a machine gets what git tracks, and files that git does not ignore"
-MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
+# What stands before a path in a text: nothing, a blank, a quote or bracket, or the end of a colour code.
+BEFORE_PATH = r"""(^|[\s"'`(\[{<=,]|\x1b\[[\d;]*m)"""
+# What stands after a name in a path: the rest of the path, or something that ends the path.
+AFTER_NAME = r"""(?=$|[/\s"'`)\]}>,:;\x1b]|\.(\s|$))"""
 
 
 def require_portable(stage: Stage, result: JobResult, project: Project, machine: str) -> None:
@@ -128,16 +131,11 @@ def failure_of(error: OrunError, machine: str, place: Place | None = None) -> Fa
     texts, log = (error.problem, error.why, hint), near(getattr(error, "log", ""))
     if place is None:
         return Failure(type(error).__name__, *texts, log)
-    modules = _missed_modules(error.problem, place)
-    if modules and isinstance(error, StageError):  # its advice is to install a package of that name
-        texts = error.problem, error.why, error.hint.removeprefix(f"{error.advice}\n")
+    missed = [entry for entry in place.left_out if any(_has_path(text, entry, place.folder) for text in texts)]
+    if isinstance(error, StageError) and error.module and (of_module := _entries_of_module(error.module, place)):
+        missed = of_module
+        texts = error.problem, error.why, error.commands  # the advice is to install a package of that name
     problem, why, hint = (without_folder(text, place.folder) for text in texts)
-    forms = [f"{form}/" for form in _forms(place.folder)]
-    missed = modules or [
-        entry
-        for entry in place.left_out
-        if any(f"{form}{entry.rstrip('/')}" in text for form in forms for text in texts)
-    ]
     if missed:
         why_missed, how = _why_and_hint(missed, place)
         why = f"{why}\n{why_missed}".strip()
@@ -145,20 +143,26 @@ def failure_of(error: OrunError, machine: str, place: Place | None = None) -> Fa
     return Failure(type(error).__name__, problem, why, hint, log)
 
 
-def _missed_modules(text: str, place: Place) -> list[str]:
-    """Return the entries of `left_out` in which a module may be that an error's text misses."""
-    if not (match := MISSING_MODULE.search(text)):
-        return []
-    path = re.escape(match[1].replace(".", "/"))
+def _entries_of_module(module: str, place: Place) -> list[str]:
+    """Return the entries of `left_out` in which a module may be."""
+    path = re.escape(module.replace(".", "/"))
     form = re.compile(rf"(^|/){path}(/|([./].*)?\.(py|so))$")  # a folder, a file, or a file in a folder that travels
     return [entry for entry in place.left_out if form.search(entry)]
 
 
 def without_folder(text: str, folder: Path) -> str:
     """Return a text in which paths of a folder are relative to it."""
-    for form in _forms(folder):
-        text = text.replace(f"{form}/", "")
-    return text
+    return re.sub(_before(folder), r"\1", text)
+
+
+def _has_path(text: str, entry: str, folder: Path) -> bool:
+    """Return whether a text has the path of an entry of a folder, or a path in it."""
+    return bool(re.search(f"{_before(folder)}{re.escape(entry.rstrip('/'))}{AFTER_NAME}", text))
+
+
+def _before(folder: Path) -> str:
+    """Return the regular expression of what stands before names of a folder in texts."""
+    return f"{BEFORE_PATH}(?:{'|'.join(map(re.escape, _forms(folder)))})/"
 
 
 def _forms(folder: Path) -> list[str]:

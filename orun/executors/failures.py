@@ -40,7 +40,8 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
     if trouble.shortage:
         return _of_shortage(job, trouble.shortage, "\n".join([trouble.message, *why]))
     advice = _install(job, trouble.packages) if trouble.packages else trouble.hint
-    return _error(error, job, trouble.message, "\n".join(why), advice, of_machine=bool(trouble.packages))
+    of_machine = bool(trouble.packages)
+    return _error(error, job, trouble.message, "\n".join(why), advice, of_machine=of_machine, module=trouble.module)
 
 
 def _of_shortage(job: Job, number: int, why: str) -> StageError:
@@ -133,13 +134,22 @@ def _crash_location(job: Job) -> str:
 
 
 def _error(
-    error: type[StageError], job: Job, message: str, why: str = "", advice: str = "", *, of_machine: bool = False
+    error: type[StageError],
+    job: Job,
+    message: str,
+    why: str = "",
+    advice: str = "",
+    *,
+    of_machine: bool = False,
+    module: str = "",
 ) -> StageError:
     """Return the error with a hint: the advice, the log, and the command that runs the stage alone."""
     options = settings(job.overrides) + _store_option(job)
-    command = f"Run it alone: orun {shlex.quote(near(job.file))} --only {shlex.quote(job.stage)}{options}"
-    hint = "\n".join(line for line in (advice, f"Its log: {near(job.log)}", command) if line)
-    return error(job.stage, message, why=why, hint=hint, log=job.log, advice=advice, of_machine=of_machine)
+    command = f"orun {shlex.quote(near(job.file))} --only {shlex.quote(job.stage)}{options}"
+    hint = f"Its log: {near(job.log)}\nRun it alone: {command}"
+    return error(
+        job.stage, message, why=why, hint=hint, log=job.log, advice=advice, of_machine=of_machine, module=module
+    )
 
 
 def _store(job: Job) -> Path:

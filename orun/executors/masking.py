@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from orun.core.serialization import Record, replace
 from orun.environment.secret_variables import Secrets
-from orun.errors import OrunError
+from orun.errors import OrunError, StageError
 from orun.fs.durable import replace_file
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class Mask(Record, frozen=True):
     def error(self, error: Error) -> Error:
         """Mask the text of an error, in place."""
         error.problem, error.why, error.hint = map(self.text, (error.problem, error.why, error.hint))
+        if isinstance(error, StageError):
+            error.advice, error.commands = map(self.text, (error.advice, error.commands))
         error.args = (error.problem,)
         return error
 

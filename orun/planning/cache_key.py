@@ -22,7 +22,7 @@ from orun.fs.observed_state import portable_name
 from orun.pipeline.model import Pipeline, Reference, Stage
 from orun.planning.kind_code import Digest, stage_code
 
-FORMAT = 20  # raise it when the meaning of a component changes, or code that runs in every stage's process
+FORMAT = 21  # raise it when the meaning of a component changes, or code that runs in every stage's process
 
 OWN = "uses"  # stands for a parameter where a stage is the user's own function
 

@@ -33,7 +33,8 @@ SPELLED: Mapping[str, str] = {
 DURATION_WITH_UNIT = "a duration such as 12ms, 1.5s, 2min or 1h"
 DURATION_FORMS = f"{DURATION_WITH_UNIT} (a plain number is in seconds)"
 ENERGY_FORMS = "an energy such as 20mJ or 1.5J (a plain number is in joules)"
-SIZE_FORMS = "a size such as 300MB, 22.9kB or 1.5GiB (a plain number is in bytes)"
+SIZE_WITH_UNIT = "a size such as 300MB, 22.9kB or 1.5GiB"
+SIZE_FORMS = f"{SIZE_WITH_UNIT} (a plain number is in bytes)"
 RATIO_FORMS = "a proportion such as 5% or 0.05"
 
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"

@@ -9,8 +9,9 @@ from typing import Any
 import onnx
 import pytest
 
-from orun.agent.portability import failure_of, require_portable
+from orun.agent.portability import failure_of, require_portable, without_folder
 from orun.agent.project_folders import Place
+from orun.core.run_record import Failure
 from orun.core.source_location import Position
 from orun.errors import NotPortable, StageFailed
 from orun.executors import JobResult
@@ -55,4 +56,59 @@ def test_a_module_that_is_none_of_the_project_is_to_be_installed(tmp_path: Path,
 def _error(module: str) -> StageFailed:
     advice = f"pip install {module}"
     what = f"s raised ModuleNotFoundError: No module named '{module}'"
-    return StageFailed("s", what, hint=f"{advice}\nRun it alone: orun p.yaml", advice=advice, of_machine=True)
+    return StageFailed("s", what, hint="Run it alone: orun p.yaml", advice=advice, of_machine=True, module=module)
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ("data/", "row 3 of PROJECT/data/train.csv"),
+        ("data/", "no files in 'PROJECT/data'"),
+        ("data/train.csv", "no such file: (PROJECT/data/train.csv)."),
+        ("notes", "PROJECT/notes:12: no number"),
+        ("my data.csv", 'path="PROJECT/my data.csv"'),
+        ("notes", "\x1b[1mPROJECT/notes\x1b[0m is missing"),
+    ],
+)
+def test_a_file_that_did_not_travel_is_named(tmp_path: Path, entry: str, text: str) -> None:
+    failure = _failure_with(text, entry, tmp_path)
+    assert failure.why == (
+        f"{text.replace('PROJECT/', '')}\n"
+        f"git ignores {entry}: a machine gets what git tracks, and files that git does not ignore"
+    )
+    assert failure.hint == f"List it in the pipeline file: ship: [{entry.rstrip('/')}]"
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ("data/", "row 3 of PROJECT/data_train.csv"),
+        ("notes", "row 3 of PROJECT/notesheet.md"),
+        ("notes", "row 3 of PROJECT/notes.md"),
+        ("data/", "row 3 of PROJECT/old/data/train.csv"),
+        ("data/", "row 3 of PROJECT_2/data/train.csv"),
+    ],
+)
+def test_a_file_that_did_travel_is_none_that_git_ignores(tmp_path: Path, entry: str, text: str) -> None:
+    """Its name begins or ends like that of another file, which did not."""
+    failure = _failure_with(text, entry, tmp_path)
+    assert (failure.why, failure.hint) == (text.replace("PROJECT/", "").replace("PROJECT", str(tmp_path)), "")
+
+
+def _failure_with(text: str, entry: str, folder: Path) -> Failure:
+    error = StageFailed("s", "s cannot read its data", why=text.replace("PROJECT", str(folder)))
+    return failure_of(error, "bench", Place(folder, folder, (entry,), {}))
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("/srv/proj/x", "x"),
+        ("at '/srv/proj/x' and\n/srv/proj/y", "at 'x' and\ny"),
+        ("PYTHONPATH=/srv/proj/lib", "PYTHONPATH=lib"),
+        ("see https://host/srv/proj/x", "see https://host/srv/proj/x"),
+        ("/mnt/srv/proj/x /srv/proj_2/x", "/mnt/srv/proj/x /srv/proj_2/x"),
+    ],
+)
+def test_paths_of_the_project_are_relative_to_it(text: str, shown: str) -> None:
+    assert without_folder(text, Path("/srv/proj")) == shown

@@ -169,12 +169,13 @@ def test_the_run_that_tells_where_a_baseline_is_stays(orun: CommandLine, project
 
 def test_a_quantity_that_is_none(orun: CommandLine, project: Path) -> None:
     run(orun, "a b c")
-    shown = orun("store", "gc", "--max-size", "20XB")
-    assert shown.code == 2
-    assert shown.err == (
-        "error: invalid value for '--max-size': '20XB' is not a size such as 300MB, 22.9kB or 1.5GiB\n"
-        "  hint: to see the options: orun store gc --help\n"
-    )
+    for text in ("20XB", "5 (d"):
+        shown = orun("store", "gc", "--max-size", text)
+        assert shown.code == 2
+        assert shown.err == (
+            f"error: invalid value for '--max-size': '{text}' is not a size such as 300MB, 22.9kB or 1.5GiB\n"
+            "  hint: to see the options: orun store gc --help\n"
+        )
     shown = orun("store", "gc", "--max-age", "-3d")
     assert shown.code == 2
     assert shown.err.startswith("error: invalid value for '--max-age': '-3d' is less than nothing\n  hint: ")

@@ -32,6 +32,7 @@ import os
 import sys
 
 from orun import Metric, stage
+from orun.errors import StageFailed
 
 
 @stage(inputs={}, output="files")
@@ -48,7 +49,8 @@ def ask(context):
 
 @stage(inputs={}, output="files")
 def fail(context):
-    raise RuntimeError("no way to " + os.environ["TEST_DSN"])
+    secret = os.environ["TEST_DSN"]
+    raise StageFailed("fail", f"no way to {secret}", hint=f"ask {secret}")
 """
 WARNING = (
     "ask looks up MY_API_TOKEN, which is taken for a secret by its name: no result depends on its value; "
@@ -108,7 +110,7 @@ def test_no_file_holds_a_secret_or_a_digest_of_one(
     assert holders(tmp_path, *wanted) == []
     assert holders(remote, b'"TEST_DSN":"secret"') != []
     assert holders(remote, *digests(SETTING, "TEST_SCALE")) == []
-    assert "RuntimeError: no way to ***" in printed.err + printed.out
+    assert "no way to ***" in printed.err + printed.out
 
 
 def test_what_stages_print_and_say_is_masked(project: Project) -> None:
@@ -121,13 +123,14 @@ def test_what_stages_print_and_say_is_masked(project: Project) -> None:
     assert list(result["ask"].metrics) == ["of ***"]
     failure = result["fail"].failure
     assert failure is not None
-    assert failure.problem == "fail raised RuntimeError: no way to ***"
+    assert (failure.problem, failure.advice) == ("no way to ***", "ask ***")
+    assert failure.hint.splitlines()[0] == "ask ***"
     assert VALUE not in (result.folder / "logs" / "fail.log").read_text()
     assert project.text("ask") == f"{len(VALUE)} {len(SETTING)}"  # it was told the value
 
 
 def test_the_log_of_a_stage_that_does_not_return_is_masked(project: Project) -> None:
-    project.edit("ask.py", "raise RuntimeError(", "print(os.environ['TEST_DSN'])\n    os._exit(3)\n    str(")
+    project.edit("ask.py", "raise StageFailed(", "print(os.environ['TEST_DSN'])\n    os._exit(3)\n    str(")
     result = project.run(only=["fail"])
     assert result["fail"].failure is not None
     assert (result.folder / "logs" / "fail.log").read_text() == "***\n"
@@ -136,7 +139,7 @@ def test_the_log_of_a_stage_that_does_not_return_is_masked(project: Project) -> 
 
 def test_the_log_of_a_stage_that_is_interrupted_is_masked(project: Project) -> None:
     waits = "print(os.environ['TEST_DSN'])\n    context.progress(1, 2, '')\n    __import__('time').sleep(60)\n    str("
-    project.edit("ask.py", "raise RuntimeError(", waits)
+    project.edit("ask.py", "raise StageFailed(", waits)
 
     def interrupt(event: Event) -> None:
         if isinstance(event, StageProgress):

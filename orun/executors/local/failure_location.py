@@ -68,8 +68,8 @@ def _describe(job: Job, scope: Scope, error: BaseException) -> Trouble:
             rest.append(f"its inputs are {', '.join(job.inputs) or 'none'}: `@stage(inputs=...)` says which there are")
         rest += [_printable(note[:LINE_LENGTH]) for note in getattr(error, "__notes__", ())]
     hint = _hint(job, scope, error)
-    report = Trouble("StageFailed", message, "\n".join(rest), hint, file, line, function)
-    module = error.name if isinstance(error, ModuleNotFoundError) else None
+    module = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    report = Trouble("StageFailed", message, "\n".join(rest), hint, file, line, function, module=module)
     return replace(report, packages=(OF_MODULES.get(module, module),)) if module and not hint else report
 
 

@@ -25,6 +25,7 @@ class Trouble(Record, frozen=True):
         name: an unknown name that was used; empty if that is not the failure.
         known: the known names.
         packages: distributions that are not installed; empty if that is not the failure.
+        module: a module that was not found; empty if that is not the failure.
         shortage: errno of what the machine has run out of, such as disk space; 0 if that is not the failure.
     """
 
@@ -38,6 +39,7 @@ class Trouble(Record, frozen=True):
     name: str = ""
     known: Sequence[str] = ()
     packages: Sequence[str] = ()
+    module: str = ""
     shortage: int = 0
 
 
