@@ -14,6 +14,7 @@ from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.scales import WORSE, lets_worse, misfit
 from orun.pipeline.thresholds import threshold
+from orun.stages.contract import Port
 from orun.stages.kind import Kind
 from orun.text.suggestions import closest, one_of
 
@@ -154,8 +155,7 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
     undecided = cast("Undecided", _text(sound, UNDECIDED) or "block")
     limits: dict[str, Threshold] = {}
     for rule, entry_of_rule in rules.items():
-        if rule in AGAINST_REFERENCE and AGAINST not in sound:
-            _need_reference(ground, rule, entry_of_rule.key)
+        comparable = rule not in AGAINST_REFERENCE or _is_comparable(ground, metric, rule, entry_of_rule.key, sound)
         value = entry_of_rule.value
         if not isinstance(value, Scalar) or value.broken or not (limit := threshold(rule, value, ground.problems)):
             continue
@@ -164,7 +164,7 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
         unit, better = ground.unit(metric), ground.direction(metric)
         if unit is not None and (wrong := misfit(gate, unit)):
             ground.problems.add(value.span, wrong.message, expected=wrong.expected, suggestion=wrong.suggestion)
-        if REFERENCE in ground.kind.spec.inputs and (message := lets_worse(gate, better, unit)):
+        if comparable and REFERENCE in ground.kind.spec.inputs and (message := lets_worse(gate, better, unit)):
             ground.problems.add(entry_of_rule.key, message, suggestion=WORSE[better])
         if here:
             yield from (replace(gate, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
@@ -249,19 +249,34 @@ def _need_port(ground: Ground, metric: str, key: Span) -> None:
             )
 
 
-def _need_reference(ground: Ground, rule: str, key: Span) -> None:
-    if REFERENCE in ground.references:
-        return
+def _is_comparable(ground: Ground, metric: str, rule: str, key: Span, gate: Mapping[str, Entry]) -> bool:
+    """Return whether the reference has the metric of a gate; report it if not."""
     inputs, kind = ground.kind.spec.inputs, ground.kind
-    if REFERENCE not in inputs:
+    if REFERENCE in inputs and _is_comparison(inputs[REFERENCE], metric):
+        limit = {"higher": "'min'", "lower": "'max'"}.get(ground.direction(metric), "'min' or 'max'")
+        ground.problems.add(
+            key,
+            f"{rule!r} compares with the reference, and {metric!r} is such a comparison itself",
+            expected=f"{limit}, or 'max_regression' against the accepted baseline",
+        )
+    elif AGAINST in gate or REFERENCE in ground.references:
+        return True
+    elif REFERENCE not in inputs:
         ground.problems.add(
             key,
             f"{rule!r} compares with the input 'reference', which {kind.name} does not have",
             expected="min, max or max_regression",
         )
-        return
-    ground.problems.add(
-        key,
-        f"{rule!r} compares with the input 'reference', which is not connected",
-        expected=f"a stage for it: `needs: {{{next(iter(inputs))}: ..., reference: ...}}`",
-    )
+    else:
+        ground.problems.add(
+            key,
+            f"{rule!r} compares with the input 'reference', which is not connected",
+            expected=f"a stage for it: `needs: {{{next(iter(inputs))}: ..., reference: ...}}`",
+        )
+    return False
+
+
+def _is_comparison(reference: Port, metric: str) -> bool:
+    """Return whether a metric tells how a model differs from its reference, so that the reference itself has none."""
+    family = metric.partition("[")[0].partition(".")[0]
+    return family in (*reference.metrics, *(name for names in reference.needed_for.values() for name in names))

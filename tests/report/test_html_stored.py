@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.run_record import RunResult
+from orun.core.serialization import replace
 from orun.report.html.page import page
 
 from .pages import Element, read, titles
@@ -50,6 +51,18 @@ def test_the_released_model_stands_before_its_original(run: tuple[Path, RunResul
     digest = hashlib.sha256((tmp_path / "model.onnx").read_bytes()).hexdigest()
     assert released.every("table")[1].every("code")[1].text == digest
     assert digest in document.at("release").text
+
+
+def test_a_model_whose_release_was_not_made_is_not_released(run: tuple[Path, RunResult, Element]) -> None:
+    _, result, _ = run
+    stages = [
+        replace(stage, outcome="blocked", tree="") if stage.uses == "release/bundle" else stage
+        for stage in result.stages
+    ]
+    document = read(page(replace(result, stages=tuple(stages))))
+    blocks = document.at("models").every("div", "block")
+    assert [block.one("h3").text for block in blocks] == ["int8 not released", "export original"]
+    assert [pill.attributes["class"] for pill in blocks[0].one("h3").every("span")] == ["pill dim"]
 
 
 def test_sizes_are_a_waterfall(run: tuple[Path, RunResult, Element]) -> None:

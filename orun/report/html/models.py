@@ -22,7 +22,7 @@ class Model:
 
     Attributes:
         stage: that made it.
-        role: `released`, `result` or `original`.
+        role: `released`, `not released`, `result` or `original`.
         signature: port, name, type and shape of each input and output.
         opsets, operators, parameters: in words.
         files: path, size, SHA-256.

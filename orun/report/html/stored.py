@@ -74,17 +74,13 @@ def read_models(store: Path, stages: Iterable[StageResult]) -> dict[str, StoredM
 
 
 def find_roles(store: Path, stages: Sequence[StageResult]) -> dict[str, str]:
-    """Return the stages whose models the page shows, each as `released`, `result` or `original`."""
+    """Return the stages whose models the page shows, each as `released`, `not released`, `result` or `original`."""
     makers = {stage.stage: stage for stage in _model_makers(store, stages)}
     used = {name for stage in makers.values() for name in stage.needs}
-    released = {
-        name
-        for stage in stages
-        if stage.uses.startswith("release/")
-        for name in stage.needs[:1]  # the primary input
-        if name in makers
-    }
-    roles = dict.fromkeys(released, "released") or {name: "result" for name in makers if name not in used}
+    releases = [stage for stage in stages if stage.uses.startswith("release/") and stage.needs[:1]]
+    released = {stage.needs[0] for stage in releases if stage.tree}  # the primary input of a release that was made
+    roles = {stage.needs[0]: "released" if stage.needs[0] in released else "not released" for stage in releases}
+    roles = roles if makers.keys() & roles.keys() else {name: "result" for name in makers if name not in used}
     roles = {name: roles[name] for name in makers if name in roles}
     for stage in makers.values():
         if not makers.keys() & set(stage.needs):
