@@ -136,7 +136,7 @@ def run(kind: str, folder: Path) -> None:
     from orun.stages.registry import module_of
 
     case, work = CASES[kind], place(folder, kind)
-    (work / "lineage.json").write_text('{"pipeline": "big", "stages": []}', "utf-8")
+    (work / "provenance.json").write_text('{"pipeline": "big", "stages": []}', "utf-8")
     inputs = {
         port: folder / MODEL if name == MODEL else place(folder, name) / "output" for port, name in case.inputs.items()
     }
@@ -162,7 +162,7 @@ def execute(kind: str, case: Case, inputs: Mapping[str, Path], work: Path, folde
 
     module = module_of(kind)
     params = {name: str(folder / value) if name in ("path", "to") else value for name, value in case.params.items()}
-    context = make_context(kind, CODE, work / "output", inputs, work / "lineage.json")
+    context = make_context(kind, CODE, work / "output", inputs, work / "provenance.json")
     module.run(context, build(module.Params, params))
 
 

@@ -10,7 +10,7 @@ from orun.stages.contract import Context
 
 
 def make_context(
-    stage: str, root: Path, output: Path, inputs: Mapping[str, Path] | None = None, lineage: Path | None = None
+    stage: str, root: Path, output: Path, inputs: Mapping[str, Path] | None = None, provenance: Path | None = None
 ) -> Context:
     """Return the context of a stage without a target and with seed 0.
 
@@ -19,7 +19,7 @@ def make_context(
         root: the folder that paths in parameters are relative to.
         output: the folder of its output.
         inputs: folder of each input.
-        lineage: file with its history; None for none.
+        provenance: file with its history; None for none.
     """
     return Context(
         stage=stage,
@@ -29,7 +29,7 @@ def make_context(
         target=None,
         seed=0,
         timeout=None,
-        lineage=lineage,
+        provenance=provenance,
         open_log=lambda: logging.getLogger(stage),
         progress=lambda *_: None,
     )

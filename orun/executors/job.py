@@ -45,7 +45,7 @@ class Job(Record, frozen=True):
         seed: seed of every random choice.
         timeout: time limit in seconds, or None.
         memory: memory limit of all its processes together in bytes, or None.
-        lineage: path of `lineage.json`, for kinds that ask for it.
+        provenance: path of `provenance.json`, for kinds that ask for it.
         overrides: `--set` values of the run, for the command in error messages.
         interpreter: Python of its isolated environment; None for orun's own.
     """
@@ -72,7 +72,7 @@ class Job(Record, frozen=True):
     seed: int = 0
     timeout: float | None = None
     memory: int | None = None
-    lineage: str | None = None
+    provenance: str | None = None
     interpreter: Interpreter | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
 

@@ -99,7 +99,7 @@ def _tell_left_out(
             f"of a list {next(iter(fed.values()))!r} alone feeds {kind.name}: it would be without {link.stage!r}"
             f" ({source.name})",
             expected=f"`needs: {{{named}}}`" if free else f"one that gives {source.spec.output}: it takes no more",
-            hint=CARRIED if kind.spec.releases and kind.spec.lineage and free else "",
+            hint=CARRIED if kind.spec.releases and kind.spec.provenance and free else "",
         )
 
 

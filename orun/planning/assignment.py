@@ -201,7 +201,7 @@ class Assignment:
         spec = self._pipeline.kinds[stage.uses].spec
         if stage.environments:
             return "its isolated environment is made on this machine"
-        if spec.lineage or spec.releases:
+        if spec.provenance or spec.releases:
             return "it releases, and its inputs and credentials are on this machine"
         return "it writes files of the project beside its output" if writes else ""
 

@@ -226,7 +226,7 @@ class Planner:
 
     def _key_stages(self, stage: Stage) -> tuple[str, ...]:
         """Return the stages that its key depends on: guards too where its provenance is in the key."""
-        if not self.context(stage).spec.lineage:
+        if not self.context(stage).spec.provenance:
             return stage.upstream
         return (*stage.upstream, *(name for name in stage.guards if not self.skips(self.pipeline.stage(name))))
 

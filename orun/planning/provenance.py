@@ -30,7 +30,7 @@ class Provenance(Record, frozen=True):
     @classmethod
     def of(cls, pipeline: Pipeline, stage: Stage, done: Mapping[str, Done]) -> Provenance | None:
         """Return the provenance of a stage from the stages that are done; None if its kind does not ask for it."""
-        if not pipeline.kinds[stage.uses].spec.lineage:
+        if not pipeline.kinds[stage.uses].spec.provenance:
             return None
         names: set[str] = set()
         waiting = list(stage.before)

@@ -67,15 +67,15 @@ class StageExecution(Record, frozen=True):
         return cls(pipeline, store, step, scratch, log, _declared(pipeline, store, step), time(), machine)
 
     def job(self, done: Mapping[str, Done]) -> Job:
-        """Return the job for the executor; write `lineage.json` for kinds that ask for it.
+        """Return the job for the executor; write `provenance.json` for kinds that ask for it.
 
         Args:
             done: the stages that are up to date.
         """
         stage, use = self.step.stage, self.pipeline.kinds[self.step.stage.uses]
-        lineage_file = self.scratch / "lineage.json"
+        provenance_file = self.scratch / "provenance.json"
         if provenance := Provenance.of(self.pipeline, stage, done):
-            lineage_file.write_bytes(provenance.text())
+            provenance_file.write_bytes(provenance.text())
         return Job(
             stage=stage.id,
             key=self.step.key,
@@ -99,7 +99,7 @@ class StageExecution(Record, frozen=True):
             seed=self.pipeline.seed,
             timeout=stage.timeout,
             memory=stage.memory,
-            lineage=str(lineage_file) if provenance else None,
+            provenance=str(provenance_file) if provenance else None,
             interpreter=venvs.interpreter(stage.environment) if stage.environment else None,
             overrides=self.pipeline.overrides,
         )

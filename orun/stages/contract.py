@@ -82,8 +82,8 @@ class Spec(Record, frozen=True):
         preload: modules that its process imports before the stage starts, shared with other stages.
         baseline: whether it measures the accepted baseline model too: the planner connects an extra input `baseline`
             when a gate has `max_regression`.
-        lineage: whether it gets `lineage.json`: every stage before it, and those that guard it, with parameters, tools,
-            digests, metrics and verdicts.
+        provenance: whether it gets `provenance.json`: every stage before it, and those that guard it, with parameters,
+            tools, digests, metrics and verdicts.
         builds_with: kinds of the library that it runs itself; their code counts for its result like its own.
         calibration_params: parameters with data that the result is calibrated with or chosen by.
         guards: whether it fails without a gate when its input is not good enough; releases of that input wait for it.
@@ -112,7 +112,7 @@ class Spec(Record, frozen=True):
     cpus: int = 1
     preload: tuple[str, ...] = ()
     baseline: bool = False
-    lineage: bool = False
+    provenance: bool = False
     builds_with: tuple[str, ...] = ()
     calibration_params: tuple[str, ...] = ()
     guards: bool = False
@@ -150,7 +150,7 @@ class Context:
         key: cache key of the result before the stage runs; a name for data that outlives an interrupted run.
         seed: seed for every random choice.
         timeout: seconds that the stage may run, or None.
-        lineage: path of `lineage.json` for kinds with `Spec.lineage`.
+        provenance: path of `provenance.json` for kinds with `Spec.provenance`.
         open_log: opens the stage's log; see `log`.
         progress: progress(done, total, unit) shows on the terminal.
         notes: notes so far, see `note`.
@@ -163,7 +163,7 @@ class Context:
     target: Target | None
     seed: int
     timeout: float | None
-    lineage: Path | None
+    provenance: Path | None
     open_log: Callable[[], logging.Logger]
     progress: Callable[[int, int, str], None]
     extra_targets: Mapping[str, Target] = dataclasses.field(default_factory=dict)

@@ -64,7 +64,7 @@ def open_source(source: SourceModel, root: Path, seed: int, threads: int | None)
         target=None,
         seed=seed,
         timeout=None,
-        lineage=None,
+        provenance=None,
         open_log=lambda: logging.getLogger(f"orun.stage.{source.stage}"),
         progress=lambda _done, _total, _text: None,
     )

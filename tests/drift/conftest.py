@@ -22,7 +22,7 @@ MODEL = f"""
 <ir_version: 9, opset_import: ["" : 20]>
 g (float[batch, {FEATURES}] x) => (float[batch, {CLASSES}] y) {{ y = MatMul (x, w) }}
 """
-LINEAGE = '{"pipeline": "toy", "stages": []}'
+PROVENANCE = '{"pipeline": "toy", "stages": []}'
 
 Array = NDArray[Any]
 Serve = Callable[..., Path]
@@ -38,14 +38,14 @@ def make_release(folder: Path) -> Path:
     weights = random.normal(size=(FEATURES, CLASSES)).astype(np.float32)
     model = parser.parse_model(MODEL)
     model.graph.initializer.append(numpy_helper.from_array(weights, "w"))
-    (folder / "lineage.json").write_text(LINEAGE)
+    (folder / "provenance.json").write_text(PROVENANCE)
     np.savez(folder / "examples.npz", x=draw(random, 300))
     return run_stage(
         "release/bundle",
         folder,
         {"version": "1", "data": "examples.npz"},
         inputs={"model": artifact(folder, model)},
-        lineage=folder / "lineage.json",
+        provenance=folder / "provenance.json",
     ).output
 
 

@@ -58,7 +58,7 @@ class Project:
         seed: int = 0,
         timeout: float | None = PATIENCE,
         memory: int | None = None,
-        lineage: str | None = None,
+        provenance: str | None = None,
     ) -> Job:
         """A job for `file.py:function` below the pipeline's folder; each call makes new folders."""
         work = self.work / str(next(self._names))
@@ -83,7 +83,7 @@ class Project:
             seed=seed,
             timeout=timeout,
             memory=memory,
-            lineage=lineage,
+            provenance=provenance,
         )
 
 

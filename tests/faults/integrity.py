@@ -51,7 +51,7 @@ def a_leftover(rig: Rig, chance: Random) -> Path:
     """What a process that was killed has left in `tmp/`."""
     folder = rig.store / "tmp" / f"{chance.randrange(1 << 22)}-000000000000"
     (folder / "1-source" / "output").mkdir(parents=True)
-    names = ("lease", "2-bytes", "1-source/output/text", "1-source/lineage.json")
+    names = ("lease", "2-bytes", "1-source/output/text", "1-source/provenance.json")
     for name in names:
         (folder / name).write_text("left behind")
     return folder / chance.choice([*names, "1-source", "1-source/output", "."])

@@ -130,7 +130,7 @@ def test_a_stage_is_skipped_if_every_machine_would_skip_it(tmp_path: Path) -> No
     ("spec", "changes", "writes"),
     [
         (Spec(releases=True), {}, False),
-        (Spec(lineage=True), {}, False),
+        (Spec(provenance=True), {}, False),
         (Spec(), {"environment": Environment("old", ("onnx==1.0",))}, False),
         (Spec(), {}, True),
     ],

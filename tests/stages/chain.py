@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 from orun.core.targets import Target
 from tests.stages.conftest import MODULES, TINY_BERT
 from tests.stages.models import FAKE_QUANTIZED, convolution, parse
-from tests.stages.release.support import MATMUL, lineage_file
+from tests.stages.release.support import MATMUL, provenance_file
 from tests.stages.support import StageRun, artifact, digest, run_stage
 
 
@@ -67,11 +67,11 @@ def chain(folder: Path) -> dict[str, StageRun]:
 def small(folder: Path) -> dict[str, StageRun]:
     """Run kinds that check, change by a function, or release a small model."""
     model = artifact(folder, parse(MATMUL))
-    lineage = lineage_file(folder)
+    provenance = provenance_file(folder)
     cpu = Target("cpu")
 
     def run(uses: str, **params: object) -> StageRun:
-        return run_stage(uses, folder, params, inputs={"model": model}, root=MODULES, target=cpu, lineage=lineage)
+        return run_stage(uses, folder, params, inputs={"model": model}, root=MODULES, target=cpu, provenance=provenance)
 
     int8 = run("quantize/dynamic")
     image = artifact(folder, convolution())

@@ -75,7 +75,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     sources: Mapping[str, SourceModel] | None = None,
     seed: int = 0,
     timeout: float | None = None,
-    lineage: Path | None = None,
+    provenance: Path | None = None,
     key: str = "",
 ) -> StageRun:
     """Run a built-in kind as in its own process: a new working folder, an empty output, unchanged inputs.
@@ -90,7 +90,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         sources: source models that stand for the models at input ports.
         seed: seed of every random choice.
         timeout: seconds that the stage may run.
-        lineage: path of `lineage.json`.
+        provenance: path of `provenance.json`.
         key: of the result; one of its own when left out.
     """
     module = module_of(uses)
@@ -113,7 +113,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         sources=sources or {},
         seed=seed,
         timeout=timeout,
-        lineage=lineage,
+        provenance=provenance,
         open_log=lambda: log,
         progress=lambda *step: progress.append(step),
     )
@@ -145,7 +145,7 @@ def make_context(folder: Path, **fields: Any) -> Context:
         "target": None,
         "seed": 0,
         "timeout": None,
-        "lineage": None,
+        "provenance": None,
         "open_log": lambda: logging.getLogger("test"),
         "progress": lambda *_: None,
     }

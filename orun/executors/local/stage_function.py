@@ -147,7 +147,7 @@ def _context(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int,
         sources=sources,
         seed=job.seed,
         timeout=job.timeout,
-        lineage=Path(job.lineage) if job.lineage else None,
+        provenance=Path(job.provenance) if job.provenance else None,
         open_log=partial(_open_log, job.stage),
         progress=progress,
     )

@@ -27,27 +27,27 @@ CARD = Port(("files",), "What is released with it: the model card of `release/ca
 
 
 def fill_bundle(context: Context, version: str) -> Mapping[str, Any]:
-    """Write the files of a bundle without its manifest; return the lineage of its model.
+    """Write the files of a bundle without its manifest; return the provenance of its model.
 
     Args:
         context: of the stage, with models and a card as inputs.
         version: version of the release; may be empty.
     """
-    if context.lineage is None:
-        raise StageFailed(context.stage, "a bundle needs the lineage of its model, and none was given")
-    lineage: dict[str, Any] = json.loads(context.lineage.read_bytes())
+    if context.provenance is None:
+        raise StageFailed(context.stage, "a bundle needs the provenance of its model, and none was given")
+    provenance: dict[str, Any] = json.loads(context.provenance.read_bytes())
     for port in sorted(context.inputs, key=lambda port: port == "card"):  # the card last: no model may replace it
         _copy(context, port)
-    head = {"format": FORMAT, "name": lineage["pipeline"], "version": version}
-    write_json(context.output / PROVENANCE, head | {"stages": [_provenance(entry) for entry in lineage["stages"]]})
-    measured = [_measurements(entry) for entry in lineage["stages"] if entry["metrics"] or entry["verdicts"]]
+    head = {"format": FORMAT, "name": provenance["pipeline"], "version": version}
+    write_json(context.output / PROVENANCE, head | {"stages": [_provenance(entry) for entry in provenance["stages"]]})
+    measured = [_measurements(entry) for entry in provenance["stages"] if entry["metrics"] or entry["verdicts"]]
     write_json(context.output / MEASUREMENTS, head | {"stages": measured})
-    return lineage
+    return provenance
 
 
-def seal_bundle(context: Context, lineage: Mapping[str, Any], version: str) -> Mapping[str, Metric]:
+def seal_bundle(context: Context, provenance: Mapping[str, Any], version: str) -> Mapping[str, Metric]:
     """Write the manifest of a bundle, after all its other files; return the bundle's size."""
-    write_manifest(context.output, lineage["pipeline"], version, _requirements(context, lineage["stages"]))
+    write_manifest(context.output, provenance["pipeline"], version, _requirements(context, provenance["stages"]))
     size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
     return {"size": Metric(size, "B", "lower")}
 

@@ -56,7 +56,7 @@ class Texts:
 
 
 def render_card(
-    model: ModelProto, size: int, settings: Sequence[SessionSettings], lineage: Mapping[str, Any], texts: Texts
+    model: ModelProto, size: int, settings: Sequence[SessionSettings], provenance: Mapping[str, Any], texts: Texts
 ) -> str:
     """Return the card in Markdown.
 
@@ -64,11 +64,11 @@ def render_card(
         model: the model; its external data is not needed.
         size: bytes of its files.
         settings: session settings beside it.
-        lineage: the stages that led to the model, in the form of `lineage.json`.
+        provenance: the stages that led to the model, in the form of `provenance.json`.
         texts: texts that the pipeline provides.
     """
-    stages: Sequence[Mapping[str, Any]] = lineage["stages"]
-    name = " ".join(texts.title.split()) or lineage["pipeline"]
+    stages: Sequence[Mapping[str, Any]] = provenance["stages"]
+    name = " ".join(texts.title.split()) or provenance["pipeline"]
     blocks = [
         _front_matter(stages, texts, name),
         f"# {escape(name)}",

@@ -35,7 +35,7 @@ SPEC = Spec(
         "card": CARD,
     },
     output="bundle",
-    lineage=True,
+    provenance=True,
     metrics=("size",),
     releases=True,
     kept=True,
@@ -60,7 +60,7 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Fill the bundle."""
-    lineage = fill_bundle(context, params.version)
+    provenance = fill_bundle(context, params.version)
     if params.data is not None:
         add_reference(context, params.data)
-    return seal_bundle(context, lineage, params.version)
+    return seal_bundle(context, provenance, params.version)

@@ -26,7 +26,7 @@ SPEC = Spec(
     tools=("onnx", "pyyaml"),
     extra="cpu",
     preload=("onnx",),
-    lineage=True,
+    provenance=True,
     metrics=("size",),
     releases=True,
     kept=True,
@@ -54,8 +54,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import load_graph
     from orun.stages.release._card_text import Texts, render_card
 
-    if context.lineage is None:
-        raise StageFailed(context.stage, "a card needs the lineage of its model, and none was given")
+    if context.provenance is None:
+        raise StageFailed(context.stage, "a card needs the provenance of its model, and none was given")
     texts = Texts(
         params.title,
         params.description,
@@ -69,8 +69,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     )
     folder = context.model().parent
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    lineage = json.loads(context.lineage.read_bytes())
-    text = render_card(load_graph(context.model()), size, read_settings(folder), lineage, texts)
+    provenance = json.loads(context.provenance.read_bytes())
+    text = render_card(load_graph(context.model()), size, read_settings(folder), provenance, texts)
     (context.output / CARD).write_text(text, "utf-8")
     return {"size": Metric(len(text.encode()), "B")}
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
 PROVENANCE = "orun.provenance"
-RECORDED = ("stage", "uses", "params", "tools", "key", "tree")  # fields of a stage's entry in the lineage
+RECORDED = ("stage", "uses", "params", "tools", "key", "tree")  # fields of a stage's entry in the provenance
 
 SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to describe.")},
     tools=("onnx",),
     extra="cpu",
     preload=("onnx",),
-    lineage=True,
+    provenance=True,
     metrics=("size", "nodes"),
 )
 
@@ -85,8 +85,8 @@ def _set_properties(model: ModelProto, properties: Mapping[str, str]) -> None:
 
 
 def _provenance(context: Context) -> str:
-    if context.lineage is None:
-        raise StageFailed(context.stage, "the provenance needs the lineage of the model, and none was given")
-    lineage = json.loads(context.lineage.read_bytes())
-    stages = [{name: entry[name] for name in RECORDED if name in entry} for entry in lineage["stages"]]
-    return json.dumps({"pipeline": lineage["pipeline"], "stages": stages}, sort_keys=True, ensure_ascii=False)
+    if context.provenance is None:
+        raise StageFailed(context.stage, f"`{PROVENANCE}` needs the provenance of the model, and none was given")
+    provenance = json.loads(context.provenance.read_bytes())
+    stages = [{name: entry[name] for name in RECORDED if name in entry} for entry in provenance["stages"]]
+    return json.dumps({"pipeline": provenance["pipeline"], "stages": stages}, sort_keys=True, ensure_ascii=False)

@@ -45,7 +45,7 @@ SPEC = Spec(
     extra="cpu",
     stage_class="device",
     preload=("numpy", "onnx", "onnxruntime"),
-    lineage=True,
+    provenance=True,
     metrics=("size", "max_abs_error"),
     units={"size": "B"},
     releases=True,
@@ -85,13 +85,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     runtime = web_runtime(context, params.onnxruntime_web, params.node_modules, "chromium")
     model = load_graph(context.model())
     require_fit(context, model)
-    lineage = fill_bundle(context, params.version)
+    provenance = fill_bundle(context, params.version)
     alone = replace(context, inputs={"model": context.inputs["model"]})
     feed = make_timed_feeds(alone, params.inputs, Sizes(1, params.shape))["model"]
     pictures = Pictures(tuple(params.mean), tuple(params.std))
-    write_page(context, runtime.package, model, feed, params.title or lineage["pipeline"], pictures)
+    write_page(context, runtime.package, model, feed, params.title or provenance["pipeline"], pictures)
     error = _try_page(context, params, model, feed, runtime.program)
-    return {**seal_bundle(context, lineage, params.version), "max_abs_error": error}
+    return {**seal_bundle(context, provenance, params.version), "max_abs_error": error}
 
 
 def _try_page(

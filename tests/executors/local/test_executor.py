@@ -21,7 +21,7 @@ CONTEXT = """
 def report(context, *, count=1, names=()):
     lines = [
         context.stage, str(context.root), str(context.output), sorted(context.inputs), context.seed, context.timeout,
-        context.lineage and context.lineage.read_text(), context.target and context.target.providers[0].name,
+        context.provenance and context.provenance.read_text(), context.target and context.target.providers[0].name,
         context.inputs["model"].joinpath("x").read_text(), count, list(names),
     ]
     (context.output / "report.txt").write_text("\\n".join(map(str, lines)))
@@ -31,10 +31,10 @@ def report(context, *, count=1, names=()):
 
 def test_a_stage_gets_its_context_and_returns_its_metrics(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", CONTEXT)
-    model, lineage = project.work / "model", project.work / "lineage.json"
+    model, provenance = project.work / "model", project.work / "provenance.json"
     model.mkdir(parents=True)
     (model / "x").write_text("weights")
-    lineage.write_text("{}")
+    provenance.write_text("{}")
     job = project.job(
         "mine.py:report",
         spec=Spec(inputs={"model": Port(("files",), "a model")}, output="files"),
@@ -43,7 +43,7 @@ def test_a_stage_gets_its_context_and_returns_its_metrics(executor: LocalExecuto
         target=Target("cpu", (Provider("CPUExecutionProvider"),)),
         seed=7,
         timeout=50.0,
-        lineage=str(lineage),
+        provenance=str(provenance),
     )
     found = result(executor, job)
     assert found.metrics == {"count": Metric(3.0)}

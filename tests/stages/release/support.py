@@ -1,4 +1,4 @@
-"""A lineage, and a real bundle."""
+"""Provenance of a model, and a real bundle."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ P50 = Metric(
 )
 
 
-def lineage() -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
     """Two stages: one that made a model, one that measured it."""
     common = {"needs": {}, "host": {"cpu": "AMD | EPYC"}}
     return {
@@ -53,17 +53,17 @@ def lineage() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def lineage_file(folder: Path) -> Path:
-    """The lineage as a stage is given it."""
-    path = folder / "lineage.json"
-    path.write_text(json.dumps(lineage()), "utf-8")
+def provenance_file(folder: Path) -> Path:
+    """Return the path of the file with it, as a stage is given it."""
+    path = folder / "provenance.json"
+    path.write_text(json.dumps(provenance()), "utf-8")
     return path
 
 
 def make_bundle(folder: Path, version: str = "1.0", model: str = MATMUL, **inputs: Path) -> StageRun:
     """A bundle of a small model."""
     ports = {"model": artifact(folder, parse(model)), **inputs}
-    return run_stage("release/bundle", folder, {"version": version}, inputs=ports, lineage=lineage_file(folder))
+    return run_stage("release/bundle", folder, {"version": version}, inputs=ports, provenance=provenance_file(folder))
 
 
 def publish(folder: Path, bundle: Path, to: str, *, overwrite: bool = False) -> StageRun:

@@ -20,7 +20,7 @@ from orun.errors import StageFailed
 from orun.stages.release._manifest import verify_bundle, write_manifest
 from tests.stages.support import StageRun, artifact, run_stage
 
-from .support import lineage, lineage_file
+from .support import provenance, provenance_file
 
 
 def model() -> onnx.ModelProto:
@@ -39,7 +39,7 @@ def source(tmp_path: Path) -> Path:
 
 def make(folder: Path, source: Path, version: str = "1.10") -> StageRun:
     inputs = {"model": source}
-    return run_stage("release/bundle", folder, {"version": version}, inputs=inputs, lineage=lineage_file(folder))
+    return run_stage("release/bundle", folder, {"version": version}, inputs=inputs, provenance=provenance_file(folder))
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def read(path: Path) -> Any:
 
 
 def test_holds_the_model_and_where_it_comes_from(tmp_path: Path, source: Path) -> None:
-    run, stages = make(tmp_path, source), lineage()["stages"]
+    run, stages = make(tmp_path, source), provenance()["stages"]
     assert (run.output / "model.onnx").read_bytes() == (source / "model.onnx").read_bytes()
     assert read(run.output / "provenance.json") == {
         "format": 1,
@@ -101,10 +101,10 @@ def test_equal_history_makes_equal_bytes(tmp_path: Path, source: Path) -> None:
             assert path.read_bytes() == (second / path.relative_to(first)).read_bytes(), path
 
 
-def test_needs_a_lineage(tmp_path: Path, source: Path) -> None:
+def test_needs_provenance(tmp_path: Path, source: Path) -> None:
     with pytest.raises(StageFailed) as error:
         run_stage("release/bundle", tmp_path, inputs={"model": source})
-    assert str(error.value) == "a bundle needs the lineage of its model, and none was given"
+    assert str(error.value) == "a bundle needs the provenance of its model, and none was given"
 
 
 def test_external_data_cannot_pose_as_a_part_of_the_bundle(tmp_path: Path, source: Path) -> None:
@@ -254,7 +254,7 @@ def test_models_that_belong_together(tmp_path: Path, source: Path) -> None:
     """A decoder is released with its encoder, which lies in a folder of its own."""
     encoder = artifact(tmp_path, model())
     ports = {"model": source, "model.encoder": encoder}
-    made = run_stage("release/bundle", tmp_path, inputs=ports, lineage=lineage_file(tmp_path))
+    made = run_stage("release/bundle", tmp_path, inputs=ports, provenance=provenance_file(tmp_path))
     assert (made.output / "encoder" / "model.onnx").read_bytes() == (encoder / "model.onnx").read_bytes()
     assert [entry["path"] for entry in read(made.output / "manifest.json")["files"]] == [
         "encoder/model.onnx",
@@ -274,7 +274,7 @@ def test_a_model_by_the_name_of_anothers_folder(tmp_path: Path, source: Path) ->
     (other / "model.onnx.data").write_bytes(b"other")
     ports = {"model": source, "model.weights": other}
     with pytest.raises(StageFailed) as caught:
-        run_stage("release/bundle", tmp_path, inputs=ports, lineage=lineage_file(tmp_path))
+        run_stage("release/bundle", tmp_path, inputs=ports, provenance=provenance_file(tmp_path))
     assert str(caught.value) == (
         "the input model.weights has a file named model.onnx.data, a name that the bundle needs itself"
     )
@@ -283,7 +283,7 @@ def test_a_model_by_the_name_of_anothers_folder(tmp_path: Path, source: Path) ->
 def with_data(folder: Path, source: Path, examples: int) -> StageRun:
     np.savez(folder / "examples.npz", x=np.random.default_rng(0).normal(size=(examples, 3)).astype(np.float32))
     inputs, params = {"model": source}, {"data": "examples.npz"}
-    return run_stage("release/bundle", folder, params, inputs=inputs, lineage=lineage_file(folder))
+    return run_stage("release/bundle", folder, params, inputs=inputs, provenance=provenance_file(folder))
 
 
 def test_the_statistics_of_examples_are_released(tmp_path: Path, source: Path) -> None:

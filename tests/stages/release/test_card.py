@@ -1,4 +1,4 @@
-"""`release/card`: every figure comes from the lineage, and equal histories make equal cards."""
+"""`release/card`: every figure comes from the provenance, and equal histories make equal cards."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orun.stages.release._manifest import verify_bundle
 from tests.stages.models import LOOKUP, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
-from .support import MATMUL, lineage, lineage_file, make_bundle
+from .support import MATMUL, make_bundle, provenance, provenance_file
 
 PARAMS = {
     "title": "Tiny",
@@ -35,7 +35,7 @@ def make(folder: Path) -> StageRun:
         PARAMS,
         inputs={"model": artifact(folder, parse(MATMUL))},
         root=folder,
-        lineage=lineage_file(folder),
+        provenance=provenance_file(folder),
     )
 
 
@@ -122,7 +122,7 @@ def test_the_input_domain(tmp_path: Path) -> None:
     values = {"ids": InputValues(high=3), "mask": InputValues("right-padded"), "extra": InputValues(low=-0.5)}
     write_domain(model, InputDomain(values, {"length": (16, 32)}))
     run = run_stage(
-        "release/card", tmp_path, {}, inputs={"model": artifact(tmp_path, model)}, lineage=lineage_file(tmp_path)
+        "release/card", tmp_path, {}, inputs={"model": artifact(tmp_path, model)}, provenance=provenance_file(tmp_path)
     )
     text = (run.output / "README.md").read_text("utf-8")
     assert text.partition("The model is made")[2].partition("```python")[0] == (
@@ -148,7 +148,7 @@ def test_the_domain_of_inputs_that_cannot_be_made_up(tmp_path: Path) -> None:
     )
     write_domain(model, InputDomain({"x": InputValues(low=0, high=1)}, {"batch": (1, 8)}))
     run = run_stage(
-        "release/card", tmp_path, {}, inputs={"model": artifact(tmp_path, model)}, lineage=lineage_file(tmp_path)
+        "release/card", tmp_path, {}, inputs={"model": artifact(tmp_path, model)}, provenance=provenance_file(tmp_path)
     )
     rows = [line for line in (run.output / "README.md").read_text("utf-8").splitlines() if line.startswith("| ")]
     assert [row for row in rows if row.startswith(("| input |", "| x |", "| batch |"))] == [
@@ -170,11 +170,11 @@ def test_gates_of_a_group_stand_below_it_and_what_no_verdict_tells_below_all(tmp
                   "interval": {"value": 0.004, "low": 0.001, "high": 0.008}, "depth": 1,
                   "caveat": "its data is the `dataset` of int8, so keep some for this"},
     ]  # fmt: skip
-    history = lineage()
+    history = provenance()
     history["stages"][1] |= {"stage": "quality", "verdicts": verdicts}
     file = tmp_path / "history.json"
     file.write_text(json.dumps(history), "utf-8")
-    run = run_stage("release/card", tmp_path, {}, inputs={"model": artifact(tmp_path, parse(MATMUL))}, lineage=file)
+    run = run_stage("release/card", tmp_path, {}, inputs={"model": artifact(tmp_path, parse(MATMUL))}, provenance=file)
     text = (run.output / "README.md").read_text("utf-8")
     assert text.partition("## Gates\n\n")[2].partition("\n\n## ")[0] == (
         """\
@@ -205,12 +205,14 @@ def test_a_text_that_cannot_be_added(tmp_path: Path) -> None:
         ("folder", f"[Errno 21] Is a directory: '{tmp_path / 'folder'}'"),
     ):
         with pytest.raises(StageFailed) as caught:
-            run_stage("release/card", tmp_path, {"text": name}, inputs={"model": model}, lineage=lineage_file(tmp_path))
+            run_stage(
+                "release/card", tmp_path, {"text": name}, inputs={"model": model}, provenance=provenance_file(tmp_path)
+            )
         assert str(caught.value) == f"{name} cannot be added to the card\n  {why}\n  hint: name a text file in UTF-8"
 
 
 def test_a_title_is_one_line(tmp_path: Path) -> None:
-    model, lineage = artifact(tmp_path, parse(MATMUL)), lineage_file(tmp_path)
+    model, provenance = artifact(tmp_path, parse(MATMUL)), provenance_file(tmp_path)
     for title, heading in (("Tiny\nmodel ", "# Tiny model"), (" ", "# bert")):
-        run = run_stage("release/card", tmp_path, {"title": title}, inputs={"model": model}, lineage=lineage)
+        run = run_stage("release/card", tmp_path, {"title": title}, inputs={"model": model}, provenance=provenance)
         assert heading in (run.output / "README.md").read_text("utf-8").splitlines()

@@ -17,7 +17,7 @@ from orun.stages._graph.io import load_graph, save
 from tests.stages.models import WORDY, parse
 from tests.stages.support import artifact, digest, run_stage
 
-from .support import lineage_file
+from .support import provenance_file
 
 PARAMS = {
     "doc_string": "Tells *words* apart.",
@@ -39,7 +39,7 @@ def test_what_is_written_is_in_the_model(tmp_path: Path) -> None:
         tmp_path,
         PARAMS,
         inputs={"model": artifact(tmp_path, before)},
-        lineage=lineage_file(tmp_path),
+        provenance=provenance_file(tmp_path),
     )
     made = onnx.load(run.model)
     assert (made.doc_string, made.model_version, made.domain) == ("Tells *words* apart.", 3, "org.example")
@@ -98,7 +98,7 @@ def test_it_survives_later_stages(uses: str, tmp_path: Path) -> None:
         tmp_path,
         PARAMS,
         inputs={"model": artifact(tmp_path, parse(WORDY))},
-        lineage=lineage_file(tmp_path),
+        provenance=provenance_file(tmp_path),
     )
     second = run_stage(uses, tmp_path, LATER[uses], inputs={"model": first.output})
     assert properties(second.model).items() >= properties(first.model).items()

@@ -18,7 +18,7 @@ from tests.stages.conftest import export_decoder
 from tests.stages.models import parse
 from tests.stages.support import artifact, run_stage
 
-from .support import MATMUL, lineage_file, make_bundle
+from .support import MATMUL, make_bundle, provenance_file
 
 MODULES = Path(__file__).parents[1] / "modules"
 
@@ -75,7 +75,7 @@ def test_sizes_and_tolerance_are_those_that_are_asked_for(tmp_path: Path, monkey
 def test_rows_that_see_nothing_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipeline's runtime answers with the float16 model here: another value where attention sees no key."""
     model = export_decoder(tmp_path, "gpt2", "mask")
-    bundle = run_stage("release/bundle", tmp_path, inputs={"model": model}, lineage=lineage_file(tmp_path)).output
+    bundle = run_stage("release/bundle", tmp_path, inputs={"model": model}, provenance=provenance_file(tmp_path)).output
     loose = {"atol": 0.05, "rtol": 0.05}
     half = run_stage("optimize/float16", tmp_path, loose, inputs={"model": model}).model
     here = sessions.session
@@ -171,7 +171,7 @@ def _classifier(folder: Path, **params: object) -> Path:
     """A released classifier of people by a number and a word, whose classes are words."""
     asked = {"model": "estimators.py:columns_in_words", "data": "estimators.py:people", **params}
     model = run_stage("convert/sklearn", folder, asked, root=MODULES).output
-    return run_stage("release/bundle", folder, inputs={"model": model}, lineage=lineage_file(folder)).output
+    return run_stage("release/bundle", folder, inputs={"model": model}, provenance=provenance_file(folder)).output
 
 
 def test_texts_are_asked_and_answered(tmp_path: Path) -> None:

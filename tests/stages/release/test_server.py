@@ -20,7 +20,7 @@ from orun.stages.release._manifest import verify_bundle
 from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, run_stage
 
-from .support import MATMUL, lineage_file, make_bundle
+from .support import MATMUL, make_bundle, provenance_file
 
 HASH = f"--hash=sha256:{'0' * 64}"
 LOCK = f"kserve==0.21.0 \\\n    {HASH} \\\n    {HASH}\nonnxruntime==1.31.1 ; python_version > '3' {HASH}\n"
@@ -151,7 +151,7 @@ def test_the_session_of_a_target_and_of_the_search(tmp_path: Path) -> None:
     cpu = Provider("CPUExecutionProvider")
     model = artifact(tmp_path, parse(MATMUL))
     write_settings(model, (SessionSettings((cpu,), (cpu,), {"intra_op_num_threads": 2, "execution_order": "memory"}),))
-    bundle = run_stage("release/bundle", tmp_path, inputs={"model": model}, lineage=lineage_file(tmp_path)).output
+    bundle = run_stage("release/bundle", tmp_path, inputs={"model": model}, provenance=provenance_file(tmp_path)).output
     (tmp_path / "own.lock").write_text(LOCK, "utf-8")
     session = {
         "graph_optimization_level": "extended", "session.disable_prepacking": True, "denormals_as_zero": True,

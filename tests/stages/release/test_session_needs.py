@@ -19,7 +19,7 @@ from tests.measure.test_extension_operators import upper
 from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, run_stage
 
-from .support import MATMUL, lineage
+from .support import MATMUL, provenance
 
 CPU = (Provider("CPUExecutionProvider"),)
 SETTINGS = SessionSettings(
@@ -51,19 +51,19 @@ def extended(tmp_path: Path) -> Path:
 
 
 def history(folder: Path, tools: dict[str, str]) -> Path:
-    document = lineage()
+    document = provenance()
     document["stages"][0]["tools"] = tools
-    path = folder / "lineage.json"
+    path = folder / "provenance.json"
     path.write_text(json.dumps(document), "utf-8")
     return path
 
 
 def bundle(folder: Path, model: Path, tools: dict[str, str]) -> StageRun:
-    return run_stage("release/bundle", folder, inputs={"model": model}, lineage=history(folder, tools))
+    return run_stage("release/bundle", folder, inputs={"model": model}, provenance=history(folder, tools))
 
 
 def card(folder: Path, model: Path) -> str:
-    made = run_stage("release/card", folder, {}, inputs={"model": model}, lineage=history(folder, {}))
+    made = run_stage("release/card", folder, {}, inputs={"model": model}, provenance=history(folder, {}))
     return (made.output / "README.md").read_text("utf-8")
 
 

@@ -24,7 +24,7 @@ from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, digest, run_stage
 from tests.web import VERSION, install_web, require_program
 
-from .support import lineage_file
+from .support import provenance_file
 
 TEXTS = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -67,7 +67,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def release(folder: Path, root: Path, model: onnx.ModelProto, **params: Any) -> StageRun:
     params = {"onnxruntime_web": VERSION, **params}
     inputs = {"model": artifact(folder, model)}
-    return run_stage("release/web", folder, params, inputs=inputs, root=root, lineage=lineage_file(folder))
+    return run_stage("release/web", folder, params, inputs=inputs, root=root, provenance=provenance_file(folder))
 
 
 @contextmanager
