@@ -34,13 +34,13 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
     from orun.stages._graph.canonical import canonicalize
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.names import clean, name_input_axes, name_values
-    from orun.stages._tf.mend import mend
+    from orun.stages._tf.leftover_operators import replace_leftover_operators
 
     names = _output_names(context, source, outputs)
     _require_small(context, source)
     with warnings_to(context.log), failing(context, "tf2onnx cannot convert the model", "try another `opset`"):
         model, inside, yielded = source.convert(opset)
-    mend(context, model)
+    replace_leftover_operators(context, model)
     _arrange(model, source, inside)
     order = {name: place for place, name in enumerate(yielded)}
     model.graph.output.sort(key=lambda value: order[value.name])

@@ -151,7 +151,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._torch.answers import TITLE, compute_answers
     from orun.stages._torch.export import advise_other, require_exporter
     from orun.stages._torch.limits import limits_of
-    from orun.stages._torch.mend import mend
+    from orun.stages._torch.rotary_angles import expand_rotary_angles
     from orun.stages._torch.source import open_model
 
     inputs = _inputs(params)
@@ -165,7 +165,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     tolerance = Tolerance(params.atol, params.rtol)
     expected = compute_answers(context, bound, tries, params.outputs, tolerance)
     model = load(_export(context, params, bound, tries))
-    mend(model)
+    expand_rotary_angles(model)
     clean(model)
     restore_inputs(model, bound.inputs)
     name_values(model, [item.name for item in bound.inputs], params.outputs)

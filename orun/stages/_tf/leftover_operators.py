@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 WITH_ONE = frozenset({"Erfc", "Expm1", "Log1p"})  # operators whose replacement reads the constant 1
 
 
-def mend(context: Context, model: ModelProto) -> None:
-    """Replace these operators with those of ONNX, in place.
+def replace_leftover_operators(context: Context, model: ModelProto) -> None:
+    """Replace operators of TensorFlow that tf2onnx left with those of ONNX, in place.
 
     Raises:
         StageFailed: when others are left; tf2onnx 1.17 only logs them.

@@ -1,4 +1,4 @@
-"""Repair of nodes that PyTorch's exporters write against the standard."""
+"""Work-around for RotaryEmbedding as PyTorch's exporters write it: with angles of one text for a whole batch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ANGLES = (1, 2)  # inputs of RotaryEmbedding: cosines and sines
 POSITIONS = 3  # input of RotaryEmbedding; without it, each text has angles of its own
 
 
-def mend(model: ModelProto) -> None:
+def expand_rotary_angles(model: ModelProto) -> None:
     """Give each RotaryEmbedding the cosines and sines of every text of the batch, in place.
 
     The rewriting rules of PyTorch's new exporter (as of onnxscript 0.7.2, operator set 23) put the operator where one

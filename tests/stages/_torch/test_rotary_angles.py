@@ -1,4 +1,4 @@
-"""What PyTorch's exporters write against the standard."""
+"""RotaryEmbedding as PyTorch's exporters write it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from onnxruntime.capi.onnxruntime_pybind11_state import Fail, InvalidArgument, RuntimeException
 
 from orun.measure.dataset import Array
-from orun.stages._torch.mend import mend
+from orun.stages._torch.rotary_angles import expand_rotary_angles
 from tests.stages.models import parse
 from tests.stages.support import answers
 
@@ -34,7 +34,7 @@ def test_angles_for_every_text(tmp_path: Path) -> None:
 
     with pytest.raises((Fail, InvalidArgument, RuntimeException), match="cos_cache"):
         answer()
-    mend(model)
+    expand_rotary_angles(model)
     onnx.checker.check_model(model, full_check=True)
     first, second = x[..., :2], x[..., 2:]
     cos, sin = np.cos(angles)[:, None], np.sin(angles)[:, None]
@@ -46,5 +46,5 @@ def test_angles_by_position_stay() -> None:
     text = ROTATED.replace("RotaryEmbedding (x, cos, sin)", "RotaryEmbedding (x, table, table, places)")
     model = parse(text.replace("float[1, n, 2] sin)", "float[1, n, 2] sin, float[9, 2] table, int64[batch, n] places)"))
     before = model.SerializeToString()
-    mend(model)
+    expand_rotary_angles(model)
     assert model.SerializeToString() == before
