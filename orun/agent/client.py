@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from time import monotonic
 
 from orun.agent.address import Address
+from orun.agent.connection import Connection, Connector
 from orun.agent.directory import Directory, GivenAddresses
 from orun.agent.frames import Cancel, Close, FactsFailed, FactsRequest, Message
-from orun.agent.link import Connector, Link
 from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Waker
 from orun.core.events import Notice, StageWaiting
 from orun.core.machines import (
@@ -53,7 +53,7 @@ class SocketFleet:
     def __init__(self, directory: Directory, lease: float = LEASE_SECONDS) -> None:
         self._directory = directory
         self._lease = lease
-        self._links: dict[str, Link] = {}
+        self._connections: dict[str, Connection] = {}
         self._running: set[tuple[str, str]] = set()  # machine and stage of each order that has no last message yet
         self._messages: deque[FleetMessage] = deque()
         self._waker = Waker()
@@ -62,7 +62,9 @@ class SocketFleet:
         self._unasked: set[str] = set()  # machines that have joined and were not asked for facts
         self._refused: set[str] = set()  # why agents could not be added, each said once
         self._selector = selectors.DefaultSelector()
-        self.beater = Beater(lambda: [link.peer for link in list(self._links.values())], min(BEAT_SECONDS, lease / 3))
+        self.beater = Beater(
+            lambda: [each.peer for each in list(self._connections.values())], min(BEAT_SECONDS, lease / 3)
+        )
         self._selector.register(self._waker, selectors.EVENT_READ)
         self._woken = False
         try:
@@ -74,46 +76,46 @@ class SocketFleet:
     def _connect(self) -> None:
         """Connect to all agents; UsageError if none of them can be used."""
         places = self._seek(wait=True, expected=True)
-        links: list[Link | UsageError] = []
+        connections: list[Connection | UsageError] = []
         while self._connector.busy:
-            links += self._connector.take(LOOK_SECONDS)
-        links.sort(key=lambda link: places.index(link.place) if isinstance(link, Link) else len(places))
-        problems = self._register_all(links)
-        if problems and not self._links:
+            connections += self._connector.take(LOOK_SECONDS)
+        connections.sort(key=lambda each: places.index(each.place) if isinstance(each, Connection) else len(places))
+        problems = self._register_all(connections)
+        if problems and not self._connections:
             raise problems[0]
         for problem in problems:
             self._warn(problem)
 
     def _seek(self, *, wait: bool, expected: bool = False) -> list[str]:
         """Begin to connect to the agents that are not connected; return the places of all."""
-        present = {link.place for link in self._links.values()}
+        present = {connection.place for connection in self._connections.values()}
         addresses = self._directory.find(wait=wait)
         for place, address in addresses.items():
             if place not in present:
                 self._connector.begin(address, place, expected=expected)
         return list(addresses)
 
-    def _register_all(self, links: Iterable[Link | UsageError]) -> list[UsageError]:
+    def _register_all(self, connections: Iterable[Connection | UsageError]) -> list[UsageError]:
         """Add connected agents; return why others could not be connected to, or cannot be added."""
         problems = []
-        for link in links:
-            problem = link if isinstance(link, UsageError) else self._register(link)
+        for connection in connections:
+            problem = connection if isinstance(connection, UsageError) else self._register(connection)
             if problem:
                 problems.append(problem)
         return problems
 
-    def _register(self, link: Link) -> UsageError | None:
+    def _register(self, connection: Connection) -> UsageError | None:
         """Add a connected agent, or let it go; return why it cannot be used."""
-        machine, place = link.machine, link.place
-        if machine.id in self._links:
-            link.peer.close()
+        machine, place = connection.machine, connection.place
+        if machine.id in self._connections:
+            connection.peer.close()
             return UsageError(
                 f"two machines are called {machine.id}: those at {self._links[machine.id].place} and {place}",
                 hint="give one of them a name of its own: orun agent --name NAME ...",
             )
-        self._links[machine.id] = link
+        self._connections[machine.id] = connection
         self._unasked.add(machine.id)
-        self._selector.register(link.peer, selectors.EVENT_READ, machine.id)
+        self._selector.register(connection.peer, selectors.EVENT_READ, machine.id)
         return None
 
     def machines(self) -> tuple[Machine, ...]:
@@ -126,7 +128,7 @@ class SocketFleet:
         until = monotonic() + LOOK_SECONDS
         while self._connector.busy and (left := until - monotonic()) > 0:
             self._welcome(left)
-        return tuple(link.machine for link in self._links.values() if not link.leaving)
+        return tuple(connection.machine for connection in self._connections.values() if not connection.leaving)
 
     def look(self, snapshot: Snapshot, remote: str) -> None:
         """Begin to connect to agents that have come; `Joined` follows for each that can tell its facts."""
@@ -138,8 +140,8 @@ class SocketFleet:
         for problem in self._register_all(self._connector.take(timeout)):
             self._warn(problem)
         if self._question:
-            for name in self._unasked & self._links.keys():
-                self._links[name].peer.send(self._question)
+            for name in self._unasked & self._connections.keys():
+                self._connections[name].peer.send(self._question)
             self._unasked.clear()
 
     def _warn(self, error: UsageError) -> None:
@@ -156,11 +158,11 @@ class SocketFleet:
         `FACTS_SECONDS`, is left out, and a notice of `wait` says why.
         """
         facts: dict[str, MachineFacts] = {}
-        pending, until = set(self._links), monotonic() + FACTS_SECONDS
+        pending, until = set(self._connections), monotonic() + FACTS_SECONDS
         self._unasked.clear()
-        for link in self._links.values():
-            link.peer.send(FactsRequest(snapshot, remote))
-        while (pending := pending & self._links.keys()) and (left := until - monotonic()) > 0:
+        for connection in self._connections.values():
+            connection.peer.send(FactsRequest(snapshot, remote))
+        while (pending := pending & self._connections.keys()) and (left := until - monotonic()) > 0:
             for machine, message in self._receive(min(left, BEAT_SECONDS)):
                 if isinstance(message, MachineFacts):
                     facts[machine] = message
@@ -170,16 +172,16 @@ class SocketFleet:
                     self._note(machine, message)
                 if isinstance(message, MachineFacts | FactsFailed):
                     pending.discard(machine)
-        for machine in sorted(pending & self._links.keys()):
+        for machine in sorted(pending & self._connections.keys()):
             why = f"it has not told its facts in {FACTS_SECONDS:g} s; see what its agent prints"
             self._messages.append(Notice("warning", f"machine {machine} takes no part yet: {why}"))
-        return tuple(facts[name] for name in self._links if name in facts)
+        return tuple(facts[name] for name in self._connections if name in facts)
 
     def start(self, order: Order, machine: str) -> None:
         """Send an order to a machine; return at once. `Built`, `Failed`, `Refused` or `Lost` follows, exactly once."""
-        if link := self._links.get(machine):
+        if connection := self._connections.get(machine):
             self._running.add((machine, order.stage))
-            link.peer.send(order)
+            connection.peer.send(order)
         else:
             self._messages.append(Lost(order.stage, machine, "it is not connected any more", started=False))
 
@@ -202,18 +204,18 @@ class SocketFleet:
     def cancel(self, stage: str) -> None:
         """Stop a stage; its last message follows. Do nothing if it is not running."""
         for machine, running in self._running:
-            if running == stage and (link := self._links.get(machine)):
-                link.peer.send(Cancel(stage))
+            if running == stage and (connection := self._connections.get(machine)):
+                connection.peer.send(Cancel(stage))
 
     def close(self) -> None:
         """Stop all stages and let go of the machines. May be called again."""
         self.beater.stop()
         self._directory.close()
         self._connector.close()
-        for link in self._links.values():
-            link.peer.send(Close())
-            link.peer.close()
-        self._links.clear()
+        for connection in self._connections.values():
+            connection.peer.send(Close())
+            connection.peer.close()
+        self._connections.clear()
         self._selector.close()
         self._waker.close()
 
@@ -225,22 +227,22 @@ class SocketFleet:
     def _receive(self, timeout: float) -> list[tuple[str, Message]]:
         """Return what has arrived, and by which machine; wait for the first message."""
         self._welcome()
-        for link in self._links.values():
-            link.peer.flush()
+        for connection in self._connections.values():
+            connection.peer.flush()
         ready = [key.data for key, _ in self._selector.select(timeout)]
         if None in ready:
             self._waker.drain()  # `wake` was called, or a connection was made
         messages: list[tuple[str, Message]] = []
         for name in filter(None, ready):
-            link, why = self._links[name], ""
+            connection, why = self._connections[name], ""
             try:
-                messages += [(name, message) for message in link.drain()]
+                messages += [(name, message) for message in connection.drain()]
             except UsageError as error:
                 why = error.problem
-            if why or link.peer.closed:
+            if why or connection.peer.closed:
                 messages += self._lose(name, why or "its agent has ended")
-        for name, link in list(self._links.items()):
-            if link.peer.is_silent(self._lease):
+        for name, connection in list(self._connections.items()):
+            if connection.peer.is_silent(self._lease):
                 messages += self._lose(name, f"nothing was heard of it for {self._lease:g} s")
         return messages
 
@@ -251,20 +253,20 @@ class SocketFleet:
             self._running.discard((machine, message.stage))
             self._messages.append(message)
         elif isinstance(message, Leaving):
-            if link := self._links.get(machine):
-                link.leaving = True
+            if connection := self._connections.get(machine):
+                connection.leaving = True
                 self._messages.append(Leaving(machine))
         elif isinstance(message, MachineFacts):  # the answer of a machine that has joined
-            if link := self._links.get(machine):
-                self._messages.append(Joined(link.machine, message))
+            if connection := self._connections.get(machine):
+                self._messages.append(Joined(connection.machine, message))
         elif isinstance(message, FactsFailed):
             self._messages.append(Notice("warning", f"machine {machine} takes no part: {_line(message.failure)}"))
 
     def _lose(self, name: str, why: str) -> list[tuple[str, Message]]:
         """Let go of a machine; return the last message of each of its stages."""
-        link = self._links.pop(name)
-        self._selector.unregister(link.peer)
-        link.peer.close()
+        connection = self._connections.pop(name)
+        self._selector.unregister(connection.peer)
+        connection.peer.close()
         stages = sorted(stage for machine, stage in self._running if machine == name)
         return [(name, Lost(stage, name, why)) for stage in stages]
 

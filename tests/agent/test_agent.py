@@ -17,9 +17,9 @@ import pytest
 from orun.agent import client
 from orun.agent.address import Address, read_token
 from orun.agent.client import SocketFleet, connect
+from orun.agent.connection import minor_of
 from orun.agent.directory import GivenAddresses
 from orun.agent.frames import Hello, frame_of
-from orun.agent.link import minor_of
 from orun.agent.local_machine import this_machine
 from orun.core.component_kinds import ComponentKind
 from orun.core.events import Notice

@@ -25,8 +25,8 @@ AT_A_TIME = 32  # connections that are opened
 SET_TOKEN = f"export {AGENT_TOKEN}=$(cat FILE), with the FILE that it was started with: orun agent --token-file FILE"
 
 
-class Link:
-    """Connection to one agent.
+class Connection:
+    """Connection of a driver to one agent.
 
     Attributes:
         place: where the agent was found, for messages.
@@ -37,9 +37,9 @@ class Link:
         UsageError: if no agent answers, it refuses this driver, or it has another orun or Python than this process.
     """
 
-    def __init__(self, connection: socket.socket, place: str, token: str) -> None:
+    def __init__(self, sock: socket.socket, place: str, token: str) -> None:
         self.place = place
-        self.peer = Peer(connection)
+        self.peer = Peer(sock)
         self.leaving = False
         self._arrived: deque[Message] = deque()
         challenge = self._first()
@@ -128,7 +128,7 @@ class Connector:
     def __init__(self, ended: Callable[[], None]) -> None:
         self._ended = ended
         self._pool = DaemonThreadPool(AT_A_TIME)
-        self._attempts: dict[str, Future[Link | UsageError | None]] = {}  # by the place of the agent
+        self._attempts: dict[str, Future[Connection | UsageError | None]] = {}  # by the place of the agent
 
     @property
     def busy(self) -> bool:
@@ -148,7 +148,7 @@ class Connector:
             self._attempts[place] = attempt
             attempt.add_done_callback(lambda _: self._ended())
 
-    def take(self, timeout: float = 0.0) -> list[Link | UsageError]:
+    def take(self, timeout: float = 0.0) -> list[Connection | UsageError]:
         """Return what came of the attempts that have ended; wait for the first, `timeout` seconds at most."""
         ended, _ = wait(self._attempts.values(), timeout, FIRST_COMPLETED)
         places = [place for place, attempt in self._attempts.items() if attempt in ended]
@@ -162,18 +162,18 @@ class Connector:
             attempt.add_done_callback(_hang_up)
 
 
-def _connect(address: Address, place: str, *, expected: bool) -> Link | UsageError | None:
+def _connect(address: Address, place: str, *, expected: bool) -> Connection | UsageError | None:
     try:
-        connection = address.connect()
+        sock = address.connect()
     except UsageError as error:
         return error if expected else None
     try:
-        return Link(connection, place, address.token)
+        return Connection(sock, place, address.token)
     except UsageError as error:
         return error
 
 
-def _hang_up(attempt: Future[Link | UsageError | None]) -> None:
+def _hang_up(attempt: Future[Connection | UsageError | None]) -> None:
     """Close the connection of an attempt that made one."""
-    if not attempt.cancelled() and not attempt.exception() and isinstance(link := attempt.result(), Link):
-        link.peer.close()
+    if not attempt.cancelled() and not attempt.exception() and isinstance(connection := attempt.result(), Connection):
+        connection.peer.close()
