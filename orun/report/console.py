@@ -15,7 +15,7 @@ from orun.report.stages import stage_table
 from orun.report.summary import summary_line
 from orun.report.table import display_width, wrap
 from orun.report.terminal import Terminal
-from orun.report.undeclared_writes import stray_notes
+from orun.report.undeclared_writes import undeclared_write_lines
 
 if TYPE_CHECKING:
     from orun.report.live import Live
@@ -113,7 +113,7 @@ def table_lines(result: RunResult, terminal: Terminal, detail: Detail) -> list[s
     quiet = detail == "quiet"
     blocks = [
         [] if quiet else stage_table(result, terminal, verbose=detail == "verbose"),
-        [] if quiet else stray_notes(result, terminal),
+        [] if quiet else undeclared_write_lines(result, terminal),
         [] if quiet else stage_notes(result, terminal),
         _failures(result, terminal),
         [] if quiet else gate_table(result, terminal),

@@ -18,7 +18,7 @@ from orun.report.failures import failure_note
 from orun.report.figures import position_of
 from orun.report.gates import NOT_JUDGED, caveat, caveats, next_step, place_of, title_of, why, why_unjudged
 from orun.report.terminal import Terminal
-from orun.report.undeclared_writes import stray_note
+from orun.report.undeclared_writes import undeclared_write_note
 from orun.text.positions import path_in_repository
 
 Level = Literal["error", "warning", "notice"]
@@ -61,7 +61,7 @@ def _undeclared_writes(result: RunResult) -> Iterator[str]:
     for stage in result.stages:
         if stage.wrote:
             title = f"{stage.stage} wrote beside its output"
-            yield _line("warning", position_of(stage, result), title, [stray_note(result, stage)])
+            yield _line("warning", position_of(stage, result), title, [undeclared_write_note(result, stage)])
 
 
 def _notes(result: RunResult) -> Iterator[str]:

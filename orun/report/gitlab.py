@@ -26,7 +26,7 @@ from orun.report.gates import (
     why,
     why_unjudged,
 )
-from orun.report.undeclared_writes import stray_note
+from orun.report.undeclared_writes import undeclared_write_note
 from orun.text.positions import path_in_repository
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
@@ -77,7 +77,13 @@ def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
 def _undeclared_writes(result: RunResult) -> Iterator[dict[str, Any]]:
     for stage in result.stages:
         if stage.wrote:
-            yield _issue(stray_note(result, stage), "stray", stage.stage, "minor", position_of(stage, result))
+            yield _issue(
+                undeclared_write_note(result, stage),
+                "undeclared-write",
+                stage.stage,
+                "minor",
+                position_of(stage, result),
+            )
 
 
 def _notes(result: RunResult) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ from orun.report import gates
 from orun.report.failures import failure_note
 from orun.report.stages import why
 from orun.report.terminal import Terminal
-from orun.report.undeclared_writes import stray_note
+from orun.report.undeclared_writes import undeclared_write_note
 from orun.text.suggestions import near
 
 # What XML 1.0 cannot hold: the log of a stage may, and the name of a file.
@@ -62,7 +62,7 @@ def _stage_case(result: RunResult, stage: StageResult) -> ET.Element:
         _say(case, "error", stage.failure.problem, stage.failure.error, "\n".join(failure_note(stage, Terminal())))
     elif stage.outcome in ("blocked", "skipped"):
         _say(case, "skipped", f"{stage.outcome}: {why(stage.reasons, every=True)}", stage.outcome)
-    if notes := [*([stray_note(result, stage)] if stage.wrote else []), *stage.notes]:
+    if notes := [*([undeclared_write_note(result, stage)] if stage.wrote else []), *stage.notes]:
         ET.SubElement(case, "system-out").text = "\n".join(notes)
     return case
 

@@ -21,7 +21,7 @@ from orun.report.notes import stage_notes
 from orun.report.stages import stage_row
 from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
-from orun.report.undeclared_writes import stray_notes
+from orun.report.undeclared_writes import undeclared_write_lines
 from orun.text.markdown import escape, table
 from orun.text.positions import place
 
@@ -36,7 +36,7 @@ def markdown(result: RunResult) -> str:
         *_checklist(result),
         *[escape(note) for note in caveat_notes(result, PLAIN)],
         *_stages(result),
-        *[escape(note) for note in stray_notes(result, PLAIN)],
+        *[escape(note) for note in undeclared_write_lines(result, PLAIN)],
         *[escape(note) for note in stage_notes(result, PLAIN)],
         *[_failure(stage) for stage in result.stages if stage.failure],
     ]

@@ -12,14 +12,14 @@ from orun.text.suggestions import near
 SHOWN = 3  # files of a stage; the record names them all
 
 
-def stray_notes(result: RunResult, terminal: Terminal) -> list[str]:
-    """A line for each stage that did, in the order of the plan."""
+def undeclared_write_lines(result: RunResult, terminal: Terminal) -> list[str]:
+    """Return a line for each stage that did, in the order of the plan."""
     label = terminal.paint("warning", "doubt")
-    return [f"{label}: {stray_note(result, stage)}" for stage in result.stages if stage.wrote]
+    return [f"{label}: {undeclared_write_note(result, stage)}" for stage in result.stages if stage.wrote]
 
 
-def stray_note(result: RunResult, stage: StageResult) -> str:
-    """What a stage wrote beside its output, why that is no good, and what to do."""
+def undeclared_write_note(result: RunResult, stage: StageResult) -> str:
+    """Return what a stage wrote beside its output, why that is no good, and what to do."""
     rest = len(stage.wrote) - SHOWN
     files = ", ".join(stage.wrote[:SHOWN]) + (f" and {count(rest, 'more file')}" if rest > 0 else "")
     again = f"orun {quoted(near(result.file))} --force {quoted(stage.stage)}{run_options(result)}"

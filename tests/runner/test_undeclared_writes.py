@@ -309,7 +309,7 @@ def test_how_it_is_said(tmp_path: Path) -> None:
     assert line.startswith("::warning file=")
     assert line.endswith(f",line=4,col=3,title=writes wrote beside its output::{said}")
     (issue,) = json.loads(code_quality(result))
-    assert (issue["description"], issue["severity"], issue["check_name"]) == (said, "minor", "orun/stray")
+    assert (issue["description"], issue["severity"], issue["check_name"]) == (said, "minor", "orun/undeclared-write")
     assert issue["location"]["lines"] == {"begin": 4}
     cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
     assert {case.get("name"): case.findtext("system-out") for case in cases} == {"writes": said, "reads": None}

@@ -15,7 +15,7 @@ from orun.report.html.head import PLAIN
 from orun.report.html.source import Source
 from orun.report.html.templating import visible
 from orun.report.table import Cell, Column
-from orun.report.undeclared_writes import stray_note
+from orun.report.undeclared_writes import undeclared_write_note
 
 
 def failures(source: Source) -> list[tuple[StageResult, str]]:
@@ -64,7 +64,7 @@ def notices(source: Source) -> list[tuple[str, str]]:
     stages = source.result.stages
     return [
         *((notice.level, notice.text) for notice in source.notices),
-        *(("warning", stray_note(source.result, stage)) for stage in stages if stage.wrote),
+        *(("warning", undeclared_write_note(source.result, stage)) for stage in stages if stage.wrote),
         *(("info", f"{stage.stage}: {note}") for stage in stages for note in stage.notes),
         *([("warning", source.trouble)] if source.trouble else []),
     ]
