@@ -74,10 +74,10 @@ def install_command(
             installed, because builds overwrite one another.
         other_tools: tools that the extra need not include.
     """
-    names, further = ([tool.partition("|")[0] for tool in tools] for tools in (missing, other_tools))
-    extras = _extras(names, further, extra, packages)
+    names, other_names = ([tool.partition("|")[0] for tool in tools] for tools in (missing, other_tools))
+    extras = _extras(names, other_names, extra, packages)
     with_extras = [requirement("orun", extras)] if extras else []
-    plain = [name for name in (*(() if extra else names), *further) if name not in EXTRAS]
+    plain = [name for name in (*(() if extra else names), *other_names) if name not in EXTRAS]
     return " ".join([installer(), *with_extras, *plain])
 
 
@@ -91,8 +91,10 @@ def extras_of(tools: Iterable[str], extra: str) -> list[str]:
     return _extras([tool.partition("|")[0] for tool in tools], [], extra, {})
 
 
-def _extras(names: list[str], further: list[str], extra: str, packages: Mapping[str, str] | None) -> list[str]:
-    extras = {EXTRAS[name] for name in (*names, *further) if name in EXTRAS} | ({extra} if extra and names else set())
+def _extras(names: list[str], other_names: list[str], extra: str, packages: Mapping[str, str] | None) -> list[str]:
+    extras = {EXTRAS[name] for name in (*names, *other_names) if name in EXTRAS}
+    if extra and names:
+        extras.add(extra)
     if "onnx" in extras and not distributions.find("onnxruntime", packages):
         extras.add("cpu")
     elif "cpu" in extras and "onnxruntime" not in names:

@@ -16,7 +16,7 @@ from orun.gates.finding import Finding, against_maximum, against_minimum, distan
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
 
-UNDISTURBED = "cpu"  # metric of `measure/latency`: the time on a machine that nobody else uses
+CPU_TIME = "cpu"  # metric of `measure/latency`: the time on a machine that nobody else uses
 TYPICAL = frozenset({"p50", "mean"})  # wall times that it stands for; a tail or an extreme has no such figure
 CODES: Mapping[GateOutcome, ReasonCode] = {
     "passed": ReasonCode.VALUE_WITHIN,
@@ -54,7 +54,7 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, hos
         low=metric.interval.low if metric.interval else None,
         high=metric.interval.high if metric.interval else None,
         unit=metric.unit,
-        undisturbed=_undisturbed(gate, metric, action),
+        undisturbed=_without_waiting(gate, metric, action),
         machine=machine or None,
         elsewhere=(bool(machine) and not same_machine(action.host, host)) or None,
         limit=limit,
@@ -63,9 +63,9 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, hos
     return Finding(outcome, finding, metric.value, metric.unit, shown)
 
 
-def _undisturbed(gate: Gate, metric: Metric, action: Action) -> float | None:
+def _without_waiting(gate: Gate, metric: Metric, action: Action) -> float | None:
     """Return what a typical wall time would be if no thread waited for a core; None where that is not known."""
-    known = action.metrics.get(UNDISTURBED) if gate.metric in TYPICAL and metric.noise == "timing" else None
+    known = action.metrics.get(CPU_TIME) if gate.metric in TYPICAL and metric.noise == "timing" else None
     return known.value if known and not known.disturbance else None
 
 

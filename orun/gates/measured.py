@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent, subjects, value_of
-from orun.core.metrics import further
+from orun.core.metrics import extra_reference
 from orun.core.reason import Reason
 from orun.core.serialization import Record
 from orun.pipeline.model import Stage
@@ -94,7 +94,7 @@ def _is_of_reference(item: KeyComponent) -> bool:
 def _is_reference(port: str) -> bool:
     """Return whether a port holds a reference, or what its source model needs: `weights@reference`."""
     name = port.rpartition("@")[2]
-    return name == REFERENCE or bool(further(name))
+    return name == REFERENCE or bool(extra_reference(name))
 
 
 def _types(spec: Spec, port: str) -> set[str]:

@@ -86,7 +86,8 @@ class Declarations:
             combination = dict(zip(axes, values, strict=True))
             resolved = self.expressions.substitute(needs, combination if axes else None) if needs else None
             self._report_repeated(resolved)
-            combinations.append((combination, [self._known(link, is_told=not written) for link in links(resolved)]))
+            known = [self._known(link, is_reported=not written) for link in links(resolved)]
+            combinations.append((combination, known))
         return DeclaredStage(name, key, node, frozenset(used_axes(scalars(node)) if axes else ()), combinations)
 
     def _report_repeated(self, needs: Node | None) -> None:
@@ -128,12 +129,12 @@ class Declarations:
         )
         return replace(value, broken=True)
 
-    def _known(self, link: Link, *, is_told: bool) -> Link:
-        """Return the link; an unknown stage is removed from it, and noted unless its place is told of already."""
+    def _known(self, link: Link, *, is_reported: bool) -> Link:
+        """Return the link; an unknown stage is removed from it, and noted unless its place is reported already."""
         base = link.stage.partition("[")[0]
         if not link.stage or link.stage in self.names or base in self.names:
             return link
-        if not is_told:
+        if not is_reported:
             self.problems.add(
                 link.span,
                 f"there is no stage {link.stage!r}",

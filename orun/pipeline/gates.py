@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, cast
 
-from orun.core.metrics import Better, Unit, further
+from orun.core.metrics import Better, Unit, extra_reference
 from orun.core.serialization import Record, replace
 from orun.measure.accuracy.names import ERRORS, SHARES
 from orun.pipeline.instances import Instance
@@ -60,7 +60,7 @@ class Ground(Record, frozen=True):
     def references(self) -> tuple[str, ...]:
         """Names of the connected references; empty for `reference` itself."""
         ports = [link.port or "" for link in self.instance.links]
-        return tuple(name for port in ports if (name := REFERENCE if port == REFERENCE else further(port)))
+        return tuple(name for port in ports if (name := REFERENCE if port == REFERENCE else extra_reference(port)))
 
     def knows(self, metric: str) -> bool:
         """Return whether the stage may have a metric: of its kind, or of a slice such as `accuracy[label=3]`."""

@@ -173,9 +173,9 @@ def _choose(kind: Kind) -> Fragment:
         for name, port in kind.spec.inputs.items()
     }
     many = [name for name, port in kind.spec.inputs.items() if port.many]
-    further: Fragment = (
-        {"patternProperties": {rf"^{name}\.[A-Za-z_][A-Za-z0-9_-]*$": {} for name in many}} if many else {}
-    )
+    inputs: Fragment = {"properties": ports, "additionalProperties": False, "x-noun": f"input of {kind.name}"}
+    if many:
+        inputs["patternProperties"] = {rf"^{name}\.[A-Za-z_][A-Za-z0-9_-]*$": {} for name in many}
     parameters = fields(kind.params, f"parameter of {kind.name}")
     parameters["description"] = kind.doc.strip()
     if kind.origin != "file":  # custom kinds would need paths relative to the working folder
@@ -183,7 +183,7 @@ def _choose(kind: Kind) -> Fragment:
     then: Fragment = {
         "properties": {
             "with": parameters,
-            "needs": {"properties": ports, "additionalProperties": False, "x-noun": f"input of {kind.name}"} | further,
+            "needs": inputs,
         }
     }
     if "required" in parameters:

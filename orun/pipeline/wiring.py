@@ -29,7 +29,7 @@ def wire(
     ports = kind.spec.inputs
     fed: dict[str, str] = {}
     after: list[str] = []
-    further: list[Link] = []
+    order_only: list[Link] = []
     right = False
     for link in instance.links:
         port = next(iter(ports), None) if link.port == PRIMARY else link.port
@@ -37,13 +37,13 @@ def wire(
             problems.add(link.span, f"{kind.name} has no input", expected="no `needs`")
         elif port is None:
             after.append(link.stage)
-            further.append(link)
+            order_only.append(link)
         elif (declared := _declared(port, ports)) is not None:
             fed[port] = link.stage
             right = _check_type(link, port, declared, kind, stages, problems)
     meant = {closest(link.port, ports) for link in instance.links if link.port and link.port not in ports}
     if right:
-        _tell_left_out(further, fed, kind, stages, problems)
+        _tell_left_out(order_only, fed, kind, stages, problems)
     missing = [port for port, spec in ports.items() if not (spec.optional or port in fed or port in meant)]
     malformed = any(path[:3] == ("stages", instance.id, "needs") for path in unsound)
     if missing and not malformed:

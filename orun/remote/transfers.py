@@ -121,10 +121,10 @@ class Transfers:
             return Records((), (f"its record: {error}",), more=False)
 
     def _record(self, key: str, slot: int) -> bytes | RefusedError | None:
-        sealed = self._sealed(record_name(key, slot))
-        return sealed[1] if isinstance(sealed, tuple) else sealed
+        answer = self._read_record(record_name(key, slot))
+        return answer[1] if isinstance(answer, tuple) else answer
 
-    def _sealed(self, name: str) -> tuple[bytes, bytes] | RefusedError | None:
+    def _read_record(self, name: str) -> tuple[bytes, bytes] | RefusedError | None:
         """Read a record; return its envelope and itself."""
         try:
             data = self.bucket.read(name, RECORD_LIMIT)
@@ -257,10 +257,10 @@ class Transfers:
             name = record_name(key, slot)
             if self.bucket.put_if_absent(name, written[1]):
                 return written
-            sealed = self._sealed(name)
-            if not isinstance(sealed, tuple):
+            answer = self._read_record(name)
+            if not isinstance(answer, tuple):
                 continue
-            present, content = sealed
+            present, content = answer
             other = _mapping(content)
             tree = str(other.get("tree"))
             same = other.get("implicit_deps") == own["implicit_deps"]

@@ -346,7 +346,7 @@ def test_a_file_that_is_nested_too_deep(orun: CommandLine, project: Path, name: 
     )
 
 
-def test_a_sealed_record_that_is_nested_too_deep(orun: CommandLine, project: Path) -> None:
+def test_a_checksummed_record_that_is_nested_too_deep(orun: CommandLine, project: Path) -> None:
     """Its seal fits: whoever wrote it has computed it, too."""
     record = project / "artifacts" / "runs" / run(orun, "a b c")["run"] / "record.json"
     body = b"[" * 200_000

@@ -191,4 +191,4 @@ def afterwards(rig: Rig, kept: set[str], *words: str) -> Judgement:
 def stored(rig: Rig) -> set[str]:
     """The stages of which there is a record, which is written last of all."""
     records = (json.loads(path.read_bytes()) for path in rig.store.glob("actions/*/*/*.json"))
-    return {sealed["record"]["stage"] for sealed in records}
+    return {document["record"]["stage"] for document in records}

@@ -1,4 +1,4 @@
-"""Records of what was done: sealed, several to a key, a damaged one is a miss."""
+"""Records of what was done: with a checksum, several to a key, a damaged one is a miss."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Measurement:
     @property
     def counted(self) -> Sequence[Launch]:
         """The undisturbed launches, or all if these are too few."""
-        return self._undisturbed if len(self._undisturbed) >= FEWEST else self.launches
+        return self._undisturbed_launches if len(self._undisturbed_launches) >= FEWEST else self.launches
 
     def counted_against(self, other: str) -> Sequence[Launch]:
         """Return the launches that count in a comparison with another model, or all if these are too few.
@@ -97,10 +97,10 @@ class Measurement:
         return counted if len(counted) >= FEWEST else self.counted
 
     def _counting(self, other: str) -> Sequence[Launch]:
-        return [launch for launch in self._undisturbed if other == BASELINE or not launch.crowded]
+        return [launch for launch in self._undisturbed_launches if other == BASELINE or not launch.crowded]
 
     @cached_property
-    def _undisturbed(self) -> Sequence[Launch]:
+    def _undisturbed_launches(self) -> Sequence[Launch]:
         """Launches with enough pairs that count, on a core that no other launch shows to have been shared.
 
         On a core that was shared throughout a launch, its own readings are all high and equal, and look undisturbed.
@@ -116,7 +116,7 @@ class Measurement:
     @property
     def disturbance(self) -> Disturbance | None:
         """The disturbance if too few launches were undisturbed: interleaved times then tell nothing, or little."""
-        return self._disturbance(self._undisturbed)
+        return self._disturbance(self._undisturbed_launches)
 
     def _disturbance(self, counting: Sequence[Launch]) -> Disturbance | None:
         count = len(self.launches)

@@ -128,9 +128,9 @@ def _index(classes: Sequence[int], images: Sequence[tuple[Floats, NDArray[np.int
             "area": float(box[2] * box[3]),
             "category_id": int(numbers[place]),
             "iscrowd": 0,
-            **{key: values[place].item() for key, values in further.items()},
+            **{key: values[place].item() for key, values in extra_values.items()},
         }
-        for image, (boxes, numbers, further) in enumerate(images)
+        for image, (boxes, numbers, extra_values) in enumerate(images)
         for place, box in enumerate(boxes)
     ]
     coco = COCO()

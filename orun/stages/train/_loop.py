@@ -55,7 +55,7 @@ def train(
     dataset: Dataset,
     loss: Loss,
     schedule: Schedule,
-    further: Iterable[torch.nn.Parameter] = (),
+    extra_parameters: Iterable[torch.nn.Parameter] = (),
 ) -> Mapping[str, Metric]:
     """Train a module in place, write its weights for `convert/torch`, and return the metrics.
 
@@ -65,13 +65,13 @@ def train(
         dataset: examples.
         loss: what to minimize.
         schedule: how to train.
-        further: parameters to train that are not in the module.
+        extra_parameters: parameters to train that are not in the module.
 
     Raises:
         StageFailed: when PyTorch fails, or the loss is not finite.
     """
     numbers = np.random.default_rng(context.seed)
-    learned = [item for item in (*bound.module.parameters(), *further) if item.requires_grad]
+    learned = [item for item in (*bound.module.parameters(), *extra_parameters) if item.requires_grad]
     optimizer = torch.optim.AdamW(learned, schedule.learning_rate)
     steps = schedule.epochs * len(_shuffle(dataset, schedule.batch, np.random.default_rng(0)))
     rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)

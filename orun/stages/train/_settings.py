@@ -33,12 +33,12 @@ Threads = Annotated[
 WEIGHTS = "weights.pt"  # name of the file in the artifact
 
 
-def make_spec(module: str, *further: str) -> Spec:
+def make_spec(module: str, *metrics: str) -> Spec:
     """Return the declaration of a kind that trains.
 
     Args:
         module: whose weights a stage before it may give.
-        further: metrics besides those of every training.
+        metrics: metrics besides those of every training.
     """
     weights = f"Weights of the {module}, from a stage that trains: a .pt, .pth or .safetensors file."
     return Spec(
@@ -48,7 +48,7 @@ def make_spec(module: str, *further: str) -> Spec:
         extra="torch",
         preload=("torch",),
         calibration_params=("dataset",),
-        metrics=("loss", "parameters", *further),
+        metrics=("loss", "parameters", *metrics),
     )
 
 

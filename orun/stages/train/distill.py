@@ -90,8 +90,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         student, teacher = (attach(module, dataset, params.inputs, params.device) for module in modules)
         projections = _compare(context, params, dataset, student, teacher)
         loss = _make_loss(context, params, dataset, teacher, projections)
-        further = projections.parameters() if projections else ()
-        metrics = train(context, student, dataset, loss, schedule, further)
+        extra_parameters = projections.parameters() if projections else ()
+        metrics = train(context, student, dataset, loss, schedule, extra_parameters)
     return {**metrics, "teacher_parameters": Metric(count(teacher.module))}
 
 

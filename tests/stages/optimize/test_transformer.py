@@ -52,9 +52,9 @@ def test_where_its_optimizer_knows_the_model_it_is_taken(made: StageRun) -> None
 
 
 def test_after_further_optimizations(tmp_path: Path, tiny_bert: Path, made: StageRun) -> None:
-    further = fuse(tmp_path, tiny_bert, level="extended")
-    assert fused(further) == fused(made)
-    assert further.value("max_abs_error") < 1e-5
+    extended = fuse(tmp_path, tiny_bert, level="extended")
+    assert fused(extended) == fused(made)
+    assert extended.value("max_abs_error") < 1e-5
 
 
 def test_projections_may_stay_apart(tmp_path: Path, tiny_bert: Path) -> None:

@@ -55,8 +55,8 @@ def _remove(draft: Draft, node: ir.Node, place: str) -> None:
         return
     if not node.inputs or node.inputs[0] is None:
         raise draft.failed(place, f"{node.op_type} {label!r} has no input that could take its place")
-    if further := next((value for value in node.outputs[1:] if value.uses() or value.is_graph_output()), None):
-        raise draft.failed(place, f"{node.op_type} {label!r} cannot go: its output {further.name!r} is used, too")
+    if used := next((value for value in node.outputs[1:] if value.uses() or value.is_graph_output()), None):
+        raise draft.failed(place, f"{node.op_type} {label!r} cannot go: its output {used.name!r} is used, too")
     value, source = node.outputs[0], node.inputs[0]
     if value.is_graph_output():  # which keeps its name
         identity = ir.node("Identity", [source], name=node.name)

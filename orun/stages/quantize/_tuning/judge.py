@@ -100,7 +100,7 @@ class Judge:
         measured = measure(subjects, QUICK, self.seed, lambda *_: None)
         return math.exp(median(measured.log_ratios("reference")))
 
-    def undisturbed(
+    def final_times(
         self, finalists: Sequence[tuple[Path, Target]], seconds: float, progress: Callable[[int], None]
     ) -> list[float]:
         """Return the fastest time of each finalist divided by that of the float model on the CPU.

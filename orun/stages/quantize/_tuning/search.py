@@ -231,7 +231,7 @@ class Search:
 
         searched = time.monotonic() - self._began
         seconds = FINAL * min(self.seconds, searched / (1 - FINAL))
-        spent = self.judge.undisturbed([self._placed(trial) for trial in finalists], seconds, progress)
+        spent = self.judge.final_times([self._placed(trial) for trial in finalists], seconds, progress)
         judged = [replace(trial, time=each) for trial, each in zip(finalists, spent, strict=True)]
         for trial in judged:
             self.log.info("undisturbed: %s takes %.3f of the time of float", trial.settings.title, trial.time)

@@ -68,8 +68,8 @@ def attention(
     scores: str, inputs: str = "", outputs: str = "float[n, s, 8] y", **weights: ArrayLike
 ) -> onnx.ModelProto:
     """An attention of two heads over x: from its queries, keys and values to what is seen as `scores` says."""
-    further = {name: np.array(value, np.float32) for name, value in weights.items()}
-    return build(SPLIT + scores + JOIN, matrices(*MATRICES) | further, inputs, outputs)
+    float_weights = {name: np.array(value, np.float32) for name, value in weights.items()}
+    return build(SPLIT + scores + JOIN, matrices(*MATRICES) | float_weights, inputs, outputs)
 
 
 def fuse(folder: Path, model: onnx.ModelProto, **params: object) -> StageRun:
