@@ -1,10 +1,11 @@
 """ABBA blocks: two models timed in turn, so that drift and disturbances hit both alike.
 
-Blocks of about 15 ms of inference follow one another as A B B A or B A A B, at random. Four such blocks are a *quad*.
-Each half of a quad is a *pair* of neighbouring blocks and yields one log ratio. One half has the model first, the other
-second, so a linear drift cancels (counterbalanced crossover: Jones and Kenward, "Design and Analysis of Cross-Over
-Trials"). The median over pairs is taken, not over quads: a shared core changes its speed by a third from one inference
-to the next, which disturbs a quad twice as often as a pair. Quads go on until the median is known well enough.
+Blocks of about 15 ms of inference follow one another as A B B A or B A A B, at random. Four of them are an *ABBA
+block*. Each half of it is a *pair* of neighbouring blocks and yields one log ratio. One half has the model first, the
+other second, so a linear drift cancels (counterbalanced crossover: Jones and Kenward, "Design and Analysis of
+Cross-Over Trials"). The median over pairs is taken, not over ABBA blocks: a shared core changes its speed by a third
+from one inference to the next, which disturbs an ABBA block twice as often as a pair. ABBA blocks go on until the
+median is known well enough.
 
 Caches. A block leaves its data in the caches for the next one. Against the baseline both models suffer alike. A model
 that is much faster than its reference would lose up to a fifth of its speed-up, which a user, whose model has the core
@@ -38,12 +39,12 @@ from orun.measure.latency.timing_method import Method, log_ratio, waiting_share
 from orun.measure.workers import RESUMED_SECONDS, Worker
 
 BLOCK_SECONDS = 0.015
-MOST_QUADS = 100
-PATIENCE = 2.0  # times the planned time that quads may take with the time spent waiting for a core
-FEWEST_QUADS = 4  # of a slow model: in two, disturbances are too frequent for a median
+MOST_ABBA_BLOCKS = 100
+PATIENCE = 2.0  # times the planned time that ABBA blocks may take with the time spent waiting for a core
+FEWEST_ABBA_BLOCKS = 4  # of a slow model: in two, disturbances are too frequent for a median
 DISTURBED = 0.05  # share of a pair's time that threads may wait for a core
 WARMED = 2.0  # blocks run for each block that counts, where caches are warmed first
-STEADY_QUADS = 8  # below this, the standard error of their median is hardly known
+STEADY_ABBA_BLOCKS = 8  # below this, the standard error of their median is hardly known
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +64,7 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class Pair:
-    """Neighbouring blocks of the model and of `other`: half of a quad. A model alone is its own `other`."""
+    """Neighbouring blocks of the model and of `other`: half of an ABBA block. A model alone is its own `other`."""
 
     other: str
     blocks: Sequence[Block]
@@ -105,14 +106,14 @@ def log_ratios(pairs: Sequence[Pair], other: str, method: Method) -> list[float]
 
 @dataclass(frozen=True)
 class AbbaBlocks:
-    """Quads of the model against each other model, in random order; of the model alone if there is no other.
+    """ABBA blocks of the model against each other model, in random order; of the model alone if there is no other.
 
     Attributes:
         workers: by the model's name.
         counts: inferences in a block of each model.
         method: the time that models are compared by.
-        seconds: what the quads against one other model may take; `PATIENCE` times as much with waiting.
-        error: standard error of the median log ratio at which quads end.
+        seconds: what the ABBA blocks against one other model may take; `PATIENCE` times as much with waiting.
+        error: standard error of the median log ratio at which ABBA blocks end.
         random: decides every order.
         resting: whether each model is stopped while another one is timed.
         watch: whether something else uses the core; None if that is not asked.
@@ -128,16 +129,16 @@ class AbbaBlocks:
     watch: CoreWatch | None = None
 
     def run(self, sessions: Mapping[str, SessionInfo]) -> list[Pair]:
-        """Run quads until every ratio is known well enough or the time is up; return their pairs."""
-        most = self._most_quads(sessions)
+        """Run ABBA blocks until every ratio is known well enough or the time is up; return their pairs."""
+        most = self._most_abba_blocks(sessions)
         pairs: dict[Pair, float] = {}  # with the log ratio of each
         ratios: dict[str, list[float]] = {name: [] for name in most}
         end = time.monotonic() + PATIENCE * self.seconds * len(most)
         while pending := [name for name in most if not self._is_enough(ratios[name], most[name])]:
-            if len(pairs) >= 2 * FEWEST_QUADS * len(most) and time.monotonic() >= end:
+            if len(pairs) >= 2 * FEWEST_ABBA_BLOCKS * len(most) and time.monotonic() >= end:
                 break
             for name in self.random.sample(pending, len(pending)):
-                pairs |= {pair: pair.log_ratio(self.method) for pair in self._run_quad(name)}
+                pairs |= {pair: pair.log_ratio(self.method) for pair in self._run_abba_block(name)}
             selected = self.select([*pairs])  # a later reading of the yardstick may change what counts
             ratios = {name: [pairs[pair] for pair in selected if pair.other == name] for name in most}
         return [*pairs]
@@ -153,17 +154,20 @@ class AbbaBlocks:
         """Whether several threads of a model work at once; one that waits for a core leaves its work to the others."""
         return self.resting and self.method in ("threads", "wall")
 
-    def _most_quads(self, sessions: Mapping[str, SessionInfo]) -> dict[str, int]:
-        """Return how many quads fit into the time, by the other model's name."""
+    def _most_abba_blocks(self, sessions: Mapping[str, SessionInfo]) -> dict[str, int]:
+        """Return how many ABBA blocks fit into the time, by the other model's name."""
         block = {
             name: self.counts[name] * session.each + self.resting * max(RESUMED_SECONDS, session.each)
             for name, session in sessions.items()
         }
         compared = [name for name in self.workers if name != MODEL or len(self.workers) == 1]
-        quads = {name: (WARMED if _warms_caches(name) else 1.0) * 2 * (block[MODEL] + block[name]) for name in compared}
-        return {name: min(max(int(self.seconds / quads[name]), FEWEST_QUADS), MOST_QUADS) for name in compared}
+        most = {}
+        for name in compared:
+            seconds = (WARMED if _warms_caches(name) else 1.0) * 2 * (block[MODEL] + block[name])
+            most[name] = min(max(int(self.seconds / seconds), FEWEST_ABBA_BLOCKS), MOST_ABBA_BLOCKS)
+        return most
 
-    def _run_quad(self, other: str) -> list[Pair]:
+    def _run_abba_block(self, other: str) -> list[Pair]:
         first, second = self.random.sample([MODEL, other], 2)
         run = self._run_prepared_block if _warms_caches(other) else self._run_block
         blocks = [run(name) for name in (first, second, second, first)]
@@ -184,7 +188,7 @@ class AbbaBlocks:
 
     def _is_enough(self, ratios: Sequence[float], most: int) -> bool:
         """Return whether the pairs are as many as the time allows, or their median is known well enough."""
-        known = len(ratios) >= 2 * STEADY_QUADS and median_error(ratios) <= self.error
+        known = len(ratios) >= 2 * STEADY_ABBA_BLOCKS and median_error(ratios) <= self.error
         return known or len(ratios) >= 2 * most
 
 

@@ -17,7 +17,7 @@ from orun.measure.latency.launch import Pace, run_launch
 from orun.measure.latency.timing_method import choose_method
 
 FEWEST_ROUNDS = 3
-PACE = Pace(warmup=0.05, samples=1, alone=0.0, quads=0.5)
+PACE = Pace(warmup=0.05, samples=1, alone=0.0, abba_seconds=0.5)
 
 
 def time_candidates(

@@ -19,7 +19,7 @@ import numpy as np
 
 from orun.measure.benchmark_case import MODEL, BenchmarkCase, SessionInfo
 from orun.measure.latency.abba_blocks import (
-    FEWEST_QUADS,
+    FEWEST_ABBA_BLOCKS,
     AbbaBlocks,
     count_inferences,
     least_yardstick,
@@ -44,16 +44,16 @@ class Pace:
         warmup: seconds of inference before the first sample of a session.
         samples: inferences of the model alone.
         alone: seconds that they may take.
-        quads: seconds that the quads against one other model may take; `abba_blocks.PATIENCE` times as much with
+        abba_seconds: what the ABBA blocks against one other model may take; `abba_blocks.PATIENCE` times as much with
             waiting.
-        error: standard error of a log ratio at which quads end.
+        error: standard error of a log ratio at which ABBA blocks end.
         longest: seconds that warm-up may take while a model still gets faster; 0 if that is known.
     """
 
     warmup: float
     samples: int
     alone: float
-    quads: float
+    abba_seconds: float
     error: float = 0.0
     longest: float = 0.0
 
@@ -67,11 +67,11 @@ class Launch:
         core: the core that all processes were pinned to, or None.
         sessions: what opening each session took.
         alone: inferences of the model one after another, while the other models rest.
-        interleaved: all inferences of each model in the quads.
+        interleaved: all inferences of each model in the ABBA blocks.
         inference_seconds: time of an inference by `method`, in seconds.
         pairs: log ratio of the model's time to another's in each pair of blocks, by the other's name.
         log_ratios: median of `pairs`, by the other's name.
-        waiting: seconds for which threads waited for a core in each second of inference in the quads, or None.
+        waiting: seconds for which threads waited for a core in each second of inference in the ABBA blocks, or None.
         disturbed: whether too few pairs count. Figures are then of all pairs, else of the pairs that count.
         crowded: whether several threads worked at once, and waited for a core for more than `CROWDED` of the time.
         streamed: inferences on the device's stream, of the models that ask for it.
@@ -137,11 +137,13 @@ def run_launch(
         counts = count_inferences(sessions)
         watched = method == "thread" and all(map(_suffers_on_shared_core, sessions.values()))
         watch = (watch or CoreWatch()) if watched else None
-        abba = AbbaBlocks(workers, counts, method, pace.quads, pace.error, random, resting=resting, watch=watch)
+        abba = AbbaBlocks(workers, counts, method, pace.abba_seconds, pace.error, random, resting=resting, watch=watch)
         every = abba.run(sessions)
         selected = abba.select(every)
         compared = [name for name in cases if name != MODEL]
-        disturbed = any(sum(pair.other == name for pair in selected) < 2 * FEWEST_QUADS for name in compared or [MODEL])
+        disturbed = any(
+            sum(pair.other == name for pair in selected) < 2 * FEWEST_ABBA_BLOCKS for name in compared or [MODEL]
+        )
         pairs = every if disturbed else selected
         blocks = [block for pair in pairs for block in pair.blocks]
         waiting = waiting_share(concatenate([block.times for pair in every for block in pair.blocks]))

@@ -25,7 +25,7 @@ from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
 from orun.measure.latency.timing_method import Method
 from orun.measure.workers import Worker
 
-QUADS_SHARE = 0.5  # of the time, for quads
+ABBA_SHARE = 0.5  # of the time, for ABBA blocks
 LONGEST = 3.0  # times the planned time that a measurement may take with the time spent waiting for a core
 PROMISING = 2  # times `Budget.enough`: launches up to which a measurement may go on if they would decide it
 WARMING = 20  # times the warm-up asked for: how long a model may still get faster
@@ -212,7 +212,7 @@ def _pace(budget: Budget, fewest: int, cases: int) -> Pace:
         warmup=budget.warmup,
         samples=math.ceil(budget.samples / fewest),
         alone=budget.alone / fewest,
-        quads=budget.time * QUADS_SHARE / fewest / max(cases - 1, 1),
+        abba_seconds=budget.time * ABBA_SHARE / fewest / max(cases - 1, 1),
         error=max(ERROR_SHARE * budget.resolution, FLOOR),
         longest=WARMING * budget.warmup,
     )

@@ -26,8 +26,8 @@ def write(folder: Path, measurement: Measurement, cases: Mapping[str, BenchmarkC
     """Write `latency.json` and `samples.npz` into a folder.
 
     `samples.npz` has `alone.wall` and `alone.cpu`, seconds of each inference of the model alone, and `alone.launch`,
-    its launch, counted from 0; the same for each model in the quads, as `<name>.wall` and so on. Of models timed on a
-    device's stream it has `<name>.stream.device`, `<name>.stream.host` and `<name>.stream.launch`.
+    its launch, counted from 0; the same for each model in the ABBA blocks, as `<name>.wall` and so on. Of models timed
+    on a device's stream it has `<name>.stream.device`, `<name>.stream.host` and `<name>.stream.launch`.
     """
     target = next(iter(cases.values())).target.here  # without the path of its Python
     document = {

@@ -1,4 +1,4 @@
-"""Order of blocks in quads, the pairs that count, and when quads end."""
+"""Order of blocks in ABBA blocks, the pairs that count, and when ABBA blocks end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from orun.core.serialization import replace
-from orun.measure.latency.abba_blocks import STEADY_QUADS, AbbaBlocks, Block, Pair
+from orun.measure.latency.abba_blocks import STEADY_ABBA_BLOCKS, AbbaBlocks, Block, Pair
 from orun.measure.latency.cpu_cores import CoreWatch
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.timing_method import Method
@@ -39,19 +39,19 @@ SESSION = replace(launched({"model": [1.0]}, {}).sessions["model"], each=0.1)
 
 
 def blocks_of(workers: Any, method: Method = "thread", *, error: float = -1.0, resting: bool = False) -> AbbaBlocks:
-    """Return quads of blocks of two inferences; by default they never know a median well enough."""
+    """Return ABBA blocks of blocks of two inferences; by default they never know a median well enough."""
     return AbbaBlocks(workers, dict.fromkeys(workers, 2), method, 12.0, error, Random(3), resting=resting)
 
 
 def run(names: Sequence[str], *, resting: bool = False) -> tuple[list[Pair], list[str]]:
-    """Run quads of models whose inferences seem to take 0.1 s; return the pairs, and the workers in order of calls."""
+    """Run ABBA blocks of models whose inferences seem to take 0.1 s; return the pairs, and the order of the workers."""
     order: list[str] = []
     abba = blocks_of({name: RecordingWorker(name, order) for name in names}, resting=resting)
     return abba.run(dict.fromkeys(names, SESSION)), order
 
 
-def quads_of(pairs: Sequence[Pair]) -> list[tuple[str, list[Block]]]:
-    """Return the other model and the four blocks of each quad."""
+def abba_blocks_of(pairs: Sequence[Pair]) -> list[tuple[str, list[Block]]]:
+    """Return the other model and the four blocks of each ABBA block."""
     halves = zip(pairs[::2], pairs[1::2], strict=True)
     return [(first.other, [*first.blocks, *second.blocks]) for first, second in halves]
 
@@ -59,36 +59,36 @@ def quads_of(pairs: Sequence[Pair]) -> list[tuple[str, list[Block]]]:
 def test_blocks_of_a_quad_mirror_one_another_and_either_model_begins() -> None:
     """So that a drift cancels, and neither model has the better place."""
     pairs, order = run(("model", "baseline"))
-    assert len(pairs) == 2 * 15  # quads of 0.8 s
+    assert len(pairs) == 2 * 15  # ABBA blocks of 0.8 s
     assert [block.name for pair in pairs for block in pair.blocks] == order
-    quads = {tuple(order[start : start + 4]) for start in range(0, len(order), 4)}
-    assert quads == {("model", "baseline", "baseline", "model"), ("baseline", "model", "model", "baseline")}
+    abba_blocks = {tuple(order[start : start + 4]) for start in range(0, len(order), 4)}
+    assert abba_blocks == {("model", "baseline", "baseline", "model"), ("baseline", "model", "model", "baseline")}
 
 
 def test_against_a_reference_a_block_counts_after_one_that_warms_the_caches() -> None:
     """Else the data that the slower model left in the caches slows the faster one down."""
     pairs, order = run(("model", "baseline", "reference"))
-    quads = quads_of(pairs)
-    assert Counter(other for other, _ in quads) == {"baseline": 15, "reference": 7}  # of 1.6 s
+    abba_blocks = abba_blocks_of(pairs)
+    assert Counter(other for other, _ in abba_blocks) == {"baseline": 15, "reference": 7}  # of 1.6 s
     expected = []
-    for other, blocks in quads:
+    for other, blocks in abba_blocks:
         names = [block.name for block in blocks]
         first, second = names[:2]
         assert names == [first, second, second, first]
         assert {first, second} == {"model", other}
         expected += names if other == "baseline" else [first, first, second, second, second, second, first, first]
     assert order == expected
-    ends = itertools.accumulate(4 if other == "baseline" else 8 for other, _ in quads)  # blocks timed by then
-    assert [blocks[-1].times.wall[0] for _, blocks in quads] == [1.0 + end % 3 for end in ends]
+    ends = itertools.accumulate(4 if other == "baseline" else 8 for other, _ in abba_blocks)  # blocks timed by then
+    assert [blocks[-1].times.wall[0] for _, blocks in abba_blocks] == [1.0 + end % 3 for end in ends]
 
 
 def test_a_watched_core_is_looked_at_around_each_block_that_counts_against_a_reference() -> None:
     order: list[str] = []
     workers = {name: RecordingWorker(name, order) for name in ("model", "baseline", "reference")}
     abba = replace(blocks_of(workers), watch=CoreWatch())
-    quads = quads_of(abba.run(dict.fromkeys(workers, SESSION)))
+    abba_blocks = abba_blocks_of(abba.run(dict.fromkeys(workers, SESSION)))
     expected = []
-    for other, blocks in quads:
+    for other, blocks in abba_blocks:
         for block in blocks:
             watched = other == "reference"
             expected += [block.name, "yardstick", block.name, "yardstick"] if watched else [block.name]
@@ -139,9 +139,9 @@ def test_on_several_threads_a_pair_counts_only_if_each_had_a_core() -> None:
 
 def test_quads_go_on_until_enough_pairs_count() -> None:
     order: list[str] = []
-    waits = [0.0] * 4 + [0.5] * 4  # every other quad is disturbed
+    waits = [0.0] * 4 + [0.5] * 4  # every other ABBA block is disturbed
     workers = {name: RecordingWorker(name, order, waits) for name in ("model", "baseline")}
     abba = blocks_of(workers, "threads", error=100.0, resting=True)  # known well enough as soon as that can be said
     pairs = abba.run(dict.fromkeys(workers, SESSION))
-    assert len(pairs) == 2 * (2 * STEADY_QUADS - 1)
-    assert len(abba.select(pairs)) == 2 * STEADY_QUADS
+    assert len(pairs) == 2 * (2 * STEADY_ABBA_BLOCKS - 1)
+    assert len(abba.select(pairs)) == 2 * STEADY_ABBA_BLOCKS

@@ -109,7 +109,7 @@ def test_models_are_timed_in_an_order_and_back() -> None:
 
         return SimpleNamespace(open_stream=open_stream, time_stream=time_stream)
 
-    pace = Pace(warmup=0.05, samples=10, alone=1.0, quads=0.2)
+    pace = Pace(warmup=0.05, samples=10, alone=1.0, abba_seconds=0.2)
     streams = time_streams({"model": worker("model"), "reference": worker("reference")}, pace, Random(1))
     assert calls[:2] == ["open model 0.05", "open reference 0.05"]
     assert calls[2:] in (
@@ -168,7 +168,7 @@ def test_on_a_gpu(tmp_path: Path) -> None:
     target = Target("gpu", (CUDA, CPU))
     fast = replace(case_of(save_model(tmp_path / "fast.onnx", 4), target), bound=True, streamed=True)
     slow = replace(case_of(save_model(tmp_path / "slow.onnx", 64), target), bound=True, streamed=True)
-    pace = Pace(warmup=0.05, samples=10, alone=1.0, quads=0.2)
+    pace = Pace(warmup=0.05, samples=10, alone=1.0, abba_seconds=0.2)
     launch = run_launch({"model": fast, "reference": slow}, pace, Random(0))
     assert set(launch.streamed) == {"model", "reference"}
     assert 0 < np.median(launch.streamed["model"].device) < np.median(launch.streamed["reference"].device)

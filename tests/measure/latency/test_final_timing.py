@@ -42,7 +42,7 @@ def test_the_least_of_many_launches_counts(monkeypatch: pytest.MonkeyPatch) -> N
 def test_real_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(module, "FEWEST_ROUNDS", 1)
-    monkeypatch.setattr(module, "PACE", replace(module.PACE, quads=0.0))
+    monkeypatch.setattr(module, "PACE", replace(module.PACE, abba_seconds=0.0))
     cases = {f"{layers}": case_of(save_model(tmp_path / f"{layers}.onnx", layers=layers)) for layers in (1, 2)}
     seconds = time_candidates(cases, 0.0, 0, lambda _: None)
     assert list(seconds) == ["1", "2"]

@@ -1,4 +1,4 @@
-"""Real launches of a tiny model: what is measured, by which method, and when quads end. No time is asserted."""
+"""Real launches of a tiny model: what is measured, by which method, and when ABBA blocks end. No time is asserted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orun.core.targets import Target
 from orun.environment.processor import usable_cores
 from orun.measure.benchmark_case import SessionInfo
 from orun.measure.latency import abba_blocks
-from orun.measure.latency.abba_blocks import FEWEST_QUADS, STEADY_QUADS
+from orun.measure.latency.abba_blocks import FEWEST_ABBA_BLOCKS, STEADY_ABBA_BLOCKS
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.launch import Pace, run_launch
 from orun.measure.workers import Worker
@@ -22,7 +22,7 @@ from tests.measure.support import case_of, case_on_two_threads, save_model
 
 pytestmark = pytest.mark.usefixtures("short_blocks")
 
-PACE = Pace(warmup=0.0, samples=6, alone=1.0, quads=0.0)
+PACE = Pace(warmup=0.0, samples=6, alone=1.0, abba_seconds=0.0)
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_launch_compares_with_each_other_model(model: Path) -> None:
     assert set(launch.sessions) == set(launch.interleaved) == set(launch.inference_seconds) == set(cases)
     assert set(launch.log_ratios) == set(launch.pairs) == {"reference", "baseline"}
     for name, values in launch.pairs.items():
-        assert len(values) == 2 * FEWEST_QUADS
+        assert len(values) == 2 * FEWEST_ABBA_BLOCKS
         assert launch.log_ratios[name] == np.median(values)
     assert launch.alone.wall.shape == (6,)
     assert launch.waiting is None or launch.waiting >= 0
@@ -77,23 +77,23 @@ def test_a_launch_with_too_few_pairs_that_count_is_disturbed(
     assert launch.method == "threads"
     assert launch.disturbed == (waits > 0)
     assert launch.waiting == pytest.approx(waits)
-    assert len(launch.pairs["baseline"]) == 2 * FEWEST_QUADS
+    assert len(launch.pairs["baseline"]) == 2 * FEWEST_ABBA_BLOCKS
     assert launch.log_ratios["baseline"] == np.median(launch.pairs["baseline"])
 
 
-def test_quads_end_when_the_time_is_up_however_well_the_median_is_known(
+def test_timing_ends_when_the_time_is_up_however_well_the_median_is_known(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(abba_blocks, "PATIENCE", 0.0)
-    pace = replace(PACE, quads=1e6, error=0.0)
+    pace = replace(PACE, abba_seconds=1e6, error=0.0)
     launch = run_launch({"model": case_of(model), "baseline": case_of(model)}, pace, Random(1))
-    assert len(launch.pairs["baseline"]) == 2 * FEWEST_QUADS
+    assert len(launch.pairs["baseline"]) == 2 * FEWEST_ABBA_BLOCKS
 
 
-def test_quads_end_when_the_median_is_known_well_enough(model: Path) -> None:
-    pace = replace(PACE, quads=1e6, error=100.0)
+def test_timing_ends_when_the_median_is_known_well_enough(model: Path) -> None:
+    pace = replace(PACE, abba_seconds=1e6, error=100.0)
     launch = run_launch({"model": case_of(model), "baseline": case_of(model)}, pace, Random(1))
-    assert len(launch.pairs["baseline"]) == 2 * STEADY_QUADS
+    assert len(launch.pairs["baseline"]) == 2 * STEADY_ABBA_BLOCKS
 
 
 def test_a_model_alone(model: Path) -> None:

@@ -225,7 +225,7 @@ def _clear(count: int, mean: float) -> bool:
 def test_every_launch_has_the_method_of_the_first_and_its_share_of_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Ratios of different methods cannot be pooled; 24 s, half for quads, for 4 launches against 2 others."""
+    """Ratios of different methods cannot be pooled; 24 s, half for ABBA blocks, for 4 launches against 2 others."""
     calls: list[tuple[Pace, Method | None]] = []
     warm = {"model": 0.1, "reference": 0.4}
 
@@ -240,7 +240,7 @@ def test_every_launch_has_the_method_of_the_first_and_its_share_of_the_time(
     monkeypatch.setattr(measurement, "run_launch", launch)
     compared_with("reference", "baseline", budget=Budget(24.0, 0.05, (4, 4), 30, 0.1, alone=8.0))
     assert [method for _, method in calls] == [None, "process", "process", "process"]
-    first = Pace(warmup=0.1, samples=8, alone=2.0, quads=1.5, error=0.4 * 0.05, longest=2.0)
+    first = Pace(warmup=0.1, samples=8, alone=2.0, abba_seconds=1.5, error=0.4 * 0.05, longest=2.0)
     later = replace(first, warmup=0.4, longest=0.0)  # the time after which both models were warm
     assert [pace for pace, _ in calls] == [first, later, later, later]
 

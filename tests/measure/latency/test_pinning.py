@@ -21,7 +21,7 @@ from tests.measure.support import case_of, case_on_two_threads, save_model
 
 pytestmark = pytest.mark.usefixtures("short_blocks")
 
-PACE = Pace(warmup=0.0, samples=6, alone=1.0, quads=0.0)
+PACE = Pace(warmup=0.0, samples=6, alone=1.0, abba_seconds=0.0)
 
 
 class Started(Exception):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from orun.measure.latency import measurement
-from orun.measure.latency.abba_blocks import FEWEST_QUADS, STEADY_QUADS, Block, Pair, log_ratios
+from orun.measure.latency.abba_blocks import FEWEST_ABBA_BLOCKS, STEADY_ABBA_BLOCKS, Block, Pair, log_ratios
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.measurement import Budget
 from orun.measure.latency.quantiles import estimate_quantile, median_error, quantile, ranks
@@ -44,27 +44,29 @@ def test_few_launches_suffice() -> None:
 
 
 def test_the_value_of_a_launch_is_the_median_of_its_pairs() -> None:
-    """Of 12 quads in which every block was one inference; their halves are 24 pairs of neighbours."""
+    """Of 12 ABBA blocks in which every block was one inference; their halves are 24 pairs of neighbours."""
     blocks = [
         Block(name, Times(np.array(cpu), np.array(cpu), np.array(cpu), None))
-        for quad in RECORDED["quads"]
-        for name, cpu in quad
+        for abba_block in RECORDED["abba_blocks"]
+        for name, cpu in abba_block
     ]
     ratios = log_ratios(_pairs_of(blocks), "baseline", "thread")
-    (first_name, first), (_, second) = RECORDED["quads"][0][:2]
+    (first_name, first), (_, second) = RECORDED["abba_blocks"][0][:2]
     by_hand = math.log(first[0] / second[0]) * (1 if first_name == "model" else -1)
     assert len(ratios) == 24
     assert ratios[0] == pytest.approx(by_hand)
     assert np.median(ratios) == pytest.approx(0.038359, abs=1e-6)
 
 
-def test_pairs_of_neighbours_are_steadier_than_quads() -> None:
+def test_pairs_of_neighbours_are_steadier_than_abba_blocks() -> None:
     """On cores whose speed changes by a third from one inference to the next."""
     ratios = [_recorded_ratios(order, times) for order, times in NEIGHBOURS["launches"]]
     by_pairs = [float(np.median(launch)) for launch in ratios]
-    by_quads = [float(np.median([sum(launch[i : i + 2]) / 2 for i in range(0, len(launch), 2)])) for launch in ratios]
+    by_abba_blocks = [
+        float(np.median([sum(launch[i : i + 2]) / 2 for i in range(0, len(launch), 2)])) for launch in ratios
+    ]
     assert np.std(by_pairs, ddof=1) == pytest.approx(0.01017, abs=5e-6)
-    assert np.std(by_quads, ddof=1) == pytest.approx(0.01481, abs=5e-6)
+    assert np.std(by_abba_blocks, ddof=1) == pytest.approx(0.01481, abs=5e-6)
     answers = Counter(answer for start in range(len(by_pairs)) for answer in [_from(by_pairs, start, 0.05)])
     assert answers == {"not slower": len(by_pairs)}
 
@@ -90,18 +92,18 @@ def test_the_interval_of_a_quantile_on_times_that_resemble_their_neighbours(
 
 
 @pytest.mark.parametrize(
-    ("quads", "spread", "equal", "slower"),
+    ("abba_blocks", "spread", "equal", "slower"),
     [
-        (FEWEST_QUADS, 0.0459, {"not slower": 170, "undecided": 22}, {"slower": 148, "undecided": 44}),
-        (STEADY_QUADS, 0.0203, {"not slower": 96}, {"slower": 96}),
+        (FEWEST_ABBA_BLOCKS, 0.0459, {"not slower": 170, "undecided": 22}, {"slower": 148, "undecided": 44}),
+        (STEADY_ABBA_BLOCKS, 0.0203, {"not slower": 96}, {"slower": 96}),
     ],
 )
 def test_short_launches_of_a_slow_model(
-    quads: int, spread: float, equal: dict[str, int], slower: dict[str, int]
+    abba_blocks: int, spread: float, equal: dict[str, int], slower: dict[str, int]
 ) -> None:
-    """Gates of launches in turn, each with so many of its 24 quads, by which few are decided and none wrongly."""
+    """Gates of launches in turn, each with so many of its 24 ABBA blocks, by which few are decided and none wrongly."""
     ratios = [_recorded_ratios(order, times) for order, times in NEIGHBOURS["launches"]]
-    parts = [[launch[start : start + 2 * quads] for launch in ratios] for start in range(0, 48, 2 * quads)]
+    parts = [[launch[start : start + 2 * abba_blocks] for launch in ratios] for start in range(0, 48, 2 * abba_blocks)]
     values = [[float(np.median(launch)) for launch in part] for part in parts]
     assert np.std(values, ddof=1) == pytest.approx(spread, abs=5e-5)
     middle = float(np.mean(values))

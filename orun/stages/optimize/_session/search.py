@@ -33,7 +33,7 @@ from orun.stages.optimize._session.candidates import DEFAULT, Candidate
 REFERENCE = "reference"
 LEAST_GAIN = 0.01  # below it a setting is not worth a line in the settings
 MOST = 8  # launches of a candidate
-PACE = Pace(warmup=0.05, samples=1, alone=0.0, quads=0.5, longest=0.3)
+PACE = Pace(warmup=0.05, samples=1, alone=0.0, abba_seconds=0.5, longest=0.3)
 CONFIRMING = Budget(time=20.0, resolution=0.05, launches=(FEWEST, 30), samples=6, warmup=0.05, alone=0.3, enough=MOST)
 
 Progress = Callable[[int, int, str], None]
