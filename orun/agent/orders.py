@@ -105,7 +105,7 @@ class StageOrder:
             if not (yield from artifacts.fetch_result(self.name, key, tree, private, noun=noun, artifact=feeds)):
                 raise self._not_fetched(noun, name)
             action = next(each for each in self.store.actions(key) if tree in ("", each.tree))
-            step = Step(planner.pipeline.stage(name), "cached", (), key=key, hit=action)
+            step = Step(planner.pipeline.stage(name), "cached", (), key=key, cached_action=action)
             self._done[name] = Done(step, action, ())
         if model := planner.lacks(stage):
             yield from artifacts.fetch(self.name, model, noun="the accepted model")
@@ -146,7 +146,7 @@ class StageOrder:
             differing = key_changes(self.stage, self.order.components, step.components)
             reasons = differing if step.key and self.order.components else step.reasons
             raise RefusedError(Refused(self.name, self.machine, tuple(reasons)))
-        return replace(step, action="run", hit=None) if step.hit and self.order.again else step
+        return replace(step, action="run", cached_action=None) if step.cached_action and self.order.again else step
 
     def locks(self) -> RunLocks:
         """Return the locks of the stage."""

@@ -203,7 +203,7 @@ class Work:
         with self._failing(task):
             if not task.fetch.advance():
                 return
-            if task.work.is_stored and (action := task.work.decide().hit):
+            if task.work.is_stored and (action := task.work.decide().cached_action):
                 self._push_stored(task, action)
             else:
                 task.locks = task.work.locks()
@@ -227,9 +227,9 @@ class Work:
                 task.locks.report_waiting(task.work.name, holder)
                 return False
             step = task.work.decide()  # under the lock: another process may have built it
-            if step.hit:
+            if step.cached_action:
                 task.locks.release_all()
-                self._push_stored(task, step.hit)
+                self._push_stored(task, step.cached_action)
                 return True
             name = task.work.name
             same = [other.executor for other in self._tasks if other.phase == "running" and other.work.name == name]

@@ -52,9 +52,8 @@ def failing_gates(pipeline: Pipeline, store: Store, baseline: Baseline, steps: S
     from orun.planning.planner import Planner
 
     planner = Planner(pipeline, store, baseline)
-    return tuple(
-        verdict for step in steps if step.hit for verdict in planner.judge(step.stage, step.hit) if verdict.blocks
-    )
+    judged = (planner.judge(step.stage, step.cached_action) for step in steps if step.cached_action)
+    return tuple(verdict for verdicts in judged for verdict in verdicts if verdict.blocks)
 
 
 def last_run(pipeline: Pipeline, store: Store) -> RunResult:
@@ -104,9 +103,9 @@ def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
 
     if ran.outcome == "failed":
         return ("it failed in the last run",)
-    if step.hit is None:
+    if step.cached_action is None:
         return sentences(step.reasons)
-    if step.hit.tree == ran.tree:
+    if step.cached_action.tree == ran.tree:
         return ()
     then = next((action.components for action in store.actions(ran.key)), step.components)
     return sentences(key_changes(step.stage, then, step.components) or [reason(ReasonCode.OTHER_RESULT)])

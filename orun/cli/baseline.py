@@ -98,14 +98,15 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
     with _open(store, pipeline) as opened:
         result = last_run(pipeline, opened)
         steps = require_up_to_date(pipeline, opened, result)
-        baseline = baselines.candidate(pipeline, result, {step.stage.id: step.hit for step in steps if step.hit})
+        actions = {step.stage.id: step.cached_action for step in steps if step.cached_action}
+        baseline = baselines.candidate(pipeline, result, actions)
         failing = failing_gates(pipeline, opened, baseline, steps)
         if failing and not force:
             raise _unreleasable(pipeline, opened.root, failing)
         path = baselines.accept(pipeline, baseline)
         pinned = pin_models(opened, pipeline.name, baseline.stages)
         models = {accepted.model for accepted in baseline.stages.values()}
-        making = [step for step in steps if step.hit and step.hit.tree in models]
+        making = [step for step in steps if step.cached_action and step.cached_action.tree in models]
         notices = push_models(pipeline, opened, making, options.remote_of(choices))
     accepted = [stage.stage for stage in result.stages if stage.metrics]
     measure = command_about(pipeline, opened.root)
@@ -155,11 +156,12 @@ def diff(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
     baseline = _required(pipeline)
     root = store_root(store, pipeline)
     steps = orun.plan(pipeline, store=root).steps
-    rows = baselines.diff(baseline, pipeline, {step.stage.id: step.hit for step in steps if step.hit})
+    actions = {step.stage.id: step.cached_action for step in steps if step.cached_action}
+    rows = baselines.diff(baseline, pipeline, actions)
     if as_json:
         options.show_json({"differences": rows})
     else:
-        unmeasured = [step.stage.id for step in steps if not step.hit and step.stage.id in baseline.stages]
+        unmeasured = [step.stage.id for step in steps if step.stage.id in baseline.stages.keys() - actions]
         plan = command_about(pipeline, root, "plan ")
         notes = [f"note: no figures of {', '.join(unmeasured)} now; to see why: {plan}"] if unmeasured else []
         options.show([*render(DIFFERENCES, map(_difference_row, rows), detect(sys.stdout)), *notes])

@@ -84,7 +84,7 @@ def of_every_run(folder: Path) -> Iterator[Path]:
 def of_stages(planner: Planner, plan: Plan) -> Iterator[Path]:
     """Yield every file that stages read when they ran last."""
     for step in plan.steps:
-        if action := step.hit or planner.store.latest(planner.pipeline.name, step.stage.id):
+        if action := step.cached_action or planner.store.latest(planner.pipeline.name, step.stage.id):
             yield from (planner.pipeline.root / name for name in action.implicit_deps.files)
 
 

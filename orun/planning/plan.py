@@ -34,7 +34,7 @@ class Step(Record, frozen=True):
         components: those of the key; without the inputs that are unknown.
         previous: the components of the key of its last run; empty when it never ran.
         inputs: digest of what is at each input port.
-        hit: the stored result of a stage that is `cached`, or would be if it were not `blocked`.
+        cached_action: the stored result of a stage that is `cached`, or would be if it were not `blocked`.
         used: implicit dependencies of its last run, then and now. Only `explain` looks them up.
         machine: id of the machine whose facts are in the key; empty for this one.
         holder: id of the machine that has a result whose files are neither here nor in the remote; empty if none has.
@@ -50,7 +50,7 @@ class Step(Record, frozen=True):
     components: Components = ()
     previous: Components = ()
     inputs: Mapping[str, str] = field(default_factory=dict)
-    hit: Action | None = None
+    cached_action: Action | None = None
     used: tuple[Components, Components] = ((), ())
     machine: str = ""
     holder: str = ""

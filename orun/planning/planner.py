@@ -105,8 +105,8 @@ class Planner:
             if blocker:
                 step = replace(step, action="blocked", reasons=(blocker,))
             steps[stage.id] = step
-            if step.hit and step.action == "cached":
-                done[stage.id] = Done(step, step.hit, self.judge(stage, step.hit))
+            if step.cached_action and step.action == "cached":
+                done[stage.id] = Done(step, step.cached_action, self.judge(stage, step.cached_action))
         machines = tuple(self.assignment.machines.values()) if self.assignment else ()
         here = {stage.id: why for stage in self.pipeline.stages if (why := self.why_here(stage))}
         left_out = self.assignment.left_out if self.assignment else ()
@@ -140,7 +140,7 @@ class Planner:
         steps: list[Step] = []
         for machines in self._classes(stage):
             step = self._decide(stage, done, earlier, machines)
-            if step.hit:
+            if step.cached_action:
                 return step
             steps.append(step)
         if not steps:
@@ -178,7 +178,8 @@ class Planner:
     def _without_machine(self, stage: Stage, earlier: Step | None) -> Step:
         """Return the decision on a stage that no machine can run, so that its key is not known."""
         why = reason(ReasonCode.NO_MACHINE, problem=self.candidates(stage).problem)
-        return replace(earlier or Step(stage, "run", ()), action="run", reasons=(why,), key="", components=(), hit=None)
+        step = earlier or Step(stage, "run", ())
+        return replace(step, action="run", reasons=(why,), key="", components=(), cached_action=None)
 
     def _decide(
         self, stage: Stage, done: Mapping[str, Done], earlier: Step | None, machines: tuple[Facts, ...]

@@ -46,7 +46,7 @@ class StoredResults:
             facts, problems = self.agreement(step.stage, action, machines)
             if facts and not (problems := self.damage(action)):
                 reasons = (self._origin(step, action),)
-                return replace(step, action="cached", reasons=reasons, hit=action, machine=facts.machine)
+                return replace(step, action="cached", reasons=reasons, cached_action=action, machine=facts.machine)
             stale.append((action, problems))
             if facts and (maker := action.host.get("machine", "")) in present:
                 holder = holder or maker

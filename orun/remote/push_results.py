@@ -35,8 +35,8 @@ def push_results(settings: Settings, planner: Planner, steps: Iterable[Step]) ->
     sync = Sync(settings, planner, collect)
     try:
         for step in steps:
-            if step.hit:
-                sync.uploads.push(step, step.hit, new=False)
+            if step.cached_action:
+                sync.uploads.push(step, step.cached_action, new=False)
         sync.finish()
     finally:
         sync.close()

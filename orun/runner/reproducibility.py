@@ -94,7 +94,11 @@ def rebuild(planner: Planner, chosen: Collection[str], report: Callable[[Rebuilt
     plan = planner.plan()
     steps = [step for step in plan.steps if step.stage.id in chosen]
     _require_stored(planner, [step for step in steps if step.action not in ("cached", "skipped", "blocked")])
-    done = {step.stage.id: Done(step, step.hit, planner.judge(step.stage, step.hit)) for step in plan.steps if step.hit}
+    done = {
+        step.stage.id: Done(step, action, planner.judge(step.stage, action))
+        for step in plan.steps
+        if (action := step.cached_action)
+    }
     comparisons = []
     other_seed = next(seed for seed in HASH_SEEDS if seed != os.environ.get(HASH_SEED))
     with variable(HASH_SEED, other_seed), LocalExecutor() as executor:
@@ -113,7 +117,7 @@ class _Rebuilding:
 
     def compare(self, step: Step) -> Rebuilt:
         stage, spec = step.stage, self.planner.pipeline.kinds[step.stage.uses].spec
-        if step.hit is None:
+        if step.cached_action is None:
             return Rebuilt(stage.id, stage.uses, "not rebuildable", reasons=step.reasons)
         if spec.stage_class == "measurement":
             return Rebuilt(stage.id, stage.uses, "not rebuildable", "it measures, and no two measurements are alike")
@@ -125,11 +129,11 @@ class _Rebuilding:
             with machine_lock(spec.exclusive, claim) as machine:
                 while not machine.try_acquire():
                     sleep(POLL_SECONDS)
-                return self._rebuild_and_compare(step, step.hit)
+                return self._rebuild_and_compare(step, step.cached_action)
         except StageError as error:
             Mask.of(self.planner.pipeline.private).error(error)
             why = "; ".join(filter(None, (error.problem, *error.why.splitlines())))
-            return Rebuilt(stage.id, stage.uses, "failed", why, stored=step.hit.tree)
+            return Rebuilt(stage.id, stage.uses, "failed", why, stored=step.cached_action.tree)
 
     def _rebuild_and_compare(self, step: Step, stored: Action) -> Rebuilt:
         store, spec = self.planner.store, self.planner.pipeline.kinds[step.stage.uses].spec

@@ -136,8 +136,8 @@ class StageStarter:
         self._steps[stage.id] = step
         if step.action == "skipped":
             self._settle_not_run(stage, "skipped", step.reasons)
-        elif step.hit:
-            self._reuse(step, step.hit)
+        elif step.cached_action:
+            self._reuse(step, step.cached_action)
         elif self.remote and self.remote.downloads.wants(step):
             return self._fetch(step, self.remote.downloads)
         elif self.orders and not step.key and stage.id in self.allowed:
@@ -187,7 +187,7 @@ class StageStarter:
             return True
         before, step = step, self._decide_again(step)  # another process may have built it
         self._steps[stage.id] = step
-        if step.hit:
+        if step.cached_action:
             self.locks.release(stage.id)
             return self._settle_or_start(stage, start=True)
         if step.key != locks.key:  # a file has changed

@@ -303,10 +303,10 @@ class Driver:
         built = self.last(name)
         assert isinstance(built, Built), built
         step = self.take_in(name)
-        assert step.hit
-        assert from_json(built.record.encode().partition(b"\n")[2])["tree"] == step.hit.tree
-        self.done[name] = Done(step, step.hit, ())
-        return step.hit.tree
+        assert step.cached_action
+        assert from_json(built.record.encode().partition(b"\n")[2])["tree"] == step.cached_action.tree
+        self.done[name] = Done(step, step.cached_action, ())
+        return step.cached_action.tree
 
     def content(self, tree: str) -> bytes:
         """Return the content of the only file of a tree."""
