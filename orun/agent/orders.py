@@ -214,7 +214,7 @@ class StageOrder:
         self._reports.filter_log(self.name, self._running.log, self.store.root)
         if isinstance(result, StageError):
             raise self.project.mask.error(result)
-        if result.wrote:
+        if result.undeclared_writes:
             self.folders.check_again(self.project)
         require_portable(self.stage, result, self.project, self.machine)
         return self._running.store_result(self._reports.filter_result(self.name, result), self._done)

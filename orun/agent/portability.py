@@ -50,8 +50,8 @@ def require_portable(stage: Stage, result: JobResult, project: Project, machine:
             f"there may be something else on another machine than on {machine}",
             "Move it into the project, or name it in a parameter of the stage: then its content is in the key",
         )  # fmt: skip
-    if result.wrote:
-        written = [os.path.relpath(path, place.root) for path in result.wrote]
+    if result.undeclared_writes:
+        written = [os.path.relpath(path, place.root) for path in result.undeclared_writes]
         raise _error(
             stage, "writes", written, "beside its output",
             f"on {machine} nothing is kept but the output",

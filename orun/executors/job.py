@@ -94,7 +94,7 @@ class JobResult(Record, frozen=True):
         packages: distribution -> version of what the process loaded or looked for.
         environment: variable -> value that the user's code looked up, or None if it was not set.
         probed: absolute path -> `orun.fs.observed_state.appearance` when first probed, but not opened.
-        wrote: absolute path of an undeclared write in the project -> how it was written.
+        undeclared_writes: absolute path of an undeclared write in the project -> how it was written.
         notes: sentences of the stage about its result.
         untraced: why reads of native code and other programs are missing; empty if they were traced.
         seconds: wall time.
@@ -108,7 +108,7 @@ class JobResult(Record, frozen=True):
     packages: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str | None] = field(default_factory=dict)
     probed: Mapping[str, str] = field(default_factory=dict)
-    wrote: Mapping[str, How] = field(default_factory=dict)
+    undeclared_writes: Mapping[str, How] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     untraced: str = ""
     seconds: float = 0.0

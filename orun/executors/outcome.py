@@ -69,7 +69,7 @@ def outcome_of(
         probed={**still_probed, **_database_logs(inputs, ended.missed), **_found_on_path(inputs)},
         packages={**ended.packages, **report.packages},
         untraced=report.untraced or ended.untraced,
-        wrote=undeclared_writes(job, changed, missing),
+        undeclared_writes=undeclared_writes(job, changed, missing),
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,
         peak_memory=ended.peak_memory,

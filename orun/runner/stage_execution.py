@@ -133,16 +133,16 @@ class StageExecution(Record, frozen=True):
         """
         self.require_unchanged()
         self._require_packages(result)
-        implicit_deps, wrote = self._implicit_dependencies(result), self._undeclared_writes(result)
+        implicit_deps, writes = self._implicit_dependencies(result), self._undeclared_writes(result)
         if reused := reused_writes(implicit_deps, self.store.latest(self.pipeline.name, self.step.stage.id)):
-            wrote = {**reused, **wrote}
+            writes = {**reused, **writes}
             result = replace(result, notes=(*result.notes, reused_writes_note(sorted(reused))))
-        IsolationCheck(self.pipeline, done, self.store).require(self.step.stage, implicit_deps, wrote)
+        IsolationCheck(self.pipeline, done, self.store).require(self.step.stage, implicit_deps, writes)
         with self.store.together():
-            return self._store(result, implicit_deps, wrote)
+            return self._store(result, implicit_deps, writes)
 
     def _store(
-        self, result: JobResult, implicit_deps: ImplicitDependencies, wrote: Mapping[str, UndeclaredWrite]
+        self, result: JobResult, implicit_deps: ImplicitDependencies, writes: Mapping[str, UndeclaredWrite]
     ) -> Action:
         tree = self.store.add_tree(self.scratch / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
@@ -163,7 +163,7 @@ class StageExecution(Record, frozen=True):
             seconds=result.seconds,
             cpu_seconds=result.cpu_seconds,
             peak_memory=result.peak_memory,
-            wrote=wrote,
+            wrote=writes,
             notes=result.notes,
             trace="python" if result.untraced else "full",
         )
@@ -242,7 +242,7 @@ class StageExecution(Record, frozen=True):
             return {}  # to write to its destination is its purpose
         writes = {
             path: UndeclaredWrite(how, "" if how == "added" else digest_now(Path(path), self.store.files))
-            for path, how in result.wrote.items()
+            for path, how in result.undeclared_writes.items()
         }
         return _portable(writes, self.pipeline.root, self.pipeline.project)
 

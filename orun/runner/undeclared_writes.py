@@ -37,13 +37,13 @@ class IsolationCheck(Record, frozen=True):
     done: Mapping[str, Done]
     store: Store
 
-    def require(self, stage: Stage, dependencies: ImplicitDependencies, wrote: Writes) -> None:
+    def require(self, stage: Stage, dependencies: ImplicitDependencies, writes: Writes) -> None:
         """Refuse a stage that conflicts with one that is up to date.
 
         Args:
             stage: the later of the two.
             dependencies: what it read.
-            wrote: its undeclared writes.
+            writes: its undeclared writes.
 
         Raises:
             UndeclaredInput: if one of them read an undeclared write of the other in another state, or the stage read an
@@ -52,11 +52,11 @@ class IsolationCheck(Record, frozen=True):
         for file, writer in self._outputs_read(stage, dependencies):
             raise _output_not_needed(stage.id, file, writer)
         for name, done in self.done.items():
-            if not wrote and not done.action.wrote:  # nearly always; this runs for every pair of stages
+            if not writes and not done.action.wrote:  # nearly always; this runs for every pair of stages
                 continue
             for file in self._conflicts(stage, dependencies, done.action.wrote):
                 raise _conflict(stage.id, file, reader=stage.id, writer=name)
-            for file in self._conflicts(done.step.stage, done.action.implicit_deps, wrote):
+            for file in self._conflicts(done.step.stage, done.action.implicit_deps, writes):
                 raise _conflict(stage.id, file, reader=name, writer=stage.id)
 
     def _outputs_read(self, stage: Stage, dependencies: ImplicitDependencies) -> Iterator[tuple[str, str]]:
@@ -74,9 +74,9 @@ class IsolationCheck(Record, frozen=True):
             if folder in not_needed:
                 yield name, not_needed[folder]
 
-    def _conflicts(self, stage: Stage, dependencies: ImplicitDependencies, wrote: Writes) -> Iterator[str]:
+    def _conflicts(self, stage: Stage, dependencies: ImplicitDependencies, writes: Writes) -> Iterator[str]:
         """Yield the undeclared writes that a stage depends on in another state than they were left in."""
-        for name, write in wrote.items():
+        for name, write in writes.items():
             seen = dependencies.files.get(name)
             probed = name in dependencies.probed and write.how != "added"  # a stage may probe a log before it appends
             if seen is None and (probed or any(Path(name).is_relative_to(path) for path in self._references(stage))):
@@ -95,10 +95,10 @@ def reused_writes(dependencies: ImplicitDependencies, last: Action | None) -> di
 
     Nothing says which code made them: an edit of a helper runs the stage again without emptying its cache.
     """
-    wrote = last.wrote if last else {}
+    writes = last.wrote if last else {}
     return {
         name: write
-        for name, write in wrote.items()
+        for name, write in writes.items()
         if write.how == "written" and dependencies.files.get(name) == write.digest
     }
 

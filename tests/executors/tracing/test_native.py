@@ -200,7 +200,7 @@ def test_the_oldest_call_that_makes_a_file(executor: LocalExecutor, project: Pro
     made = project.root / "made.txt"
     found = result(executor, project.job("mine.py:f", params={"name": str(made)}))
     assert str(made) not in found.reads
-    assert found.wrote == {str(made): "written"}
+    assert found.undeclared_writes == {str(made): "written"}
 
 
 @pytest.mark.usefixtures("native_reads")
