@@ -141,7 +141,7 @@ def run(kind: str, folder: Path) -> None:
         port: folder / MODEL if name == MODEL else place(folder, name) / "output" for port, name in case.inputs.items()
     }
     try:
-        with contextlib.chdir(work / "scratch"):
+        with contextlib.chdir(work / "work"):
             execute(kind, case, inputs, work, folder)
         check_output(kind, module_of(kind).SPEC, work / "output", inputs)
     except OrunError as error:
@@ -174,7 +174,7 @@ def place(folder: Path, kind: str) -> Path:
 def watched(kind: str, folder: Path, limits: Limits) -> Row:
     """Run a kind in its own process, and end the process when it exceeds a limit."""
     work = place(folder, kind)
-    for name in ("output", "scratch"):
+    for name in ("output", "work"):
         (work / name).mkdir(parents=True)
     start, peak, verdict, why = time.perf_counter(), 0, "", ""
     with (work / "log.txt").open("wb") as log:

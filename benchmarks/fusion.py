@@ -102,13 +102,13 @@ def stage(kind: Any, folder: Path, params: Mapping[str, Any], inputs: Mapping[st
         metrics = {name: Metric(value) for name, value in kept["metrics"].items()}
         return StageResult(output / MODEL, metrics, kept["failure"])
     shutil.rmtree(folder, ignore_errors=True)
-    scratch = folder / "scratch"
-    scratch.mkdir(parents=True)
+    working_folder = folder / "work"
+    working_folder.mkdir(parents=True)
     output.mkdir()
     context = make_context(folder.name, Path(__file__).parent, output, inputs)
     failure, measured = "", {}
     try:
-        with chdir(scratch):
+        with chdir(working_folder):
             measured = kind.run(context, parameters(kind.Params, params))
     except StageFailed as error:
         failure = str(error)

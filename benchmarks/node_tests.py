@@ -292,11 +292,11 @@ def run(kind: str, source: Path, params: Mapping[str, Any]) -> Path:
     uses = kind.partition(" ")[0]
     module = module_of(uses)
     work = Path(tempfile.mkdtemp(dir=source.parent))
-    output, scratch = work / "output", work / "scratch"
+    output, working_folder = work / "output", work / "work"
     output.mkdir()
-    scratch.mkdir()
+    working_folder.mkdir()
     context = make_context(uses, source.parent, output, {"model": source})
-    with chdir(scratch):
+    with chdir(working_folder):
         module.run(context, build(module.Params, params))
     check_output(uses, module.SPEC, output, context.inputs)
     return output

@@ -32,7 +32,7 @@ class Job(Record, frozen=True):
         inputs: the read-only folder at each connected input port.
         stable_inodes: whether files in the inputs keep their inode numbers.
         output: the empty folder that it fills.
-        scratch: its working folder; temporary files go there too if its path is short.
+        work: its working folder; temporary files go there too if its path is short.
         log: file that takes everything it prints.
         file: the pipeline file, for the command in error messages.
         root: the folder that code and paths are relative to.
@@ -58,7 +58,7 @@ class Job(Record, frozen=True):
     params: Mapping[str, Any]
     inputs: Mapping[str, str]
     output: str
-    scratch: str
+    work: str
     log: str
     file: str
     root: str

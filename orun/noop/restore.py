@@ -30,13 +30,13 @@ def restore(request: Request, record: NoopRecord, listener: Listener, started_at
     """
     artifacts: Mapping[str, str] = record.data["artifacts"]
     with Store.open(request.store) as store:
-        scratch = store.make_session_folder("note")  # from here on a collection spares what is looked at
+        session_folder = store.make_session_folder("note")  # from here on a collection spares what is looked at
         if any(store.check(tree, quarantine=False) for tree in artifacts.values()):
             return None
         notices = _check_out(store, record.result.pipeline, artifacts)
         result = replay(request, record, listener, started_at, notices)
         with suppress(OSError):  # then the next run looks at them again
-            _update_record(store, request, record, scratch / "new")
+            _update_record(store, request, record, session_folder / "new")
     return result
 
 

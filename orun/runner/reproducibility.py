@@ -141,7 +141,7 @@ class _Rebuilding:
         try:
             result = self._run(execution)
             execution.require_unchanged()
-            rebuilt = store.describe(execution.scratch / "output")
+            rebuilt = store.describe(execution.session_folder / "output")
         finally:
             execution.discard()
         tree = store.tree(stored.tree)

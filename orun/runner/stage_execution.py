@@ -38,7 +38,7 @@ class StageExecution(Record, frozen=True):
         pipeline: its pipeline.
         store: takes its result.
         step: the decision to run it.
-        scratch: its session directory.
+        session_folder: its session directory.
         log: file that takes what it prints.
         declared: signature of each file that its parameters name, when it started.
         started_at: seconds since the epoch.
@@ -48,7 +48,7 @@ class StageExecution(Record, frozen=True):
     pipeline: Pipeline
     store: Store
     step: Step
-    scratch: Path
+    session_folder: Path
     log: Path
     declared: Mapping[str, Signature | None]
     started_at: float
@@ -57,14 +57,14 @@ class StageExecution(Record, frozen=True):
     @classmethod
     def prepare(cls, pipeline: Pipeline, store: Store, step: Step, logs: Path, machine: str = "") -> StageExecution:
         """Create the session directory of a stage, with its inputs read-only."""
-        scratch = store.make_session_folder(step.stage.id)
+        session_folder = store.make_session_folder(step.stage.id)
         for port, tree in step.inputs.items():
-            store.materialize(tree, scratch / "inputs" / port)
-        (scratch / "output").mkdir()
-        (scratch / "work").mkdir()
+            store.materialize(tree, session_folder / "inputs" / port)
+        (session_folder / "output").mkdir()
+        (session_folder / "work").mkdir()
         logs.mkdir(exist_ok=True)
         log = logs / f"{safe_name(step.stage.id)}.log"
-        return cls(pipeline, store, step, scratch, log, _declared(pipeline, store, step), time(), machine)
+        return cls(pipeline, store, step, session_folder, log, _declared(pipeline, store, step), time(), machine)
 
     def job(self, done: Mapping[str, Done]) -> Job:
         """Return the job for the executor; write `provenance.json` for kinds that ask for it.
@@ -73,7 +73,7 @@ class StageExecution(Record, frozen=True):
             done: the stages that are up to date.
         """
         stage, use = self.step.stage, self.pipeline.kinds[self.step.stage.uses]
-        provenance_file = self.scratch / "provenance.json"
+        provenance_file = self.session_folder / "provenance.json"
         if provenance := Provenance.of(self.pipeline, stage, done):
             provenance_file.write_bytes(provenance.text())
         return Job(
@@ -83,10 +83,10 @@ class StageExecution(Record, frozen=True):
             entry=use.entry,
             spec=use.spec,
             params=stage.params,
-            inputs={port: f"{self.scratch}/inputs/{port}" for port in self.step.inputs},
-            stable_inodes=self.store.files.keeps_inodes(self.scratch),
-            output=f"{self.scratch}/output",
-            scratch=f"{self.scratch}/work",
+            inputs={port: f"{self.session_folder}/inputs/{port}" for port in self.step.inputs},
+            stable_inodes=self.store.files.keeps_inodes(self.session_folder),
+            output=f"{self.session_folder}/output",
+            work=f"{self.session_folder}/work",
             log=str(self.log),
             file=str(self.pipeline.file),
             root=str(self.pipeline.root),
@@ -144,7 +144,7 @@ class StageExecution(Record, frozen=True):
     def _store(
         self, result: JobResult, implicit_deps: ImplicitDependencies, writes: Mapping[str, UndeclaredWrite]
     ) -> Action:
-        tree = self.store.add_tree(self.scratch / "output")
+        tree = self.store.add_tree(self.session_folder / "output")
         step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
         packages = venvs.packages(step.stage.environment_of(step.stage.target))
         host = device.made_on(use.spec.stage_class, step.stage.target, packages)
@@ -204,7 +204,7 @@ class StageExecution(Record, frozen=True):
 
     def discard(self) -> None:
         """Remove the session directory."""
-        self.store.discard(self.scratch)
+        self.store.discard(self.session_folder)
 
     def require_unchanged(self) -> None:
         """Raise InputChanged unless code, paths and input artifacts still match the cache key."""

@@ -62,7 +62,7 @@ class Project:
     ) -> Job:
         """A job for `file.py:function` below the pipeline's folder; each call makes new folders."""
         work = self.work / str(next(self._names))
-        for name in ("output", "scratch"):
+        for name in ("output", "work"):
             (work / name).mkdir(parents=True)
         return Job(
             stage=stage or entry.rpartition(":")[2].rpartition(".")[2],
@@ -73,7 +73,7 @@ class Project:
             params=params or {},
             inputs=inputs or {},
             output=str(work / "output"),
-            scratch=str(work / "scratch"),
+            work=str(work / "work"),
             log=str(work / "log.txt"),
             file=str(self.root / "release.yaml"),
             root=str(self.root),

@@ -95,9 +95,9 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     """
     module = module_of(uses)
     work = Path(tempfile.mkdtemp(prefix="stage-", dir=folder))
-    output, scratch = work / "output", work / "scratch"
+    output, working_folder = work / "output", work / "work"
     output.mkdir()
-    scratch.mkdir()
+    working_folder.mkdir()
     ports = dict(inputs or {})
     before = {port: digest(path) for port, path in ports.items()}
     text, progress = io.StringIO(), list[tuple[int, int, str]]()
@@ -117,7 +117,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         open_log=lambda: log,
         progress=lambda *step: progress.append(step),
     )
-    with contextlib.chdir(scratch):
+    with contextlib.chdir(working_folder):
         metrics = module.run(context, build(module.Params, params or {}))
     assert before == {port: digest(path) for port, path in ports.items()}, f"{uses} wrote into its inputs"
     check_output(uses, module.SPEC, output, ports)

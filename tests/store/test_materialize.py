@@ -48,15 +48,15 @@ def test_a_placed_tree_is_read_only(store: Store, tmp_path: Path) -> None:
 
 def test_a_folder_deeper_than_a_path_may_be_long_is_removed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """It had kept every later run from cleaning up after the one that left it."""
-    scratch = store.make_session_folder("deep")
-    monkeypatch.chdir(scratch)
+    folder = store.make_session_folder("deep")
+    monkeypatch.chdir(folder)
     for _ in range(25):
         Path("d" * 200).mkdir()
         Path("file").touch()
         os.chdir("d" * 200)
-    os.chdir(scratch)
-    store.discard(scratch)
-    assert not scratch.exists()
+    os.chdir(folder)
+    store.discard(folder)
+    assert not folder.exists()
 
 
 def test_files_are_hard_links_where_there_are_no_reflinks(store: Store, tmp_path: Path) -> None:
@@ -181,16 +181,16 @@ def test_an_edited_link_does_not_make_its_object_trusted(store: Store, tmp_path:
 
 
 def test_discard_takes_whatever_a_stage_leaves(store: Store) -> None:
-    scratch = fill(store.make_session_folder("stage"), {"output/a": b"1", "work/b": b"2"})
-    (scratch / "work" / "link").symlink_to("/etc")
-    (scratch / "work" / "dangling").symlink_to("nowhere")
-    os.mkfifo(scratch / "work" / "pipe")
-    (scratch / "work" / "b").chmod(0)
-    (scratch / "work").chmod(0)
-    store.discard(scratch)
-    assert not scratch.exists()
+    folder = fill(store.make_session_folder("stage"), {"output/a": b"1", "work/b": b"2"})
+    (folder / "work" / "link").symlink_to("/etc")
+    (folder / "work" / "dangling").symlink_to("nowhere")
+    os.mkfifo(folder / "work" / "pipe")
+    (folder / "work" / "b").chmod(0)
+    (folder / "work").chmod(0)
+    store.discard(folder)
+    assert not folder.exists()
     assert Path("/etc").is_dir()
-    store.discard(scratch)  # nothing there: nothing happens
+    store.discard(folder)  # nothing there: nothing happens
 
 
 def test_a_reflink_has_its_mode_whatever_the_umask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ def kill_one(store: Store, digest: str) -> None:
     assert subprocess.run(command, check=False).returncode == -9
 
 
-def test_a_scratch_folder_is_new_and_empty(store: Store) -> None:
+def test_a_session_folder_is_new_and_empty(store: Store) -> None:
     first, second = store.make_session_folder("int8"), store.make_session_folder("int8")
     assert first != second
     assert content(first) == content(second) == {}

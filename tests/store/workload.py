@@ -64,16 +64,16 @@ def write_run(folder: Path, pipeline: str, trees: dict[str, str], **more: object
 
 def build(store: Store, name: str, files: dict[str, bytes], before: str) -> Action:
     """What a stage does: its input is placed, its output stored, its record written last."""
-    scratch = store.make_session_folder(name)
+    session_folder = store.make_session_folder(name)
     if before:
-        store.materialize(before, scratch / "inputs" / "model")
-    with convert_os_errors(f"do the work of {name}", scratch):
-        fill(scratch / "output", files)
+        store.materialize(before, session_folder / "inputs" / "model")
+    with convert_os_errors(f"do the work of {name}", session_folder):
+        fill(session_folder / "output", files)
     with store.together():
-        tree = store.add_tree(scratch / "output")
+        tree = store.add_tree(session_folder / "output")
         made = action(KEYS[name], tree=tree.digest, stage=name)
         store.put_action(made)
-    store.discard(scratch)
+    store.discard(session_folder)
     return made
 
 

@@ -91,9 +91,9 @@ def _enter(job: Job) -> None:
     mark_process(job.stage, job.key, alone=job.spec.exclusive)
     if job.spec.stage_class != "measurement":  # a model is measured with the allocator's defaults
         processes.keep_freed_memory()
-    os.chdir(job.scratch)
-    if len(os.fsencode(job.scratch)) <= LONGEST_TMPDIR:
-        os.environ["TMPDIR"] = job.scratch
+    os.chdir(job.work)
+    if len(os.fsencode(job.work)) <= LONGEST_TMPDIR:
+        os.environ["TMPDIR"] = job.work
         if "tempfile" in sys.modules:  # which may have chosen a folder already
             vars(sys.modules["tempfile"])["tempdir"] = None
 

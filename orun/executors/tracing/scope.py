@@ -55,7 +55,7 @@ class Scope:
     def of(cls, job: Job) -> Scope:
         """Return the scope of a job."""
         ignored = tuple(f"{folder}/" for folder in job.ignore)
-        own = (*job.inputs.values(), job.output, job.scratch, job.log, job.provenance or job.log)
+        own = (*job.inputs.values(), job.output, job.work, job.log, job.provenance or job.log)
         code = (job.project, *(() if job.interpreter else python_path_folders(os.environ.get(VARIABLE, ""))))
         named = tuple(folder for folder in job.named_folders if _is_of_one_package(f"{folder}/"))
         return scope_of(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))), named)

@@ -72,7 +72,7 @@ def test_a_built_in_kind_gets_its_parameters_as_their_class(executor: LocalExecu
     assert list(found.reads) == [str(model)]
 
 
-def test_a_stage_runs_in_its_scratch_folder_with_nothing_to_read_from(
+def test_a_stage_runs_in_its_working_folder_with_nothing_to_read_from(
     executor: LocalExecutor, project: Project
 ) -> None:
     project.write(
@@ -85,10 +85,10 @@ def where(context):
     )
     job = project.job("mine.py:where")
     result(executor, job)
-    assert log_of(job) == f"{job.scratch} '' True False\n"
+    assert log_of(job) == f"{job.work} '' True False\n"
 
 
-def test_temporary_files_go_into_a_scratch_folder_whose_path_is_short(
+def test_temporary_files_go_into_a_working_folder_whose_path_is_short(
     executor: LocalExecutor, project: Project
 ) -> None:
     project.write("pipelines/mine.py", "import tempfile\ndef where(context): print(tempfile.mkdtemp(prefix='a'))\n")
@@ -97,9 +97,9 @@ def test_temporary_files_go_into_a_scratch_folder_whose_path_is_short(
         short = Path(f"/tmp/orun-{os.getpid()}")  # noqa: S108 - shorter than what pytest gives
         short.symlink_to(project.work)
         stack.callback(short.unlink)
-        job = replace(job, scratch=str(short / Path(job.scratch).relative_to(project.work)))
+        job = replace(job, work=str(short / Path(job.work).relative_to(project.work)))
         result(executor, job)
-    assert log_of(job).startswith(f"{job.scratch}/a")
+    assert log_of(job).startswith(f"{job.work}/a")
 
 
 def test_everything_that_a_stage_prints_is_in_its_log(executor: LocalExecutor, project: Project) -> None:

@@ -70,7 +70,7 @@ def test_a_model_alone_leaves_no_profile_of_onnx_runtime_behind(tmp_path: Path) 
     plain, _ = detour(1)
     alone = run_stage("measure/profile", tmp_path, QUICK, inputs={"model": artifact(tmp_path, plain)}, target=ONE)
     assert sorted(path.name for path in alone.output.iterdir()) == ["profile.json", "profile.md"]
-    assert not list((alone.output.parent / "scratch").iterdir())
+    assert not list((alone.output.parent / "work").iterdir())
     assert alone.metrics["total"].reference is None
 
 
