@@ -110,7 +110,7 @@ class SocketFleet:
         if machine.id in self._connections:
             connection.peer.close()
             return UsageError(
-                f"two machines are called {machine.id}: those at {self._links[machine.id].place} and {place}",
+                f"two machines are called {machine.id}: those at {self._connections[machine.id].place} and {place}",
                 hint="give one of them a name of its own: orun agent --name NAME ...",
             )
         self._connections[machine.id] = connection

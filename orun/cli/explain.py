@@ -28,7 +28,7 @@ EXAMPLES = (
     ("orun explain pipelines/bert.yaml int8", "why int8 runs, or what its result depends on"),
     ("orun explain pipelines/bert.yaml int8 --set stages.int8.with.per_channel=false", "what a change would do"),
 )
-COLUMNS = (Column(""), Column("part of the key"), Column("last time", flexible=True), Column("now", flexible=True))
+COLUMNS = (Column(""), Column("key component"), Column("last time", flexible=True), Column("now", flexible=True))
 Pair = Mapping[str, str | None]  # a component with its old and its new value
 VERDICTS = {
     "run": "would run",
@@ -61,8 +61,8 @@ def command(
 ) -> int:
     """Show why STAGE of FILE would run, or what its stored result depends on.
 
-    Its key is made of parts: parameters, the content of its inputs and of the code and paths that it names, versions
-    of tools, what its result is bound to. Below are files, packages and variables that it was seen to use besides.
+    Its key is made of components: parameters, the content of its inputs, code and paths that it names, versions of
+    tools, what its result is bound to. Below are files, packages and variables that it was seen to use besides.
     What differs from the last time is marked with `*`.
     """
     values = options.parse_overrides(overrides)
@@ -77,7 +77,7 @@ def command(
 
 
 def lines_of(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]:
-    """What is decided, why, and the table of the key's parts, changed ones first."""
+    """Return the decision, why, and the table of key components, changed ones first."""
     pairs = component_pairs(step.previous, step.components)
     rows = _rows(pairs, full=full, compared=bool(step.previous))
     lines = [f"{terminal.paint(step.stage.id, 'strong')} ({step.stage.uses}) {VERDICTS[step.action]}"]
@@ -93,7 +93,7 @@ def lines_of(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]
 
 
 def _machine_lines(step: Step) -> list[str]:
-    """Return the machine whose facts are in the key, and which parts these are."""
+    """Return the machine whose facts are in the key, and which components these are."""
     names = ", ".join(component_name(*item.identity) for item in step.facts)
     return [f"machine {step.machine}", *([f"  its facts in the key: {names}"] if names else [])]
 

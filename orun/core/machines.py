@@ -63,7 +63,7 @@ class StageFacts(Record, frozen=True):
     """Facts of one machine about one stage.
 
     Attributes:
-        components: part of its key that the machine decides: versions, target, device, variables.
+        components: those of its key that the machine decides: versions, target, device, variables.
         missing: why it cannot run there; empty if it can.
         skipped: why it is skipped there: a provider of a target with `missing: skip` is not there.
     """

@@ -22,7 +22,7 @@ OLD = components(
 NEW = components({"kind": "quantize/dynamic", "parameter per_channel": "false", "input model": "1" * 64, "seed": "0"})
 
 
-def test_changed_parts_come_first_and_are_marked() -> None:
+def test_changed_components_come_first_and_are_marked() -> None:
     step = Step(INT8, "run", said("parameter per_channel: true -> false", "tool onnx is gone"), 3.0, "a" * 64, NEW, OLD)
     assert "\n".join(lines_of(step, Terminal())) == (
         f"""\
@@ -30,7 +30,7 @@ int8 (quantize/dynamic) would run
   parameter per_channel: true -> false
   tool onnx is gone
 
-   part of the key        last time         now
+   key component          last time         now
 *  parameter per_channel  true              false
 *  seed                   -                 0
 *  tool onnx              onnx 1.23.1       -
@@ -43,7 +43,7 @@ key {"a" * 64}"""
 
 def test_digests_in_full() -> None:
     step = Step(INT8, "run", said("never run before"), None, "a" * 64, components({"input model": "1" * 64}))
-    assert lines_of(step, Terminal(), full=True)[3:5] == ["part of the key  now", f"input model      {'1' * 64}"]
+    assert lines_of(step, Terminal(), full=True)[3:5] == ["key component  now", f"input model    {'1' * 64}"]
 
 
 def test_a_stage_that_is_up_to_date() -> None:
@@ -51,7 +51,7 @@ def test_a_stage_that_is_up_to_date() -> None:
     assert lines_of(step, Terminal())[:3] == [
         "int8 (quantize/dynamic) is up to date",
         "",
-        "part of the key        last time         now",
+        "key component          last time         now",
     ]
 
 
@@ -83,7 +83,7 @@ def test_a_real_change(orun: CommandLine, project: Path) -> None:
 write (./words.py:write) would run
   parameter text: "one two three" -> "one"
 
-   part of the key      last time        now
+   key component        last time        now
 *  parameter text       "one two three"  "one"
 """
     )
