@@ -137,7 +137,7 @@ def test_on_several_threads_a_pair_counts_only_if_each_had_a_core() -> None:
     assert selected([*waited, *waited], "process") == [0, 1]
 
 
-def test_quads_go_on_until_enough_pairs_count() -> None:
+def test_blocks_go_on_until_enough_pairs_count() -> None:
     order: list[str] = []
     waits = [0.0] * 4 + [0.5] * 4  # every other ABBA block is disturbed
     workers = {name: RecordingWorker(name, order, waits) for name in ("model", "baseline")}
