@@ -59,9 +59,9 @@ class Request(Record, frozen=True):
 
     @property
     def record_path(self) -> Path:
-        """Path of the no-op record."""
+        """Path of the no-op record, which names the files of one store by absolute path: a copy has another record."""
         overrides = list(self.overrides.items())  # in their order: a later override may replace an earlier one
-        parts = [str(self.file), overrides, *([encode(self.remote)] if self.remote else [])]
+        parts = [str(self.store), str(self.file), overrides, *([encode(self.remote)] if self.remote else [])]
         parts += ["strict"] if self.strict else []
         parts += ["on", self.fleet] if self.fleet else []
         text = json.dumps(parts, sort_keys=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +75,34 @@ def test_a_store_of_another_layout_is_not_used(project: Project) -> None:
     with pytest.raises(StoreError, match="has a layout that this version of orun does not know"):
         project.run()
     assert sorted((project.store / "runs").iterdir()) == before
+
+
+@pytest.mark.parametrize("put", [shutil.copytree, shutil.move], ids=["copied", "moved"])
+@pytest.mark.parametrize("lost", [(), ("out",), ("objects", "actions", "out")], ids=["whole", "no out", "no objects"])
+def test_a_copied_or_moved_store_answers_from_what_is_in_it(
+    project: Project, put: Callable[[Path, Path], object], lost: tuple[str, ...]
+) -> None:
+    """The files that the note names are those of the first store, whether or not they are still there."""
+    other = Project(project.folder, project.store.with_name("other"))
+    put(project.store, other.store)
+    for name in lost:
+        shutil.rmtree(other.store / name)
+    result = other.run()
+    assert not result.repeats
+    outcome = "built" if "objects" in lost else "cached"
+    assert outcomes(result) == {"make": outcome, "upper": outcome, "count": outcome}
+    assert (other.text("make"), other.text("upper"), other.text("count")) == ("a b", "A B!", "2")
+    assert other.run().repeats
+
+
+def test_a_damaged_object_of_a_copied_store_is_seen(project: Project) -> None:
+    other = Project(project.folder, project.store.with_name("other"))
+    shutil.copytree(project.store, other.store)
+    (damaged,) = (path for path in other.store.glob("objects/*/*") if path.read_bytes() == b"A B!")
+    flip(damaged)
+    shutil.rmtree(other.store / "out" / "text" / "upper")
+    assert outcomes(other.run()) == {"make": "cached", "upper": "built", "count": "cached"}
+    assert other.text("upper") == "A B!"
 
 
 def test_a_run_that_is_gone_is_not_repeated(project: Project) -> None:
