@@ -5,15 +5,15 @@ from __future__ import annotations
 import re
 
 from orun.pipeline.fragments import SIMPLE
-from orun.pipeline.nodes import List, Map, Node
+from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.stages.params import ParamType
 
 
-def member_of(kind: ParamType, node: Node) -> ParamType:
-    """Return the member of a union that a value belongs to; any other type itself."""
+def member_of(kind: ParamType, node: Node) -> ParamType | None:
+    """Return the member of a union that a value belongs to, None for a value of no member; any other type itself."""
     if kind.name != "union":
         return kind
-    return next(member for member in kind.items if _is_of(member, node))
+    return next((member for member in kind.items if _is_of(member, node)), None)
 
 
 def element_of(kind: ParamType) -> ParamType:
@@ -24,6 +24,10 @@ def element_of(kind: ParamType) -> ParamType:
 def _is_of(kind: ParamType, node: Node) -> bool:
     if kind.name == "any":
         return True
+    if isinstance(node, Scalar) and node.value is None:
+        return kind.optional
+    if kind.name == "union":
+        return member_of(kind, node) is not None
     if isinstance(node, Map):
         return kind.name == "map" or (kind.name == "object" and _has_required(kind, node))
     if isinstance(node, List):

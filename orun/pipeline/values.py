@@ -103,21 +103,26 @@ class Values:
         if path in self.surroundings.unsound or (isinstance(node, Scalar) and node.broken):
             self.valid = False
             return None
+        if isinstance(node, Scalar) and node.value is None:
+            return None
+        member = member_of(kind, node)
+        if member is None:  # refused by the schema: a mapping without a required key
+            self.valid = False
+            return None
         if isinstance(node, List):
-            item = element_of(member_of(kind, node))
+            item = element_of(member)
             return [
                 self.convert(item, part, (*path, number), f"{name}[{number}]") for number, part in enumerate(node.items)
             ]
         if isinstance(node, Map):
-            return self._mapping(member_of(kind, node), node, path, name)
-        member = member_of(kind, node)
+            return self._mapping(member, node, path, name)
         if (
             member.name == "path"
             and node.text.endswith(".py")
             and any(alternative.name == "code" for alternative in kind.items)
         ):
             return self._whole_file(node)
-        return None if node.value is None else self._scalar(member, node, name)
+        return self._scalar(member, node, name)
 
     def _whole_file(self, node: Scalar) -> None:
         """Note a code file in place of a function in it."""

@@ -11,8 +11,10 @@ from orun.core.source_location import Position
 from orun.core.targets import Provider, Target
 from orun.pipeline import load
 from orun.pipeline.model import Gate, Group, KindUse, Reference, Threshold, conditions
+from orun.pipeline.type_matching import member_of
 from orun.stages.optimize import simplify
-from tests.pipeline.support import EXPORT, complaint, loaded, write
+from orun.stages.params import REQUIRED, Param, ParamType
+from tests.pipeline.support import EXPORT, complaint, loaded, node, write
 
 
 def test_a_pipeline_has_what_its_file_says(tmp_path: Path) -> None:
@@ -87,6 +89,26 @@ def test_nested_values_and_the_files_among_them(tmp_path: Path) -> None:
         "x": {"shape": ["batch", 8], "dtype": "float32", "low": None, "high": None, "fill": "random"}
     }
     assert stage.sources[str(tmp_path / "code.py")] == blake3((tmp_path / "code.py").read_bytes()).hexdigest()
+
+
+def test_null_for_a_parameter_of_several_types(tmp_path: Path) -> None:
+    """It belongs to none of the types, which was taken for a mistake of orun's."""
+    file = write(tmp_path, f"stages:\n{EXPORT}  own: {{uses: ./own.py:f, needs: export, with: {{level: null}}}}\n")
+    tmp_path.joinpath("own.py").write_text(
+        "def f(context, *, level: Literal['all'] | int | None = 1): ...\n", encoding="utf-8"
+    )
+    assert load(file).stage("own").params == {"level": None}
+
+
+def test_a_required_key_of_several_types_within_one_of_several_types(tmp_path: Path) -> None:
+    text, number = ParamType("str"), ParamType("int")
+    size = Param("size", ParamType("union", items=(number, ParamType("map", items=(text,)))), REQUIRED, "")
+    box = ParamType("object", fields=(size,))
+    either = ParamType("union", items=(box, text))
+    assert member_of(either, node(tmp_path, "size: 1")) == box
+    assert member_of(either, node(tmp_path, "size: {width: 2}")) == box
+    assert member_of(either, node(tmp_path, "size: [1]")) is None
+    assert member_of(either, node(tmp_path, "size: null")) is None
 
 
 def test_a_stage_of_the_users_own(tmp_path: Path) -> None:
