@@ -25,14 +25,7 @@ UNNAMED = "an axis of any size has a name of its own: `shape: [batch, 3]`; axes 
 def require_axes(
     instances: Iterable[Instance], stages: Mapping[str, Stage], unsound: Collection[Path], problems: Problems
 ) -> None:
-    """Note each size below 0, and each axis that is given sizes although no input of the model has it.
-
-    Args:
-        instances: the stages of the graph.
-        stages: the same stages as data, by their ids.
-        unsound: paths of nodes whose mistakes are already reported.
-        problems: collects the mistakes.
-    """
+    """Note each size below 0, and each axis that is given sizes although no input of the model has it."""
     broken = {path[1] for path in unsound if path[:1] == ("stages",) and path[2:3] == ("with",)}
     by_id = {instance.id: instance for instance in instances if instance.id not in broken}
     for instance in by_id.values():
@@ -79,7 +72,6 @@ def _check_sizes(
 
 
 def _check_each(axis: str, entry: Entry, problems: Problems) -> None:
-    """Check the sizes of one axis."""
     if isinstance(entry.value, List) and not entry.value.items:
         problems.add(entry.key, f"the dynamic axis {axis!r} has no size", expected="sizes from 0 on")
     for size in _sizes(entry.value):
@@ -95,17 +87,12 @@ def _sizes(node: Node) -> Iterator[Scalar]:
 def _declaring(instance: Instance, stages: Mapping[str, Stage], by_id: Mapping[str, Instance]) -> Instance | None:
     """Return the stage that declares the inputs of a stage's model; None if no stage does."""
     source: Instance | None = instance
-    while source and source.kind and not _declares(source.kind):
+    while source and source.kind and not _shape(source.kind):
         if source is not instance and (source.kind.origin != "built-in" or source.kind.spec.interface != "same"):
             return None  # a custom stage may rename the axes
         stage = stages.get(source.id)
         source = by_id.get(next(iter(stage.needs.values()), "")) if stage else None
     return source if source and source.kind else None
-
-
-def _declares(kind: Kind) -> bool:
-    """Return whether stages of a kind declare inputs with their axes."""
-    return _shape(kind) is not None
 
 
 def _shape(kind: Kind) -> Param | None:
@@ -123,7 +110,7 @@ def _may_have_more(source: Instance) -> bool:
 
 def _axes(instance: Instance) -> Iterator[tuple[str, Scalar]]:
     """Yield each axis of the declared inputs of a stage, with the input's name."""
-    if instance.kind and _declares(instance.kind):
+    if instance.kind and _shape(instance.kind):
         for name, entry in instance.node.map("with").map(DECLARED).entries.items():
             shape = entry.value.get(SHAPE) if isinstance(entry.value, Map) else None
             yield from ((name, axis) for axis in _sizes(shape)) if isinstance(shape, List) else ()

@@ -78,21 +78,23 @@ class _Composer:
         elif isinstance(event, yaml.AliasEvent):
             self._add(self._alias(event), None)
         elif isinstance(event, yaml.CollectionStartEvent):
-            self._begin(event)
+            span = self._span(event)
+            self._no_tag(event, span)
+            if len(self.open) >= MAX_DEPTH:
+                self._fail(span, f"lists and mappings are nested more than {MAX_DEPTH} deep")
+            self.open.append(_Open(span, event.anchor, isinstance(event, yaml.MappingStartEvent)))
         elif isinstance(event, yaml.CollectionEndEvent):
             done = self.open.pop()
-            self._add(self._bounded(done.close()), done.anchor)
+            node = done.close()
+            if node.size > MAX_SIZE:
+                self._fail(node.span, f"with its aliases written out, this holds more than {MAX_SIZE} values")
+            if node.depth > MAX_DEPTH:
+                self._fail(node.span, f"with its aliases written out, this is nested more than {MAX_DEPTH} deep")
+            self._add(node, done.anchor)
         elif isinstance(event, yaml.DocumentStartEvent):
             self.documents += 1
             if self.documents > 1:
                 self._fail(self._span(event), "a second YAML document", expected="one pipeline to a file")
-
-    def _begin(self, event: yaml.CollectionStartEvent) -> None:
-        span = self._span(event)
-        self._no_tag(event, span)
-        if len(self.open) >= MAX_DEPTH:
-            self._fail(span, f"lists and mappings are nested more than {MAX_DEPTH} deep")
-        self.open.append(_Open(span, event.anchor, isinstance(event, yaml.MappingStartEvent)))
 
     def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
         span = self._span(event)
@@ -123,7 +125,6 @@ class _Composer:
         return self.anchors[name]
 
     def _add(self, node: Node, anchor: str | None) -> None:
-        """Put a finished node where it belongs."""
         if anchor:
             self.anchors[anchor] = node
         top = self.open[-1] if self.open else None
@@ -169,14 +170,6 @@ class _Composer:
                 top.merged = {**node.entries, **top.merged}
             else:
                 self.problems.add(node.span, "'<<' merges mappings", expected="an alias of a mapping, as in <<: *base")
-
-    def _bounded(self, node: Node) -> Node:
-        """Return the node; give up if it is too large or too deep with its aliases expanded."""
-        if node.size > MAX_SIZE:
-            self._fail(node.span, f"with its aliases written out, this holds more than {MAX_SIZE} values")
-        if node.depth > MAX_DEPTH:
-            self._fail(node.span, f"with its aliases written out, this is nested more than {MAX_DEPTH} deep")
-        return node
 
     def _no_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, span: Span) -> None:
         if event.tag:

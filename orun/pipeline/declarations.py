@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from orun.core.serialization import Record, replace
 from orun.pipeline.expressions import MATRIX, Expressions, used_axes
@@ -46,13 +46,7 @@ class DeclaredStage(Record, frozen=True):
 
 
 class Declarations:
-    """Reader of the file's stages.
-
-    Args:
-        stages: the `stages` of the file.
-        expressions: replaces `${...}`.
-        problems: collects the mistakes.
-    """
+    """Reader of the file's stages."""
 
     def __init__(self, stages: Map, expressions: Expressions, problems: Problems) -> None:
         self.names = stages.entries
@@ -139,7 +133,8 @@ class Declarations:
                 link.span,
                 f"there is no stage {link.stage!r}",
                 expected=one_of(self.names),
-                suggestion=_holder(link.stage, self.names) or closest(link.stage, self.names),
+                suggestion=next((name for name in self.names if link.stage.startswith((f"{name}/", f"{name}."))), "")
+                or closest(link.stage, self.names),
                 hint=A_FILE if link.stage.endswith(FILES) else "",
             )
         return Link(link.port, "", link.span)
@@ -159,8 +154,3 @@ def _misspelt_needs(stage: Map) -> Node | None:
     """Return the value of the key that was meant to be `needs`, so that its inputs are not told to be missing too."""
     unknown = {key: entry.value for key, entry in stage.entries.items() if key not in KEYS}
     return next((value for key, value in unknown.items() if closest(key, KEYS) == "needs"), None)
-
-
-def _holder(written: str, stages: Iterable[str]) -> str:
-    """Return the stage in a path into its result: `export/model.onnx`, `export.outputs.model`."""
-    return next((name for name in stages if written.startswith((f"{name}/", f"{name}."))), "")

@@ -8,7 +8,7 @@ from pathlib import Path as FilePath
 
 from orun.core.targets import Environment, Target
 from orun.pipeline.files import add_missing
-from orun.pipeline.nodes import List, Map, Node, Path, Scalar
+from orun.pipeline.nodes import Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.requirements import Requirements, reason
 from orun.pipeline.values import localise
@@ -32,20 +32,13 @@ class Environments:
     digests: dict[str, str] = field(default_factory=dict)
 
     def read(self, declared: Map, root: FilePath, unsound: Collection[Path]) -> None:
-        """Read the `environments` of a file, which has passed the schema.
-
-        Args:
-            declared: the mapping.
-            root: the folder that paths are relative to.
-            unsound: paths of nodes whose mistakes are already reported.
-        """
+        """Read the `environments` of a file, which has passed the schema."""
         for name, entry in declared.entries.items():
             if any(wrong[:2] == ("environments", name) for wrong in unsound) or not isinstance(entry.value, Map):
                 self.known[name] = Environment(name, ())
                 continue
-            listed = entry.value.get("packages")
-            items = listed.items if isinstance(listed, List) else ()
-            requirements = Requirements([item.text for item in items if isinstance(item, Scalar)])
+            packages = entry.value.listed("packages")
+            requirements = Requirements([item.text for item in packages if isinstance(item, Scalar)])
             file = entry.value.get("requirements")
             if isinstance(file, Scalar):
                 self._file(file, root, requirements)

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from orun.core.serialization import replace
 from orun.pipeline.instances import Axes
-from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, MAX_TEXT, Entry, List, Map, Node, Scalar, Span, describe
+from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, MAX_TEXT, Entry, List, Map, Node, Scalar, describe
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import closest, one_of
 
@@ -27,12 +27,7 @@ class _Failed(Exception):
 
 
 class Expressions:
-    """Replacement of expressions by their values.
-
-    Args:
-        variables: the `vars` of the file.
-        problems: collects the mistakes.
-    """
+    """Replacement of expressions by their values."""
 
     def __init__(self, variables: Map, problems: Problems) -> None:
         self.problems = problems
@@ -82,17 +77,13 @@ class Expressions:
             parts += (text[end : matched.start()], self._text(matched, node, axes))
             end = matched.end()
         parts.append(text[end:])
-        self._bound_text(node, parts)
-        joined = "".join(parts)
-        return replace(node, value=joined, text=joined, via=text if joined != text else "")
-
-    def _bound_text(self, node: Scalar, parts: Iterable[str]) -> None:
-        """Give up, as `bounded` does, before composing a text beyond the limit."""
         self._letters += sum(map(len, parts))
         if self._letters > MAX_TEXT:
             message = f"the file holds more than {MAX_TEXT >> 20} MiB of text"
             self.problems.add(node.span, f"with its variables and matrices written out, {message}")
             self.problems.check()
+        joined = "".join(parts)
+        return replace(node, value=joined, text=joined, via=text if joined != text else "")
 
     def _text(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> str:
         if matched[1] is None:
@@ -131,7 +122,12 @@ class Expressions:
         if first not in self.raw.entries:
             self._unknown(f"there is no variable {first!r}", first, self.raw.entries, matched, node)
         self.used.add(first)
-        target = self._resolve(first, matched, node)
+        if first in self._resolving:
+            loop = " -> ".join([*self._resolving[self._resolving.index(first) :], first])
+            self._fail(matched, node, f"these variables refer to one another in a loop: {loop}")
+        if len(self._resolving) >= MAX_DEPTH:
+            self._fail(matched, node, f"variables refer to one another more than {MAX_DEPTH} deep")
+        target = self._variable_value(first)
         for key in rest:
             entries = target.entries if isinstance(target, Map) else {}
             if key not in entries:
@@ -140,14 +136,6 @@ class Expressions:
         if isinstance(target, Scalar) and target.broken:
             raise _Failed
         return target
-
-    def _resolve(self, name: str, matched: re.Match[str], node: Scalar) -> Node:
-        if name in self._resolving:
-            loop = " -> ".join([*self._resolving[self._resolving.index(name) :], name])
-            self._fail(matched, node, f"these variables refer to one another in a loop: {loop}")
-        if len(self._resolving) >= MAX_DEPTH:
-            self._fail(matched, node, f"variables refer to one another more than {MAX_DEPTH} deep")
-        return self._variable_value(name)
 
     def _variable_value(self, name: str) -> Node:
         if name not in self._resolved:
@@ -182,7 +170,15 @@ class Expressions:
         suggestion: str = "",
         hint: str = "",
     ) -> NoReturn:
-        self.problems.add(_within(node, matched), message, expected=expected, suggestion=suggestion, hint=hint)
+        at = node.span.source.find(matched[0], node.span.column - 1)
+        start = at + 1 - node.span.column
+        self.problems.add(
+            node.span.part(start, len(matched[0])) if at >= 0 else node.span,
+            message,
+            expected=expected,
+            suggestion=suggestion,
+            hint=hint,
+        )
         raise _Failed
 
     def bounded(self, node: Node) -> Node:
@@ -197,13 +193,6 @@ class Expressions:
             self.problems.add(node.span, f"with its variables and matrices written out, this {excess}")
             self.problems.check()
         return node
-
-
-def _within(node: Scalar, matched: re.Match[str]) -> Span:
-    """Return the span of an expression within its text, or of the text if that spans several lines."""
-    at = node.span.source.find(matched[0], node.span.column - 1)
-    start = at + 1 - node.span.column
-    return node.span.part(start, len(matched[0])) if at >= 0 else node.span
 
 
 def used_axes(nodes: Iterable[Scalar]) -> set[str]:

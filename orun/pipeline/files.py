@@ -27,9 +27,6 @@ EXPECTED = "a mapping with name, vars, targets and stages"
 class Files:
     """Reader of pipeline files, which merges each over the files that it extends.
 
-    Args:
-        problems: collects the mistakes.
-
     Attributes:
         digests: BLAKE3 digest of every file that was read, by absolute path.
     """
@@ -48,7 +45,10 @@ class Files:
             UsageError: when there is no such file, or it is a baseline.
         """
         if file.name.endswith(BASELINE) and presence(file) == FILE:
-            raise _is_baseline(file)
+            stem = file.name.removesuffix(BASELINE)
+            pipelines = [file.with_name(stem + ending) for ending in (".yaml", ".yml")]
+            pipeline = near(str(next((path for path in pipelines if presence(path)), pipelines[0])))
+            raise UsageError(f"{near(str(file))} is the baseline of {pipeline}", hint=f"orun {quoted(pipeline)}")
         try:
             return self._tree(file, ())
         except OSError as error:
@@ -145,15 +145,7 @@ def merge(base: Node, top: Node) -> Node:
 
 
 def add_missing(problems: Problems, node: Scalar, path: Path, message: str, expected: str) -> None:
-    """Add a path that cannot be read to the problems, with the path that was probably meant.
-
-    Args:
-        problems: where to add it.
-        node: the path in the pipeline file.
-        path: where it leads.
-        message: what is wrong.
-        expected: what the path should be of.
-    """
+    """Add a path that cannot be read to the problems, with the path that was probably meant."""
     relocation = beside_target(node, node.text)
     suggestion = "" if relocation else similar_path(path, node.text)
     problems.add(node.span, message, expected=expected, suggestion=suggestion, hint=relocation)
@@ -172,14 +164,6 @@ def beside_target(node: Scalar, written: str) -> str:
         return ""
     command = f"orun {quoted(near(str(real)))}"
     return f"paths go by the link {near(str(link))}, and it lies beside the link's target: {command}"
-
-
-def _is_baseline(file: Path) -> UsageError:
-    """Return the error of a baseline that was named in place of its pipeline file."""
-    stem = file.name.removesuffix(BASELINE)
-    pipelines = [file.with_name(stem + ending) for ending in (".yaml", ".yml")]
-    pipeline = near(str(next((path for path in pipelines if presence(path)), pipelines[0])))
-    return UsageError(f"{near(str(file))} is the baseline of {pipeline}", hint=f"orun {quoted(pipeline)}")
 
 
 def _unreadable(file: Path, error: OSError) -> UsageError:

@@ -24,13 +24,7 @@ LONGEST = 80  # most letters of a suggestion
 
 
 def suggestion(node: Node, schema: Mapping[str, Any], path: Path) -> str:
-    """Return the probable meaning of a value that its schema refuses; empty without a close one.
-
-    Args:
-        node: the value.
-        schema: its schema.
-        path: its path in the tree.
-    """
+    """Return the probable meaning of a value that its schema refuses; empty without a close one."""
     if isinstance(node, List):
         return _of_list(node, schema, path)
     if isinstance(node, Map):

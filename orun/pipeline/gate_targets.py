@@ -16,14 +16,7 @@ from orun.text.suggestions import closest, one_of
 def require_judged(
     instances: Iterable[Instance], stages: Mapping[str, Stage], targets: Collection[str], problems: Problems
 ) -> None:
-    """Note each gate for a target on which no instance of its stage runs.
-
-    Args:
-        instances: the stages of the graph.
-        stages: the valid stages by their ids.
-        targets: names of all targets.
-        problems: collects the mistakes.
-    """
+    """Note each gate for a target on which no instance of its stage runs."""
     by_base: dict[str, list[Instance]] = {}
     for instance in instances:
         by_base.setdefault(instance.base, []).append(instance)

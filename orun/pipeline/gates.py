@@ -222,7 +222,6 @@ def _by(ground: Ground, entries: Mapping[str, Entry]) -> str:
 
 
 def _is_here(ground: Ground, entries: Mapping[str, Entry]) -> bool:
-    """Return whether a gate is for the target of this stage."""
     name = _text(entries, TARGET)
     if not name:
         return True

@@ -52,7 +52,7 @@ def _sorted(names: Sequence[str], edges: Collection[Edge]) -> list[str]:
 
 
 def _loops(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[list[str]], list[Edge]]:
-    """Return a loop for each group of names that need one another, and the edges between groups."""
+    """Return the shortest loop of each group of names that need one another, and the edges between groups."""
     import networkx as nx
 
     place = {name: number for number, name in enumerate(names)}
@@ -61,17 +61,11 @@ def _loops(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[list[str
     for group in list(nx.strongly_connected_components(graph)):
         if len(group) > 1 or graph.has_edge(*list(group) * 2):
             inside = graph.subgraph(group).copy()
-            loops.append(_loop(inside.reverse(), min(group, key=place.__getitem__)))
+            backwards, start = inside.reverse(), min(group, key=place.__getitem__)
+            ways = nx.single_source_shortest_path(backwards, start)  # in one pass through the graph
+            loops.append(min((ways[last] for last in backwards.predecessors(start)), key=len))
             graph.remove_edges_from(inside.edges)
     return sorted(loops, key=lambda loop: place[loop[0]]), list(graph.edges)
-
-
-def _loop(graph: nx.DiGraph[str], start: str) -> list[str]:
-    """Return the shortest loop through a node of a strongly connected graph."""
-    import networkx as nx
-
-    ways = nx.single_source_shortest_path(graph, start)  # in one pass through the graph
-    return min((ways[last] for last in graph.predecessors(start)), key=len)
 
 
 def select(

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from orun.core.serialization import replace
 from orun.pipeline.graph import find_reachable
-from orun.pipeline.instances import Axes
+from orun.pipeline.instances import Axes, agree
 from orun.pipeline.model import Stage
 from orun.stages.contract import Spec
 
@@ -23,12 +23,6 @@ def guarded(
 
     A guard measures or checks a released artifact. It has gates, or its kind fails by itself. It has the same values as
     the release on every matrix axis that both have. A stage after the release cannot guard it.
-
-    Args:
-        stages: every stage by its id.
-        specs: the specification of each stage's kind, by the stage's id.
-        axes: the matrix values of each stage.
-        order: the ids in topological order.
     """
     before = {name: set(stage.upstream) for name, stage in stages.items()}
     guarded_stages = dict(stages)
@@ -40,7 +34,7 @@ def guarded(
             stage.id
             for stage in stages.values()
             if _judges(stage, specs[stage.id], released)
-            and not _differ(axes[stage.id], axes[name])
+            and agree(axes[stage.id], axes[name])
             and stage.id not in find_reachable([name], before)
             and name not in find_reachable([stage.id], before)
         ]
@@ -61,8 +55,3 @@ def _judges(stage: Stage, spec: Spec, released: Collection[str]) -> bool:
     """Return whether a stage judges one of these artifacts, as its primary input."""
     judging = spec.output == "metrics" and bool(stage.gates or spec.guards)
     return judging and next(iter(stage.needs.values()), None) in released
-
-
-def _differ(first: Axes, second: Axes) -> bool:
-    """Return whether two stages have different values on a common axis."""
-    return any(first[axis].text != second[axis].text for axis in first.keys() & second.keys())

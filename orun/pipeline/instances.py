@@ -45,6 +45,11 @@ class Instance(Record, frozen=True):
     links: tuple[Link, ...] = ()
 
 
+def agree(first: Axes, second: Axes) -> bool:
+    """Return whether both have the same values on their common axes."""
+    return all(first[axis].text == value.text for axis, value in second.items() if axis in first)
+
+
 def links(needs: Node | None) -> list[Link]:
     """Return the entries of `needs` in any of its forms; malformed entries are left out."""
     named: list[tuple[str | None, Node]]

@@ -13,7 +13,7 @@ from typing import cast
 from orun.core.serialization import replace
 from orun.pipeline.declarations import MAX_STAGES, Declarations, DeclaredStage
 from orun.pipeline.expressions import Expressions
-from orun.pipeline.instances import Axes, Instance, Link
+from orun.pipeline.instances import Axes, Instance, Link, agree
 from orun.pipeline.nodes import MAX_SIZE, Entry, Map, Scalar
 from orun.pipeline.problems import Problems
 from orun.stages.kind import Kind
@@ -21,14 +21,7 @@ from orun.text.suggestions import closest, one_of
 
 
 class Expansion:
-    """Expansion of the file's stages to the stages of the graph.
-
-    Args:
-        stages: the `stages` of the file.
-        expressions: replaces `${...}`.
-        kind_of: returns the kind of a `uses`; None for a wrong one, which it reports.
-        problems: collects the mistakes.
-    """
+    """Expansion of the file's stages to the stages of the graph."""
 
     def __init__(
         self,
@@ -84,7 +77,7 @@ class Expansion:
             self._check_id(link)
             return [(inherited, (*links_so_far, Link(link.port, "", link.span)))]
         fixed = {**inherited, **own}
-        fitting = [candidate for candidate in candidates if _agree(fixed, candidate.axes)]
+        fitting = [candidate for candidate in candidates if agree(fixed, candidate.axes)]
         if not fitting:
             wanted = ", ".join(f"{axis}={value.text}" for axis, value in fixed.items() if axis in candidates[0].axes)
             self.problems.add(
@@ -169,8 +162,3 @@ class Expansion:
                 entries[axis] = Entry(keys[axis].key, value)
         key = node.entries["with"].key if "with" in node.entries else stage.key
         return node.with_entries({**node.entries, "with": Entry(key, written.with_entries(entries))})
-
-
-def _agree(axes: Axes, candidate: Axes) -> bool:
-    """Return whether both have the same values on their common axes."""
-    return all(axes[axis].text == value.text for axis, value in candidate.items() if axis in axes)

@@ -109,6 +109,11 @@ class Map(Record, frozen=True, dict=True):
         value = self.get(key)
         return value if isinstance(value, Map) else Map({}, self.span)
 
+    def listed(self, key: str) -> tuple[Node, ...]:
+        """Return the items of the list below a key; none if there is no list."""
+        value = self.get(key)
+        return value.items if isinstance(value, List) else ()
+
     def with_entries(self, entries: Mapping[str, Entry]) -> Map:
         """Return this mapping with other entries."""
         return Map(entries, self.span)

@@ -19,13 +19,7 @@ DOTTED_BELOW = 3  # `stages.NAME.gate` and `targets.NAME.session`
 
 
 def apply(root: Map, overrides: Mapping[str, str], problems: Problems) -> Map:
-    """Return the tree with values replaced.
-
-    Args:
-        root: the tree.
-        overrides: YAML values by dotted path.
-        problems: collects the mistakes.
-    """
+    """Return the tree with values replaced by these YAML values, by dotted path."""
     for number, (path, written) in enumerate(overrides.items(), start=1):
         root = _Override(number, path, written, problems).apply(root)
     return root

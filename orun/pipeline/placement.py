@@ -18,12 +18,7 @@ Labels = Mapping[str, str]
 
 
 def labels_of_targets(targets: Map, unsound: Collection[NodePath]) -> dict[str, Labels]:
-    """Return the labels under `runs_on` of each target that has some.
-
-    Args:
-        targets: the `targets` of the file; the schema has been checked.
-        unsound: paths of nodes whose mistakes are already reported.
-    """
+    """Return the labels under `runs_on` of each target that has some."""
     nodes = {name: entry.value for name, entry in targets.entries.items() if ("targets", name, RUNS_ON) not in unsound}
     return {name: labels for name, node in nodes.items() if (labels := _labels(node))}
 
@@ -31,14 +26,7 @@ def labels_of_targets(targets: Map, unsound: Collection[NodePath]) -> dict[str, 
 def runs_on(
     instance: Instance, targets: Collection[str], of_targets: Mapping[str, Labels], problems: Problems
 ) -> Labels:
-    """Return the labels that the machine of a stage must have: its own, and those of its targets.
-
-    Args:
-        instance: the stage.
-        targets: names of its targets.
-        of_targets: labels by target.
-        problems: collects two targets that want different machines.
-    """
+    """Return the labels that the machine of a stage must have: its own, and those of its targets."""
     own = _labels(instance.node)
     labels: dict[str, str] = {}
     sources: dict[str, str] = {}
@@ -62,14 +50,7 @@ def _labels(node: Node) -> dict[str, str]:
 
 
 def shipped(tree: Map, root: Path, unsound: Collection[NodePath], problems: Problems) -> tuple[str, ...]:
-    """Return the paths under `ship`, relative to the pipeline's folder; note each that is not in the project.
-
-    Args:
-        tree: the file; the schema has been checked.
-        root: the pipeline's folder.
-        unsound: paths of nodes whose mistakes are already reported.
-        problems: collects the mistakes.
-    """
+    """Return the paths under `ship`, relative to the pipeline's folder; note each that is not in the project."""
     listed = tree.get(SHIP)
     if not isinstance(listed, List):
         return ()

@@ -66,10 +66,6 @@ def render(problems: Sequence[Problem], colour: bool = False) -> str:
           hint: orun stages quantize/dynamic
 
     Files below the working folder are named relative to it.
-
-    Args:
-        problems: the problems in order.
-        colour: whether to mark the parts with ANSI colours.
     """
     return "\n\n".join("\n".join(_lines(problem, colour)) for problem in problems)
 

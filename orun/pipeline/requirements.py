@@ -97,7 +97,6 @@ class Requirements:
 
 
 def _problem(path: Path, number: int, line: str, part: str, message: str, expected: str) -> Problem:
-    """Return a mistake in a part of a line."""
     return Problem(Position(str(path), number, line.find(part) + 1), abridged(message), line, len(part), expected)
 
 

@@ -65,13 +65,7 @@ def no_proportion(gate: Gate, metric: Metric) -> str:
 
 
 def lets_worse(gate: Gate, better: Better, unit: Unit | None) -> str:
-    """Return a sentence about a rule that limits an improvement; empty for other rules.
-
-    Args:
-        gate: the gate.
-        better: direction in which its metric improves.
-        unit: unit of its metric, if known.
-    """
+    """Return a sentence about a rule that limits an improvement; empty for other rules."""
     if gate.rule not in WORSE.values() or better == "neither" or gate.rule == WORSE[better]:
         return ""
     subject = f"{UNIT_WORDS[unit]}, and" if unit else "is"

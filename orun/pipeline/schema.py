@@ -9,22 +9,30 @@ value may be a `${...}`, because an editor sees the file before it is expanded.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orun.pipeline.fragments import EXPRESSION, NAME, Fragment, described, fields, fragment, value
-from orun.pipeline.grammar import Limits
-from orun.pipeline.schema_gates import gate, gates
+from orun.pipeline.fragments import EXPRESSION, NAME, Fragment, choice, described, fields, fragment, value
+from orun.pipeline.grammar import RULES, Limits
 from orun.pipeline.schema_targets import environment, target
 from orun.stages.kind import Kind
 from orun.stages.params import ParamType, Range, params_of
 from orun.stages.registry import BUILTIN, EXPECTED, all_kinds
+from orun.text.units import NUMBER, THRESHOLD_UNITS
 
 ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # id of a stage, with the axes of a matrix
 NAME_WORDS = "letters, digits, _ and -, beginning with a letter or _"
 LARGEST_SEED = 2**32 - 1  # largest seed that every library takes
 VARIABLE = r"^[A-Za-z_][A-Za-z0-9_]*$"
 FILE_KIND = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
+
+THRESHOLD = rf"^{NUMBER} *({'|'.join(THRESHOLD_UNITS)})?$"
+SPEEDUP = rf"^{NUMBER}x?$"
+GROUPS: Mapping[str, str] = {
+    "all": "Gates that must all pass.",
+    "any": "Gates at least one of which must pass; an item with several conditions passes if all of them pass.",
+}
+THRESHOLD_WORDS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
 
 
 def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
@@ -55,8 +63,8 @@ def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
             "stage": stage,
             "target": target_schema,
             "environment": environment(),
-            "gate": gate(),
-            "gates": gates(),
+            "gate": _gate(),
+            "gates": _gates(),
         },
     }
 
@@ -136,7 +144,7 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
                 "type": "object",
                 "patternErrorMessage": "expected a mapping of parameters",
             },
-            "gate": gates() | {"description": "Conditions on metrics, judged on every run."},
+            "gate": _gates() | {"description": "Conditions on metrics, judged on every run."},
             "matrix": {
                 "description": "Values to repeat the stage for: `per_channel: [true, false]`.",
                 "type": "object",
@@ -148,6 +156,63 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
             **limits,
         },
         "allOf": [_choose(kind) for kind in kinds],
+    }
+
+
+def _gates() -> Fragment:
+    return {
+        "type": "object",
+        "patternErrorMessage": "expected a mapping of metrics to conditions, as in `p50: {max: 12ms}`",
+        "properties": {
+            name: {
+                "description": doc,
+                "type": "array",
+                "minItems": 1,
+                "patternErrorMessage": "expected a list of gates, as in `[p50: {max: 12ms}, speedup: {min: 1.5}]`",
+                "items": {"$ref": "#/definitions/gates"},
+            }
+            for name, doc in GROUPS.items()
+        },
+        "additionalProperties": {"$ref": "#/definitions/gate"},
+    }
+
+
+def _gate() -> Fragment:
+    threshold = value(["number"], THRESHOLD, THRESHOLD_WORDS)
+    speedup = value(["number"], SPEEDUP, "a factor such as 1.5 or 1.5x")
+    rules: Mapping[str, Fragment] = {
+        rule: (speedup if rule == "min_speedup" else threshold) | {"description": doc} for rule, doc in RULES.items()
+    }
+    undecided = choice(["allow", "block", "fail"]) | {
+        "description": "What an undecided gate does: `allow` releases behind it, `block` them (exit 4), or `fail` the"
+        " run (exit 4), whether there is a release or not.",
+        "default": "block",
+    }
+    return {
+        "type": "object",
+        "x-noun": "rule of a gate",
+        "x-lists": list(GROUPS),
+        "patternErrorMessage": "expected a condition such as {max: 12ms} or {max_drop: 1%}",
+        "additionalProperties": False,
+        "properties": {**rules, "undecided": undecided, **_scopes()},
+    }
+
+
+def _scopes() -> dict[str, Fragment]:
+    """Return the schemas of the keys that limit a gate to references, slices or a target."""
+    reference = value([], NAME, "the name of a reference")
+    return {
+        "against": value(["array"], NAME, "the name of a reference, or a list of them")
+        | {
+            "description": "The references that the model is compared with: `reference`, and NAME of an input"
+            " `reference.NAME`; each is a gate.",
+            "items": reference,
+            "minItems": 1,
+        },
+        "by": value([], NAME, "a field of the dataset")
+        | {"description": "Field of `slices`: each of its values must pass by itself."},
+        "target": value([], NAME, "the name of a target")
+        | {"description": "Target of the gate; stages of the matrix on other targets do not have it."},
     }
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from orun.environment.env_vars import HASH_SEED, HIDDEN, OPTIMIZE, SETTINGS
 from orun.environment.secret_variables import CREDENTIALS
 from orun.pipeline.instances import Instance
-from orun.pipeline.nodes import List, Map, Scalar
+from orun.pipeline.nodes import Map, Scalar
 from orun.pipeline.problems import Problems
 
 IN_KEYS = (OPTIMIZE, HASH_SEED, "PYTHONPATH")  # variables in the keys of custom stages
@@ -15,7 +15,7 @@ IN_KEYS = (OPTIMIZE, HASH_SEED, "PYTHONPATH")  # variables in the keys of custom
 
 def secrets(tree: Map, instances: Iterable[Instance], problems: Problems) -> tuple[str, ...]:
     """Return the names under `secrets`; note names that are also under `env`, or that cannot be secrets."""
-    declared = {item.text: item for item in _names(tree, "secrets")}
+    declared = {item.text: item for item in tree.listed("secrets") if isinstance(item, Scalar)}
     for name, item in declared.items():
         if name in IN_KEYS or name.startswith(SETTINGS):
             problems.add(
@@ -24,7 +24,7 @@ def secrets(tree: Map, instances: Iterable[Instance], problems: Problems) -> tup
                 expected="the name of a variable that holds a password, token or key",
             )
     own = HIDDEN | CREDENTIALS
-    for item in (item for instance in instances for item in _names(instance.node, "env")):
+    for item in (item for instance in instances for item in instance.node.listed("env") if isinstance(item, Scalar)):
         if item.text in own:
             problems.add(
                 item.span,
@@ -38,8 +38,3 @@ def secrets(tree: Map, instances: Iterable[Instance], problems: Problems) -> tup
                 expected=f"{item.text!r} under `secrets` or under `env`, not both",
             )
     return tuple(declared)
-
-
-def _names(node: Map, key: str) -> Iterator[Scalar]:
-    names = node.get(key)
-    yield from (item for item in names.items if isinstance(item, Scalar)) if isinstance(names, List) else ()

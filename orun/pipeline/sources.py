@@ -24,13 +24,7 @@ TARGET_OF_REFERENCES = "reference_target"
 def connect_sources(
     instances: Collection[Instance], stages: Mapping[str, Stage], problems: Problems
 ) -> dict[str, Stage]:
-    """Return the stages, those that run source models with what they need of the convert stages.
-
-    Args:
-        instances: the stages of the graph.
-        stages: the valid stages by id.
-        problems: collects runtimes that a convert stage does not have.
-    """
+    """Return the stages, those that run source models with what they need of the convert stages."""
     kinds = {instance.id: instance.kind for instance in instances if instance.kind}
     connected = dict(stages)
     for instance in instances:

@@ -12,7 +12,7 @@ from orun.pipeline.gates import Ground, gates
 from orun.pipeline.grammar import Limits
 from orun.pipeline.instances import PRIMARY, Instance
 from orun.pipeline.model import Gate, Group, Reference, Stage, conditions
-from orun.pipeline.nodes import List, Map, Node, Scalar
+from orun.pipeline.nodes import Map, Scalar
 from orun.pipeline.nodes import Path as NodePath
 from orun.pipeline.placement import runs_on
 from orun.pipeline.values import Surroundings, Values
@@ -31,16 +31,7 @@ def make(
     environments: Environments,
     surroundings: Surroundings,
 ) -> Stage:
-    """Return a stage; usable only if no problem was noted.
-
-    Args:
-        instance: the expanded stage.
-        kind: its kind.
-        instances: every stage by its id.
-        targets: every target by its name.
-        environments: the isolated environments of the file.
-        surroundings: what its values are checked against.
-    """
+    """Return a stage; usable only if no problem was noted."""
     path: NodePath = ("stages", instance.id)
     values = Values(surroundings)
     if kind.origin == "file":
@@ -49,7 +40,8 @@ def make(
     params = values.fields(kind.params, instance.node.map("with"), (*path, "with"))
     _require_one(kind, params, instance, values)
     metrics = _metrics(kind, params, instance, surroundings) if values.valid else kind.spec.metrics or None
-    named = _targets(kind, params, targets)
+    names = {param.name: str(params.get(param.name)) for param in kind.params if param.type.name == "target"}
+    named = {parameter: targets.get(name) for parameter, name in names.items()}
     first = next(iter(named), "")
     target = named.get(first)
     ground = Ground(
@@ -80,7 +72,7 @@ def make(
         environment=environments.of_stage(instance.node, target, out_of_process=kind.spec.out_of_process),
         out_of_process=kind.spec.out_of_process,
         gates=judged,
-        env=_texts(instance.node.get("env")),
+        env=tuple(item.text for item in instance.node.listed("env") if isinstance(item, Scalar)),
         timeout=limits["timeout"],
         cpus=_resource(limits, "cpus") or kind.spec.cpus,
         memory=_resource(limits, "memory"),
@@ -163,12 +155,6 @@ def _libraries(named: Mapping[str, Target | None]) -> list[Reference]:
     ]
 
 
-def _targets(kind: Kind, params: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Target | None]:
-    """Return the targets of the parameters, by parameter; None for a parameter that is left out."""
-    names = {param.name: str(params.get(param.name)) for param in kind.params if param.type.name == "target"}
-    return {parameter: targets.get(name) for parameter, name in names.items()}
-
-
 def _samples(kind: Kind, params: Mapping[str, Any], gates: Iterable[Gate | Group]) -> dict[str, int]:
     """Return the number of samples that absolute gates need, if the file leaves it out."""
     needed = [kind.spec.samples.get(gate.metric, 0) for gate in conditions(gates) if gate.rule in ("min", "max")]
@@ -179,7 +165,3 @@ def _resource(limits: Mapping[str, Any], name: str) -> int | None:
     resources = limits["resources"] or {}
     amount: int | None = resources.get(name)
     return amount
-
-
-def _texts(node: Node | None) -> tuple[str, ...]:
-    return tuple(item.text for item in node.items if isinstance(item, Scalar)) if isinstance(node, List) else ()

@@ -30,15 +30,7 @@ SHARED_LIBRARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 def targets(
     declared: Map, environments: Environments, root: FilePath, unsound: Collection[Path], problems: Problems
 ) -> dict[str, Target]:
-    """Return every target by name.
-
-    Args:
-        declared: the `targets` of the file, which have passed the schema.
-        environments: the isolated environments of the file.
-        root: the folder that paths are relative to.
-        unsound: paths of nodes whose mistakes are already reported.
-        problems: collects the mistakes.
-    """
+    """Return every target by name."""
     targets_by_name = {DEFAULT: Target(DEFAULT)}
     for name, entry in declared.entries.items():
         path = ("targets", name)
@@ -52,8 +44,7 @@ def targets(
 
 
 def _target(name: str, node: Map, environment: Environment | None, root: FilePath, problems: Problems) -> Target:
-    listed = node.get("providers")
-    providers = [_provider(item, root, problems) for item in listed.items] if isinstance(listed, List) else []
+    providers = [_provider(item, root, problems) for item in node.listed("providers")]
     for number, (provider, span) in enumerate(providers):
         if provider.name in [other.name for other, _ in providers[:number]]:
             problems.add(span, f"{provider.name} is named twice", expected="each provider once")
@@ -130,7 +121,6 @@ def _why_no_library(path: FilePath) -> str:
 
 
 def _text(node: Scalar, kind: OptionType | None) -> str:
-    """Return the text of an option for the provider."""
     if isinstance(node.value, bool):
         return str(int(node.value)) if kind == "flag" else str(node.value).lower()
     return node.text

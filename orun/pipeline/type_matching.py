@@ -43,7 +43,6 @@ def _is_of(kind: ParamType, node: Node) -> bool:
 
 
 def _has_required(kind: ParamType, node: Map) -> bool:
-    """Return whether a mapping has every required field of an object type."""
     needed = {param.name: param.type for param in kind.fields if param.required}
     return all(
         (value := node.get(name)) is not None and _is_of(kind_of_field, value) for name, kind_of_field in needed.items()

@@ -14,14 +14,7 @@ from orun.text.suggestions import closest
 
 
 def unused(tree: Map, file: str, variables: Collection[str], stages: Collection[Stage]) -> tuple[str, ...]:
-    """Return a sentence for each unused variable and target.
-
-    Args:
-        tree: tree of the file.
-        file: its path.
-        variables: names of the variables that expressions use.
-        stages: the stages of the graph.
-    """
+    """Return a sentence for each unused variable and target."""
     named = {target.name for stage in stages for target in stage.targets}
     return (
         *_describe(tree.map("vars"), file, "variable", variables),

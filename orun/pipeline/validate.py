@@ -87,7 +87,11 @@ class _Report:
         elif error.validator == "required":
             self._missing(error, span, path)
         elif "propertyNames" in error.absolute_schema_path:
-            self._bad_name(error, node)
+            entry = node.entries[error.instance] if isinstance(node, Map) else None
+            if entry and entry.key.position not in self.reported:
+                self.problems.add(
+                    entry.key, f"{error.instance!r} cannot be a name here", expected=expectation(error.schema)
+                )
         elif error.validator == "anyOf" and (meant := _alternative(error)):
             for part in meant:
                 self.take(part)
@@ -95,9 +99,9 @@ class _Report:
             self._bad_value(error, node, span, path)
 
     def _unknown(self, error: Any, node: Node, path: Path) -> None:
-        """Note unknown keys."""
         known = error.schema.get("properties", {})
-        noun, parameters = _noun(error.schema, path), _parameters(error)
+        noun = _noun(error.schema, path)
+        parameters = _keys_of_kind(error.schema, "with", error.instance.get("uses"))  # which belong under `with`
         inputs = self._inputs(path[:-1]) if path[-1:] == ("with",) else ()
         for key, entry in node.entries.items() if isinstance(node, Map) else ():
             if not _is_known(key, error.schema):
@@ -120,11 +124,7 @@ class _Report:
         """Return the inputs of the kind that the stage at a path uses."""
         stage, _ = find(self.root, path)
         uses = stage.get("uses") if isinstance(stage, Map) else None
-        kinds = _kinds(self.stage.get("allOf", ())) or {}
-        if not isinstance(uses, Scalar) or uses.text not in kinds:
-            return ()
-        inputs: Mapping[str, Any] = self.stage["allOf"][kinds[uses.text]]["then"]["properties"]["needs"]["properties"]
-        return inputs
+        return _keys_of_kind(self.stage, "needs", uses.text if isinstance(uses, Scalar) else "")
 
     def _missing(self, error: Any, span: Span, path: Path) -> None:
         """Note missing keys; for a missing mapping with required keys, note those."""
@@ -148,13 +148,6 @@ class _Report:
             expected=f"`{key}:` {wanted}",
             hint=schema.get("x-hint", ""),
         )
-
-    def _bad_name(self, error: Any, node: Node) -> None:
-        entry = node.entries[error.instance] if isinstance(node, Map) else None
-        if entry and entry.key.position not in self.reported:
-            self.problems.add(
-                entry.key, f"{error.instance!r} cannot be a name here", expected=expectation(error.schema)
-            )
 
     def _bad_value(self, error: Any, node: Node, span: Span, path: Path) -> None:
         self.unsound.add(path)
@@ -245,14 +238,14 @@ def _instead(span: Span, key: str, noun: str, schema: Mapping[str, Any]) -> str:
     return note(key, noun) or str(schema.get("x-hint", ""))
 
 
-def _parameters(error: Any) -> Collection[str]:
-    """Return the kind's parameters for a complaint about a stage's key, because parameters belong under `with`."""
-    branches, uses = error.schema.get("allOf", ()), error.instance.get("uses")
+def _keys_of_kind(stage: Mapping[str, Any], mapping: str, uses: object) -> Collection[str]:
+    """Return the keys of `with` or `needs` for the kind that a stage uses; none for an unknown kind."""
+    branches = stage.get("allOf", ())
     kinds = _kinds(branches) or {}
     if not isinstance(uses, str) or uses not in kinds:
         return ()
-    parameters: Mapping[str, Any] = branches[kinds[uses]]["then"]["properties"]["with"].get("properties", {})
-    return parameters
+    keys: Mapping[str, Any] = branches[kinds[uses]]["then"]["properties"][mapping].get("properties", {})
+    return keys
 
 
 def _name(path: Path) -> str:
@@ -264,7 +257,6 @@ def _name(path: Path) -> str:
 
 
 def _noun(schema: Mapping[str, Any], path: Path) -> str:
-    """Return the noun for the keys of an object."""
     return str(schema.get("x-noun") or f"key of {_name(path)}")
 
 

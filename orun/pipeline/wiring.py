@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from orun.pipeline.instances import PRIMARY, Instance, Link
-from orun.pipeline.nodes import List, Path, Scalar
+from orun.pipeline.nodes import Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.stages.contract import Port
 from orun.stages.kind import Kind
@@ -17,15 +17,7 @@ CARRIED = "gates on what it releases need not be listed: it waits for them, and 
 def wire(
     instance: Instance, kind: Kind, stages: Mapping[str, Instance], unsound: Collection[Path], problems: Problems
 ) -> tuple[Mapping[str, str], tuple[str, ...]]:
-    """Return the stage at each input of a stage, in the kind's order, and the stages that only come before.
-
-    Args:
-        instance: the stage.
-        kind: its kind.
-        stages: every stage by its id.
-        unsound: paths of nodes whose mistakes are already reported.
-        problems: collects the mistakes.
-    """
+    """Return the stage at each input of a stage, in the kind's order, and the stages that only come before."""
     ports = kind.spec.inputs
     fed: dict[str, str] = {}
     after: list[str] = []
@@ -122,8 +114,7 @@ def _givers(accepts: Collection[str]) -> str:
 def _tell_asked_for(instance: Instance, port: str, kind: Kind, problems: Problems) -> None:
     """Note the values that need an input that is not connected."""
     for parameter, values in kind.spec.inputs[port].needed_for.items():
-        values_node = instance.node.map("with").get(parameter)
-        for item in values_node.items if isinstance(values_node, List) else ():
+        for item in instance.node.map("with").listed(parameter):
             if isinstance(item, Scalar) and item.text in values:
                 problems.add(
                     item.span,
