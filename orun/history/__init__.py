@@ -5,7 +5,7 @@ The history never gates: a verdict depends on what a run measured, not on what i
 
 from orun.history.database import History
 from orun.history.points import Point, Series, points_of, points_used_again, series_of
-from orun.history.renames import points_of_renamed
+from orun.history.search import points_of_renamed
 from orun.store.layout import history_path
 
 __all__ = [

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import median
 
-from orun.history.points import Series
+from orun.history.points import Series, differ
 
 LEVEL = 0.01  # of the permutation test
 LEAST = 4  # measurements on each side of a change
@@ -44,7 +44,7 @@ def changes(series: Series) -> tuple[Change, ...]:
     """Return the changes of a series, the oldest first."""
     values = series.values
     if series.last.noise == "none":
-        divisions = [(index, 0.0) for index in range(1, len(values)) if _differ(values[index], values[index - 1])]
+        divisions = [(index, 0.0) for index in range(1, len(values)) if differ(values[index], values[index - 1])]
     else:
         skipped = max(0, len(values) - LONGEST)
         divisions = [(skipped + index, p) for index, p in divide(values[skipped:])]
@@ -53,11 +53,6 @@ def changes(series: Series) -> tuple[Change, ...]:
         Change(index, median(values[ends[number] : index]), median(values[index : ends[number + 2]]), p)
         for number, (index, p) in enumerate(divisions)
     )
-
-
-def _differ(before: float, after: float) -> bool:
-    """Return whether two values differ; two NaN do not."""
-    return before != after and not (math.isnan(before) and math.isnan(after))
 
 
 def divide(values: Sequence[float]) -> list[tuple[int, float]]:

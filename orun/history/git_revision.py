@@ -23,17 +23,11 @@ def commit_of(folder: Path) -> str:
     """Return the commit that is checked out around a folder; empty without one, or if its format is unknown."""
     with suppress(OSError, ValueError):
         for top in (folder, *folder.parents):
-            if (top / ".git").exists():
-                commit = _head(_repository(top / ".git"))
+            if (path := top / ".git").exists():
+                # In worktrees and submodules, a file names the folder of the repository.
+                commit = _head(path if path.is_dir() else top / _text(path).removeprefix("gitdir: "))
                 return commit if len(commit) in (SHA1, SHA256) and HEX.issuperset(commit) else ""
     return ""
-
-
-def _repository(path: Path) -> Path:
-    """Return the folder of a repository; in worktrees and submodules, the file `.git` names it."""
-    if path.is_dir():
-        return path
-    return path.parent / _text(path).removeprefix("gitdir: ")
 
 
 def _head(repository: Path) -> str:

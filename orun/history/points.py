@@ -105,12 +105,13 @@ def points_used_again(result: RunResult, last: Mapping[SeriesName, float]) -> tu
     return tuple(
         point
         for point in points
-        if point.noise != "timing" and point.series in last and not _is_same(point.value, last[point.series])
+        if point.noise != "timing" and point.series in last and differ(point.value, last[point.series])
     )
 
 
-def _is_same(value: float, other: float) -> bool:
-    return value == other or (math.isnan(value) and math.isnan(other))
+def differ(value: float, other: float) -> bool:
+    """Return whether two values differ; two NaN do not."""
+    return value != other and not (math.isnan(value) and math.isnan(other))
 
 
 def _points(result: RunResult, stage: StageResult, moment: float) -> Iterator[Point]:
@@ -152,9 +153,6 @@ def series_of(points: Iterable[Point]) -> tuple[Series, ...]:
     groups: dict[SeriesName, list[Point]] = {}
     for point in points:
         groups.setdefault(point.series, []).append(point)
-    return tuple(Series(tuple(sorted(group, key=_age))) for _, group in sorted(groups.items()))
-
-
-def _age(point: Point) -> tuple[str, float]:
-    """Return a sort key that puts older measurements first: run ids are in order, whatever the clock says."""
-    return point.run, point.measured_at
+    # Older measurements come first: run ids are in order, whatever the clock says.
+    by_age = (sorted(group, key=lambda point: (point.run, point.measured_at)) for _, group in sorted(groups.items()))
+    return tuple(Series(tuple(group)) for group in by_age)

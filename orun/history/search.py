@@ -1,10 +1,15 @@
-"""Search of the history by the name of a metric."""
+"""Searches of the history: by the name of a metric, for the past of a run's gates, and for renamed stages."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
+from collections.abc import Collection
+
+from orun.core.run_record import RunResult
 from orun.errors import UsageError
 from orun.history.database import History
-from orun.history.points import Point
+from orun.history.points import Point, Series, series_of
 from orun.text.suggestions import nearest, one_of
 
 
@@ -33,3 +38,45 @@ def find_points(history: History, metric: str, pipeline: str) -> tuple[Point, ..
     expected = one_of(name for name in known if "[" not in name)
     why = f"did you mean {one_of(close)}?" if close else f"expected {expected}"
     raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")
+
+
+def past(history: History, result: RunResult) -> tuple[Series, ...]:
+    """Return the measurements of the gated metrics of a run, each on the machine of the run's figure.
+
+    Raises:
+        StoreError: if the history cannot be read.
+    """
+    gated = dict.fromkeys((verdict.stage, verdict.metric) for verdict in result.verdicts)
+    keys = {stage.stage: stage.key for stage in result.stages}
+    comparable: list[Point] = []
+    for stage, metric in gated:
+        points = history.points(pipeline=result.pipeline, stage=stage, metric=metric)
+        machine = next((point.machine for point in reversed(points) if point.key == keys.get(stage, "")), None)
+        comparable += [point for point in points if point.machine == machine]
+    return series_of(comparable)
+
+
+def points_of_renamed(history: History, result: RunResult, stages: Collection[str]) -> tuple[Point, ...]:
+    """Return the measurements of renamed stages that the history does not know yet, under their new names.
+
+    A cached stage is a renamed one if its key is that of a stage that the pipeline no longer has.
+
+    Args:
+        history: what is known.
+        result: a run.
+        stages: ids of all stages of its pipeline, those outside the run too.
+
+    Raises:
+        StoreError: if the history cannot be read.
+    """
+    known = {stage for stage, _ in history.names(pipeline=result.pipeline)}
+    keys = Counter(stage.key for stage in result.stages)
+    renamed: list[Point] = []
+    for stage in result.stages:
+        if stage.outcome != "cached" or not stage.metrics or stage.stage in known or keys[stage.key] > 1:
+            continue
+        before = {point.stage for point in history.points(pipeline=result.pipeline, key=stage.key)}
+        if len(before) == 1 and before.isdisjoint(stages):
+            past = history.points(pipeline=result.pipeline, stage=before.pop())
+            renamed += [dataclasses.replace(point, stage=stage.stage) for point in past]
+    return tuple(renamed)

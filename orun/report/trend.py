@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -10,11 +11,10 @@ from orun.core.run_record import RunResult
 from orun.errors import StoreError
 from orun.history.changes import Change, changes
 from orun.history.database import History
-from orun.history.past import past
 from orun.history.points import Point, Series
+from orun.history.search import past
 from orun.report.figures import ago
 from orun.report.run_options import store_of
-from orun.report.sparkline import sparkline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.store.layout import history_path
@@ -41,6 +41,25 @@ POINTS = (
     Column("age"),
     Column("run"),
 )
+
+
+BARS = "▁▂▃▄▅▆▇█"
+WIDEST = 40  # values of a sparkline
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """The newest values as bars between their least and their largest; an x for what is no finite number."""
+    shown = values[-WIDEST:]
+    finite = [value for value in shown if math.isfinite(value)]
+    low, high = min(finite, default=0.0), max(finite, default=0.0)
+    return "".join(_bar(value, low, high) if math.isfinite(value) else "x" for value in shown)
+
+
+def _bar(value: float, low: float, high: float) -> str:
+    if high == low:
+        return BARS[len(BARS) // 2]
+    share = (value / 2 - low / 2) / (high / 2 - low / 2)  # the whole range may be too large for a number
+    return BARS[round(share * (len(BARS) - 1))]
 
 
 def past_of(result: RunResult) -> tuple[Sequence[Series], str]:
@@ -79,19 +98,16 @@ def markdown_trend(all_series: Sequence[Series]) -> str:
 
 def trend_cells(series: Series) -> list[str]:
     """A series as a line of a report, under the titles `TREND`."""
-    shifts = changes(series)
-    last = series.last
+    last, last_change = series.last, ""
+    for change in changes(series)[-1:]:
+        last_change = f"{shift(change, series)} on {_moment(series.points[change.index])}{_with(series, change.index)}"
     return [
         series.name,
         f"{len(series.points)}x",
         sparkline(series.values),
         amount(last.value, last.unit),
-        _last_change(shifts[-1], series) if shifts else "",
+        last_change,
     ]
-
-
-def _last_change(change: Change, series: Series) -> str:
-    return f"{shift(change, series)} on {_moment(series.points[change.index])}{_with(series, change.index)}"
 
 
 def detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[str]:

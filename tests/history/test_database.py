@@ -17,8 +17,8 @@ from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.errors import StoreError
 from orun.history import History, Point, history_path, points_of, points_used_again
-from orun.history.past import past
 from orun.history.points import machine_of, series_of
+from orun.history.search import past
 from tests.facts import components
 from tests.history.support import point
 from tests.report.support import COSINE, INT8, NOW, PASSED

@@ -9,9 +9,8 @@ import pytest
 from orun.core.metrics import Better
 from orun.history import Series, series_of
 from orun.history.changes import changes
-from orun.report.sparkline import sparkline
 from orun.report.terminal import Terminal
-from orun.report.trend import detail, markdown_trend, overview, shift
+from orun.report.trend import detail, markdown_trend, overview, shift, sparkline
 from tests.history.support import NOW, nightly, point
 
 LEVELS = [0.00800, 0.00802, 0.00799, 0.00801, 0.00803, 0.00800, 0.00850, 0.00852, 0.00849, 0.00851, 0.00850, 0.00853]
