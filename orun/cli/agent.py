@@ -93,7 +93,8 @@ def command(
 
     if (join is None) == (listen is None):
         raise UsageError("an agent needs --join or --listen, and not both", hint="orun agent --join head:6379")
-    named, lent = _pairs(labels), _lent(resources)
+    named = options.parse_pairs("--label", "NAME=VALUE", labels, "orun agent --label accelerator=T4 ...", filled=True)
+    lent = _lent(resources)
     head = address_of(join) if join else ""
     environment = ray_environment()  # before the stages' environment is cleaned of Ray
     options.warn(become_plain())
@@ -133,17 +134,6 @@ def _log(text: str) -> None:
     """Print a line, if somebody takes it: the agent goes on without a terminal, and with a full disk."""
     with suppress(OSError):
         click.echo(text)
-
-
-def _pairs(labels: Sequence[str]) -> dict[str, str]:
-    """Return the labels by their names."""
-    pairs: dict[str, str] = {}
-    for label in labels:
-        name, separator, value = label.partition("=")
-        if not (name and separator and value):
-            raise UsageError(f"--label wants NAME=VALUE, not '{label}'", hint="orun agent --label accelerator=T4 ...")
-        pairs[name] = value
-    return pairs
 
 
 def _lent(text: str | None) -> Resources:

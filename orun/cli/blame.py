@@ -55,7 +55,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
 
     GATE is a stage or STAGE.METRIC, whether the gate fails or not. Stages that publish a release are not run.
     """
-    from orun.blame.blame import stages_to_run
+    from orun.blame.blame import find_requests, stages_to_run
     from orun.cli.signals import stop_signals
 
     values, seconds = options.parse_overrides(overrides), options.parse_seconds("--time", time)
@@ -68,7 +68,9 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
         result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
         if result.exit_code == Interrupted.exit_code:
             raise Interrupted("interrupted")
-        diagnoses = _diagnose(_requests(pipeline, result, gate), seconds, store, say)
+        judged = find_requests(pipeline, result, all_gates=gate is not None)
+        requests = [item for item in judged if gate in (None, item.stage.id, f"{item.stage.id}.{item.gate.metric}")]
+        diagnoses = _diagnose(requests, seconds, store, say)
     if not diagnoses and (broken := next((stage for stage in result.stages if stage.failure), None)) and broken.failure:
         again = f"orun {quoted(near(file))}{run_options(result)}"
         raise UsageError(broken.failure.problem, why=broken.failure.why, hint=again)
@@ -160,15 +162,6 @@ def _again(file: Path, overrides: Mapping[str, str], store: Path | None, stage: 
     """Return the command that looks into the gates of a file, or of one of its stages."""
     options = settings(overrides) + (store_option(store, file.parent) if store else "")
     return f"orun blame {quoted(near(str(file)))}{stage}{options}"
-
-
-def _requests(pipeline: Pipeline, result: RunResult, gate: str | None) -> list[BlameRequest]:
-    from orun.blame.blame import find_requests
-
-    requests = list(find_requests(pipeline, result, all_gates=gate is not None))
-    if gate is None:
-        return requests
-    return [request for request in requests if gate in (request.stage.id, f"{request.stage.id}.{request.gate.metric}")]
 
 
 def _stage_of(pipeline: Pipeline, gate: str) -> str:

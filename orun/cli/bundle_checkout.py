@@ -26,12 +26,7 @@ SEARCHED = 100  # newest runs that are searched for one of the pipeline
 
 
 def no_bundle(target: str, store: Path | None) -> UsageError:
-    """Return the error of a path that is not a folder: why there is no bundle, and the next command.
-
-    Args:
-        target: the path.
-        store: the store that the command line names, if any.
-    """
+    """Return the error of a path that is not a folder: why there is no bundle, and the next command."""
     from orun.stages.release._manifest import MANIFEST
 
     look = f"ls {options.outputs_folder(_store_above(target) or store)}"

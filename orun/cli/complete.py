@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 NEWEST = 20  # runs that are offered
 
 
-def complete_file(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Return the pipeline files and folders that start with the typed text."""
-    del ctx, param
     return pipeline_files(incomplete)
 
 
@@ -35,27 +34,24 @@ def pipeline_files(incomplete: str) -> list[str]:
     return sorted(f"{folder}{name}" for name in files if f"{folder}{name}".startswith(incomplete))
 
 
-def complete_stage(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_stage(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the stages, of the file on the same command line, that start with the typed text."""
-    del param
     pipeline = _pipeline(ctx)
     return [stage.id for stage in pipeline.stages if stage.id.startswith(incomplete)] if pipeline else []
 
 
-def complete_override(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_override(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the paths for --set that start with the typed text: variables, and parameters of stages."""
-    del param
     pipeline = _pipeline(ctx)
     return [f"{path}=" for path in _paths(pipeline) if path.startswith(incomplete)] if pipeline else []
 
 
-def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return `last`, `last~1` and the ids of the newest runs that start with the typed text."""
     from orun.core.run_record import is_users
     from orun.store import Store
     from orun.store.layout import VERSION_FILE, default_store
 
-    del param
     root = ctx.params.get("store") or default_store(Path.cwd())
     if not (root / VERSION_FILE).is_file():
         return []
@@ -64,20 +60,18 @@ def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) ->
     return [name for name in ("last", "last~1", *ids) if name.startswith(incomplete)]
 
 
-def complete_target(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_target(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Return the short names of execution providers that start with the typed text."""
     from orun.scaffold.targets import target_names
 
-    del ctx, param
     return [name for name in target_names() if name.startswith(incomplete)]
 
 
-def complete_metric(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def complete_metric(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the metrics in the history that start with the typed text, `latency.p50` and `p50`."""
     from orun.history import History, history_path
     from orun.store.layout import default_store
 
-    del param
     root = ctx.params.get("store") or default_store(Path.cwd())
     try:
         names = History(history_path(root)).names()

@@ -68,23 +68,18 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
 def _run(reference: str, store: Path | None) -> RunResult:
     """The run that is meant, with what its stages rest on as far as that is known."""
     from orun.eventlog import read_result
+    from orun.history.run_diff import completed
 
     refuse_pipeline_file(reference)
     path = Path(reference)
     if path.is_file():
         run = _of_file(path)
         repeated = path.parent.parent / run.repeats / RECORD_FILE
-        return _completed(run, _of_file(repeated) if run.repeats and repeated.is_file() else None)
+        return completed(run, _of_file(repeated)) if run.repeats and repeated.is_file() else run
     with options.open_store(store, read_only=True) as opened:
         run = read_run(opened, reference)
         known = {folder.name: folder for folder in opened.runs()}
-        return _completed(run, read_result(record_of(known[run.repeats])) if run.repeats in known else None)
-
-
-def _completed(run: RunResult, repeated: RunResult | None) -> RunResult:
-    from orun.history.run_diff import completed
-
-    return completed(run, repeated) if repeated else run
+        return completed(run, read_result(record_of(known[run.repeats]))) if run.repeats in known else run
 
 
 def _of_file(path: Path) -> RunResult:
@@ -167,18 +162,12 @@ def _origins(difference: RunDifference, terminal: Terminal) -> list[str]:
         [
             Cell(run, "strong"),
             Cell((origin.commit or ABSENT)[:COMMIT]),
-            Cell(_edited(origin.edited)),
+            Cell(ABSENT if origin.edited is None else first_few(origin.edited, SHOWN) or "nothing"),
             Cell(origin.orun or ABSENT),
         ]
         for run, origin in zip((difference.old, difference.new), difference.origins, strict=True)
     ]
     return render(columns, rows, terminal)
-
-
-def _edited(names: Sequence[str] | None) -> str:
-    if names is None:
-        return ABSENT
-    return first_few(names, SHOWN) if names else "nothing"
 
 
 def _results(stages: Sequence[StageDifference], text: Any) -> Iterable[tuple[str, ...]]:

@@ -95,12 +95,15 @@ def _check_fleet(url: str, *, as_json: bool) -> int:
 
 
 def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:
+    from orun.executors import why_untraced
+
+    why = why_untraced()
     return {
         "orun": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
         "store": _store(store),
-        "trace": _trace(),
+        "trace": {"level": "python" if why else "full", "why": why},
         "missing": list(missing_here()),
         "tools": _tools(_needs(pipeline) if pipeline else _all_needs()),
         "providers": _providers(),
@@ -109,7 +112,6 @@ def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:
 
 
 def _store(folder: Path) -> dict[str, Any]:
-    """Where results are kept, and whether they can be."""
     folder = folder.absolute()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     facts = {"folder": str(folder), "writable": os.access(existing, os.W_OK), "free": shutil.disk_usage(existing).free}
@@ -119,14 +121,6 @@ def _store(folder: Path) -> dict[str, Any]:
         with Store.open(folder, read_only=True) as store:
             facts["notices"] = list(store.notices)
     return facts
-
-
-def _trace() -> dict[str, str]:
-    """How much of what stages read is seen here, and why no more."""
-    from orun.executors import why_untraced
-
-    why = why_untraced()
-    return {"level": "python" if why else "full", "why": why}
 
 
 def _all_needs() -> Needs:
@@ -191,7 +185,6 @@ def _providers() -> dict[str, dict[str, Any]]:
 
 
 def _environments() -> list[dict[str, Any]]:
-    """The isolated environments that were made on this machine."""
     from orun.environment import venvs
 
     return [

@@ -88,14 +88,10 @@ def lines_of(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]
     lines += ["", *render(COLUMNS, rows, terminal)] if rows else []
     used = _rows(component_pairs(*step.used), full=full, absent=NOT_THERE)
     lines += ["", *render(USED, used, terminal)] if step.used[0] else []
-    lines += ["", *_machine_lines(step)] if step.machine else []
+    if step.machine:  # whose facts are in the key
+        names = ", ".join(component_name(*item.identity) for item in step.facts)
+        lines += ["", f"machine {step.machine}", *([f"  its facts in the key: {names}"] if names else [])]
     return [*lines, "", f"key {step.key or 'not known before its inputs are made'}"]
-
-
-def _machine_lines(step: Step) -> list[str]:
-    """Return the machine whose facts are in the key, and which components these are."""
-    names = ", ".join(component_name(*item.identity) for item in step.facts)
-    return [f"machine {step.machine}", *([f"  its facts in the key: {names}"] if names else [])]
 
 
 def _rows(pairs: Sequence[Pair], *, full: bool, compared: bool = True, absent: str = "") -> list[tuple[Cell, ...]]:
@@ -107,16 +103,12 @@ def _rows(pairs: Sequence[Pair], *, full: bool, compared: bool = True, absent: s
         rows.append(
             (
                 Cell("*" if style else "", style),
-                Cell(_name(pair), style),
+                Cell(component_name(pair["kind"] or "", pair["subject"] or "", pair["owner"] or ""), style),
                 Cell(old if compared else ""),
                 Cell(new, style),
             )
         )
     return rows
-
-
-def _name(pair: Pair) -> str:
-    return component_name(pair["kind"] or "", pair["subject"] or "", pair["owner"] or "")
 
 
 def _shown(value: str | None, *, full: bool) -> str:

@@ -73,7 +73,6 @@ def _tail(log: Path) -> str:
 
 
 def _show(address: str, *, is_new: bool) -> None:
-    """Print what to type elsewhere."""
     token = "made now; copy it to the same place on each machine" if is_new else "the agents and runs need the same one"
     lines = [
         f"the head listens on {address}; Ctrl-C stops it",

@@ -73,7 +73,11 @@ def command(
 
         options.show([f"logged {to_mlflow(points, mlflow)} runs to {mlflow}"])
     elif csv_file:
-        _write_csv(points, csv_file, store)
+        from orun.history.export import to_csv
+
+        file = outputs.look_at(csv_file)
+        _refuse_inputs(csv_file, store)
+        outputs.write(file, to_csv(points))
     else:
         _show(points, last, detailed=bool(metric), as_json=as_json)
     return 0
@@ -91,14 +95,6 @@ def _mend(store: Path | None, *, as_json: bool) -> None:
         return
     notices = [f"{near(str(history.path))} was damaged, and is {near(str(damaged))} now"] if damaged else []
     options.show([*notices, f"{near(str(history.path))}: {count(added, 'measurement')} added from the records of runs"])
-
-
-def _write_csv(points: Sequence[Point], path: Path, store: Path | None) -> None:
-    from orun.history.export import to_csv
-
-    file = outputs.look_at(path)
-    _refuse_inputs(path, store)
-    outputs.write(file, to_csv(points))
 
 
 def _refuse_inputs(path: Path, store: Path | None) -> None:

@@ -146,7 +146,6 @@ def _print(file: Path, request: Request) -> int:
 
 
 def _write_stage(reference: str) -> int:
-    """Write a template of a custom stage."""
     from orun.scaffold.stage_text import stage_text
 
     name, _, function = reference.partition(":")

@@ -1,4 +1,4 @@
-"""Dialogue of `orun init` in a terminal: what the options leave open."""
+"""Dialogue of `orun init` in a terminal: what the options leave open, and the offer where a file is a model."""
 
 from __future__ import annotations
 
@@ -14,13 +14,16 @@ import click
 from orun.cli.options import activity_shown
 from orun.core.serialization import Record
 from orun.errors import UsageError
+from orun.fs.os_errors import quoted
 from orun.scaffold.goal import EXAMPLE, check_goal
+from orun.scaffold.paths import MODELS
 
 if TYPE_CHECKING:
     from orun.scaffold.ci import System
     from orun.scaffold.model_facts import ModelFacts
 
 NO_WORKFLOW = "none"
+FOLDER_FILES = ("config.json", "saved_model.pb")
 
 
 class Answers(Record, frozen=True):
@@ -42,17 +45,32 @@ def is_interactive(*, yes: bool) -> bool:
     return not yes and sys.stdin.isatty() and sys.stderr.isatty() and not os.environ.get("CI")
 
 
+def is_model(word: str) -> bool:
+    """Whether a word names a model that exists: a file, a folder, or `file.py:function`."""
+    path, separator, _ = word.rpartition(":")
+    if separator and path.endswith(".py"):
+        return os.path.isfile(path)  # noqa: PTH113 - a word may be no path at all
+    if os.path.isdir(word):  # noqa: PTH112
+        return any(Path(word, name).is_file() for name in FOLDER_FILES)
+    return word.lower().endswith(MODELS) and os.path.lexists(word)
+
+
+def accept_init(word: str) -> None:
+    """Ask whether to write a pipeline for a model.
+
+    Raises:
+        UsageError: when nobody can be asked, or the answer is no.
+    """
+    question = f"{word} is a model, not a pipeline file. Write a pipeline for it?"
+    if not is_interactive(yes=False) or not click.confirm(question, default=True, err=True):
+        hint = f"to write a pipeline for it: orun init {quoted(word)}"
+        raise UsageError(f"{word} is a model, not a pipeline file", hint=hint)
+
+
 def ask(
     model: str, folder: Path, inputs: Sequence[str], options: Answers, *, trust: bool
 ) -> tuple[ModelFacts, Answers]:
     """Read the model, and ask for what the options leave open; Enter accepts each default.
-
-    Args:
-        model: as the command line has it.
-        folder: where the pipeline file will be.
-        inputs: declared inputs.
-        options: what the command line says.
-        trust: whether a pickle may be read.
 
     Returns:
         The facts about the model, and the answers.

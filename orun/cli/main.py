@@ -95,8 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             return BROKEN_PIPE
-        full = UsageError("the output cannot be written", why=error.strerror or str(error))
-        return _fail(full, full.exit_code, ())
+        return _fail(UsageError("the output cannot be written", why=error.strerror or str(error)), ())
     return code
 
 
@@ -108,25 +107,21 @@ def _open_streams() -> None:
 
 
 def _run_command_line(command_line: list[str]) -> int:
-    """Run a command line; an error is told here."""
     try:
         return _invoke(command_line)
     except OrunError as error:
-        return _fail(error, error.exit_code, command_line)
+        return _fail(error, command_line)
     except click.UsageError as error:
         if error.ctx and isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # of click 8.2
             click.echo(error.ctx.get_help(), err=True)
             return UsageError.exit_code
         from orun.cli.usage import explained
 
-        return _fail(explained(error, command_line), UsageError.exit_code, command_line)
+        return _fail(explained(error, command_line), command_line)
     except KeyboardInterrupt:
-        interrupted = Interrupted("interrupted")
-        return _fail(interrupted, interrupted.exit_code, command_line)
+        return _fail(Interrupted("interrupted"), command_line)
     except MemoryError:
-        return _fail(
-            StoreError("there is not enough memory to go on", hint=MORE_MEMORY), StoreError.exit_code, command_line
-        )
+        return _fail(StoreError("there is not enough memory to go on", hint=MORE_MEMORY), command_line)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in OUTPUT and error.filename is None:
             raise
@@ -144,8 +139,9 @@ def _fail_unexpectedly(error: Exception, command_line: Sequence[str]) -> int:
     elif isinstance(error, ModuleNotFoundError):
         refused = missing_package(error)
     if refused is None:
-        return _fail(bug(error, command_line), BUG, command_line)
-    return _fail(refused, refused.exit_code, command_line)
+        refused = bug(error, command_line)
+        refused.exit_code = BUG
+    return _fail(refused, command_line)
 
 
 def _invoke(command_line: list[str]) -> int:
@@ -165,7 +161,7 @@ def _invoke(command_line: list[str]) -> int:
         return finished.exit_code
 
 
-def _fail(error: OrunError, code: int, command_line: Sequence[str]) -> int:
+def _fail(error: OrunError, command_line: Sequence[str]) -> int:
     if isinstance(error, MissingPackages):
         from orun.environment.install_commands import install_command
 
@@ -177,10 +173,10 @@ def _fail(error: OrunError, code: int, command_line: Sequence[str]) -> int:
     if "--json" in command_line:
         from orun.report.document import dumps, error_document
 
-        click.echo(dumps(error_document(error, code)))
+        click.echo(dumps(error_document(error)))
     else:
         click.echo(render_error(error), err=True)
-    return code
+    return error.exit_code
 
 
 def render_error(error: OrunError) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, ParamSpec, TypeVar
@@ -27,7 +27,7 @@ from orun.core.source_location import Problem
 from orun.errors import OrunError, PipelineError, UsageError
 from orun.fs.os_errors import quoted
 from orun.history.run_diff import RunDifference
-from orun.pipeline.model import Gate, Group, conditions
+from orun.pipeline.model import conditions
 from orun.pipeline.problems import render
 from orun.report.run_options import run_options
 from orun.text.positions import place
@@ -75,12 +75,7 @@ def make_tool(function: Callable[..., Any], annotations: ToolAnnotations) -> Too
 
 
 class Tools:
-    """Tools of the server. The working folder must be `root`.
-
-    Args:
-        root: the folder whose files the tools may use.
-        allow_run: whether `run` runs.
-    """
+    """Tools of the server. The working folder must be `root`."""
 
     def __init__(self, root: Path, *, allow_run: bool) -> None:
         self.root = root
@@ -107,7 +102,10 @@ class Tools:
                     place(stage.position),
                     dict(stage.needs),
                     stage.after,
-                    tuple(_gate_titles(stage.gates)),
+                    tuple(
+                        f"{gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"
+                        for gate in conditions(stage.gates)
+                    ),
                 )
                 for stage in pipeline.stages
             ),
@@ -263,8 +261,3 @@ class Tools:
         """Return a problem without its line of text if its file is outside of the server's folder."""
         outside = not Path(os.path.realpath(problem.position.file)).is_relative_to(self.root)
         return replace(problem, source="") if outside else problem
-
-
-def _gate_titles(gates: Sequence[Gate | Group]) -> Iterator[str]:
-    for gate in conditions(gates):
-        yield f"{gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def _folder(ctx: click.Context, param: click.Parameter, text: str | None) -> Path | None:
+def _folder(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Path | None:
     """The folder that an option names; an empty name says nothing, as an empty variable does."""
-    del ctx, param
     return Path(text) if text else None
 
 
@@ -83,10 +82,6 @@ def warn(texts: Iterable[str]) -> None:
 def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
     """The store that `--store` names, or that of the working folder; it must be there.
 
-    Args:
-        folder: what `--store` says.
-        read_only: whether nothing of it may change.
-
     Raises:
         UsageError: when there is none.
     """
@@ -137,12 +132,12 @@ def parse_seconds(option: str, text: str | None) -> float:
     return seconds
 
 
-def parse_pairs(option: str, form: str, pairs: Sequence[str], hint: str) -> dict[str, str]:
-    """The `name=value` words of an option as a mapping; the last of a name wins."""
+def parse_pairs(option: str, form: str, pairs: Sequence[str], hint: str, *, filled: bool = False) -> dict[str, str]:
+    """The `name=value` words of an option as a mapping, `filled` with no empty value; the last of a name wins."""
     values: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
-        if not (name and separator):
+        if not (name and separator) or (filled and not value):
             raise UsageError(f"{option} wants {form}, not '{pair}'", hint=hint)
         values[name] = value
     return values

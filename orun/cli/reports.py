@@ -63,7 +63,10 @@ class Report:
         else:
             text = render(result)
         if self.form == "markdown":
-            text += _trend(result)
+            from orun.report.trend import markdown_trend, past_of
+
+            series, trouble = past_of(result)
+            text += f"\n_{trouble}_\n" if trouble else markdown_trend(series)
         outputs.write(self.file, text)
 
 
@@ -112,11 +115,3 @@ def write_all(reports: Sequence[Report], result: RunResult) -> None:
         raise UsageError(f"{len(errors)} reports cannot be written", why=reasons, hint=errors[0].hint)
     if errors:
         raise errors[0]
-
-
-def _trend(result: RunResult) -> str:
-    """How the gated metrics went on this machine, as Markdown."""
-    from orun.report.trend import markdown_trend, past_of
-
-    series, trouble = past_of(result)
-    return f"\n_{trouble}_\n" if trouble else markdown_trend(series)

@@ -10,12 +10,7 @@ from orun.eventlog import Listener
 
 
 def stoppable_run(stack: ExitStack, listener: Listener | None) -> Listener:
-    """Return a listener that passes events on; from the start of a run with work to do, signals stop it.
-
-    Args:
-        stack: ends the handling of signals.
-        listener: receives the events.
-    """
+    """Return a listener that passes events on; from the start of a run with work to do, signals stop it."""
 
     def receive(event: Event) -> None:
         if isinstance(event, RunStarted) and not event.repeats:

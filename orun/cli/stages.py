@@ -26,11 +26,10 @@ EXAMPLES = (
 COLUMNS = (Column("kind"), Column("what it does", flexible=True))
 
 
-def _complete_kind(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+def _complete_kind(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     from orun.stages.plugins import find_entry_points
     from orun.stages.registry import BUILTIN
 
-    del ctx, param
     return [name for name in dict.fromkeys((*BUILTIN, *find_entry_points())) if name.startswith(incomplete)]
 
 

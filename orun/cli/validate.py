@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -14,9 +13,7 @@ from orun.cli.complete import complete_file
 from orun.cli.verb import Verb
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError, UsageError
-
-if TYPE_CHECKING:
-    from orun.pipeline.model import Pipeline
+from orun.text.counts import count
 
 EXAMPLES = (
     ("orun validate pipelines/bert.yaml", "is the file good?"),
@@ -51,7 +48,11 @@ def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> in
             problems.append(Problem(Position(str(Path(file).absolute()), 1, 1), message, hint=error.hint))
             continue
         unused = [f"{file}: {notice}" for notice in pipeline.unused]
-        good += [_summary(file, pipeline), *(f"note: {notice}" for notice in unused)]
+        gates = sum(len(stage.gates) for stage in pipeline.stages)  # a group counts as one, as in a run
+        good += [
+            f"{file}: good, {count(len(pipeline.stages), 'stage')}, {count(gates, 'gate')}",
+            *(f"note: {notice}" for notice in unused),
+        ]
         notes += unused
     if as_json:
         options.show_json({"valid": not problems, "problems": problems, "notes": notes})
@@ -61,10 +62,3 @@ def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> in
     if problems:
         raise PipelineError(problems)
     return 0
-
-
-def _summary(file: str, pipeline: Pipeline) -> str:
-    from orun.text.counts import count
-
-    gates = sum(len(stage.gates) for stage in pipeline.stages)  # a group counts as one, as in a run
-    return f"{file}: good, {count(len(pipeline.stages), 'stage')}, {count(gates, 'gate')}"

@@ -40,11 +40,7 @@ def lost_folder() -> UsageError | None:
 
 
 class Verb(click.Command):
-    """A command that shows how it is used.
-
-    Args:
-        examples: command lines and what each does.
-    """
+    """A command that shows how it is used."""
 
     def __init__(self, name: str, *, examples: Examples, **attributes: Any) -> None:
         super().__init__(name, context_settings={"help_option_names": HELP_NAMES}, **attributes)
@@ -146,7 +142,7 @@ class Verbs(click.Group):
         if first in self.verbs:
             return super().resolve_command(ctx, args)
         if not first.endswith((".yaml", ".yml")):
-            from orun.cli.model_offer import accept_init, is_model
+            from orun.cli.init_dialogue import accept_init, is_model
 
             if is_model(first):
                 if not ctx.resilient_parsing:  # which is while a shell completes the line

@@ -48,9 +48,9 @@ def _records(documents: Any, record_of: Callable[[Mapping[str, Any]], dict[str, 
     return [record_of(document) if isinstance(document, dict) else document for document in documents]
 
 
-def error_document(error: OrunError, exit_code: int) -> dict[str, Any]:
+def error_document(error: OrunError) -> dict[str, Any]:
     """Return an error as the document of `--json`."""
-    document: dict[str, Any] = {"type": type(error).__name__, "exit_code": exit_code, "problem": error.problem}
+    document: dict[str, Any] = {"type": type(error).__name__, "exit_code": error.exit_code, "problem": error.problem}
     if isinstance(error, PipelineError):
         return {"error": {**document, "problems": error.problems}}
     return {"error": document | {name: text for name, text in (("why", error.why), ("hint", error.hint)) if text}}

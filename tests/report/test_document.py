@@ -68,7 +68,7 @@ def test_a_figure_that_is_not_finite_is_a_text() -> None:
 
 def test_an_error() -> None:
     error = StoreError("the disk is full", why="no space left", hint="free some")
-    assert error_document(error, 3) == {
+    assert error_document(error) == {
         "error": {
             "type": "StoreError",
             "exit_code": 3,
@@ -82,7 +82,7 @@ def test_an_error() -> None:
 def test_every_problem_of_a_file() -> None:
     place = Position("bert.yaml", 3, 5)
     error = PipelineError([Problem(place, "unknown key 'neeeds'", "    neeeds: export", 6, suggestion="needs")])
-    assert json.loads(dumps(error_document(error, 2))) == {
+    assert json.loads(dumps(error_document(error))) == {
         "error": {
             "type": "PipelineError",
             "exit_code": 2,
