@@ -70,7 +70,7 @@ def command(
 
 def _drawn(pipeline: Pipeline, form: str) -> str:
     if form in PICTURES:
-        from orun.report.html.graph_page import graph_file
+        from orun.report.html.graph import graph_file
 
         return graph_file(pipeline, form)
     from orun.pipeline.graph import RENDERERS

@@ -9,13 +9,12 @@ from orun.core.events import Event, Planning, RunStarted, StageStarted, StageWai
 from orun.core.run_record import RunResult
 from orun.report.gates import caveat_notes, gate_notes, gate_table
 from orun.report.lines import Lines
-from orun.report.notes import stage_notes
+from orun.report.notes import stage_notes, undeclared_write_lines
 from orun.report.progress import RunProgress
 from orun.report.stages import stage_table
 from orun.report.summary import summary_line
 from orun.report.table import display_width, wrap
 from orun.report.terminal import Terminal
-from orun.report.undeclared_writes import undeclared_write_lines
 
 if TYPE_CHECKING:
     from orun.report.live import Live
@@ -44,7 +43,11 @@ class Console:
         if self._detail == "quiet":
             return
         if isinstance(event, Planning) and event.activity:
-            self._wait(event.activity)
+            if self._waiting is None:
+                from orun.report.waiting import WaitingLine
+
+                self._waiting = WaitingLine(self._stream, self._terminal)
+            self._waiting.note(event.activity)
             return
         self._end_waiting()
         if isinstance(event, RunStarted):
@@ -86,13 +89,6 @@ class Console:
         if self._live:
             self._live.close()
             self._live = None
-
-    def _wait(self, activity: str) -> None:
-        if self._waiting is None:
-            from orun.report.waiting import WaitingLine
-
-            self._waiting = WaitingLine(self._stream, self._terminal)
-        self._waiting.note(activity)
 
     def _end_waiting(self) -> None:
         if self._waiting:

@@ -17,8 +17,8 @@ from orun.pipeline.problems import advice
 from orun.report.failures import failure_note
 from orun.report.figures import position_of
 from orun.report.gates import NOT_JUDGED, caveat, caveats, next_step, place_of, title_of, why, why_unjudged
+from orun.report.notes import undeclared_write_note
 from orun.report.terminal import Terminal
-from orun.report.undeclared_writes import undeclared_write_note
 from orun.text.positions import path_in_repository
 
 Level = Literal["error", "warning", "notice"]

@@ -26,7 +26,7 @@ from orun.report.gates import (
     why,
     why_unjudged,
 )
-from orun.report.undeclared_writes import undeclared_write_note
+from orun.report.notes import undeclared_write_note
 from orun.text.positions import path_in_repository
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})

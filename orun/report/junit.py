@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
-from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
+from orun.core.run_record import RunResult, StageResult, Verdict
 from orun.report import gates
 from orun.report.failures import failure_note
+from orun.report.notes import undeclared_write_note
 from orun.report.stages import why
 from orun.report.terminal import Terminal
-from orun.report.undeclared_writes import undeclared_write_note
 from orun.text.suggestions import near
 
 # What XML 1.0 cannot hold: the log of a stage may, and the name of a file.
@@ -23,8 +23,13 @@ def junit(result: RunResult) -> str:
     """The XML document of a run."""
     stages = [_stage_case(result, stage) for stage in result.stages]
     judged = [_gate_case(result, verdict, name) for verdict, name in gates.named(result.verdicts)]
-    judged += [_left_case(result, stage, gate) for stage, gate in gates.unjudged(result)]
-    judged += [_not_asked_case(result, title) for title in result.not_asked]
+    for stage, gate in gates.unjudged(result):
+        message = f"{gates.NOT_JUDGED}: {gates.why_unjudged(stage)}"
+        judged.append(_case(f"{result.pipeline}.gates", gate.title, 0.0))
+        _say(judged[-1], "failure" if gate.fails else "skipped", message, gates.NOT_JUDGED)
+    for title in result.not_asked:
+        judged.append(_case(f"{result.pipeline}.gates", title, 0.0))
+        _say(judged[-1], "skipped", f"{gates.NOT_ASKED}: its stage is not part of this run", gates.NOT_ASKED)
     root = ET.Element(
         "testsuites", {"name": result.pipeline, **_totals([*stages, *judged]), "time": _time(result.seconds)}
     )
@@ -78,19 +83,6 @@ def _gate_case(result: RunResult, verdict: Verdict, name: str) -> ET.Element:
         figure = "" if verdict.measured is None else f"measured {gates.measured(verdict)}: "
         caveat = f"; {gates.caveat(verdict)}" if verdict.caveats else ""
         ET.SubElement(case, "system-out").text = f"{figure}{sentence}{caveat}"
-    return case
-
-
-def _left_case(result: RunResult, stage: StageResult, gate: Unjudged) -> ET.Element:
-    case = _case(f"{result.pipeline}.gates", gate.title, 0.0)
-    tag = "failure" if gate.fails else "skipped"
-    _say(case, tag, f"{gates.NOT_JUDGED}: {gates.why_unjudged(stage)}", gates.NOT_JUDGED)
-    return case
-
-
-def _not_asked_case(result: RunResult, title: str) -> ET.Element:
-    case = _case(f"{result.pipeline}.gates", title, 0.0)
-    _say(case, "skipped", f"{gates.NOT_ASKED}: its stage is not part of this run", gates.NOT_ASKED)
     return case
 
 

@@ -25,7 +25,9 @@ class Lines:
         if isinstance(event, StageStarted):
             self._shown.add(event.stage)
             place = f" on {event.machine}" if event.machine else ""
-            return self._stage(event.stage, f"running{place}: {self._why(event)}")
+            expected = f" (took {show(event.seconds, 's')} last time)" if event.seconds is not None else ""
+            reasons = why(event.reasons, every=self._verbose)
+            return self._stage(event.stage, f"running{place}: {reasons}{expected}")
         if isinstance(event, StageWaiting):
             self._shown.add(event.stage)
             return self._stage(event.stage, f"waiting for {event.waits_for}")
@@ -34,10 +36,6 @@ class Lines:
         if isinstance(event, Notice):
             return f"{self._terminal.paint(event.level, 'doubt' if event.level == 'warning' else 'dim')}: {event.text}"
         return ""
-
-    def _why(self, event: StageStarted) -> str:
-        expected = f" (took {show(event.seconds, 's')} last time)" if event.seconds is not None else ""
-        return f"{why(event.reasons, every=self._verbose)}{expected}"
 
     def _finished(self, result: StageResult) -> str:
         if result.failure:

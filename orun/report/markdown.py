@@ -17,11 +17,10 @@ from orun.report.gates import (
     why,
     why_unjudged,
 )
-from orun.report.notes import stage_notes
+from orun.report.notes import stage_notes, undeclared_write_lines
 from orun.report.stages import stage_row
 from orun.report.summary import summary_line
 from orun.report.terminal import Terminal
-from orun.report.undeclared_writes import undeclared_write_lines
 from orun.text.markdown import escape, table
 from orun.text.positions import place
 

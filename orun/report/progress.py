@@ -19,10 +19,10 @@ class RunningStage:
         note: what it waits for, or how far it is.
     """
 
-    def __init__(self, began: float, expected: float | None = None, note: str = "") -> None:
+    def __init__(self, began: float, expected: float | None = None) -> None:
         self.began = began
         self.expected = expected
-        self.note = note
+        self.note = ""
 
 
 class RunProgress:

@@ -59,7 +59,8 @@ def what_happened(stage: StageResult, *, now: float, every: bool) -> str:
         return f"failed: {stage.failure.problem}"
     outcome = f"{stage.outcome}, not deterministic" if stage.other_trees else stage.outcome
     if stage.outcome == "cached" and not every:
-        return f"{outcome}, measured {ago(now - stage.built_at)}" if _is_timing(stage) else outcome
+        is_timing = stage.built_at and any(metric.noise == "timing" for metric in stage.metrics.values())
+        return f"{outcome}, measured {ago(now - stage.built_at)}" if is_timing else outcome
     return f"{outcome}: {why(stage.reasons, every=every)}" if stage.reasons else outcome
 
 
@@ -72,8 +73,3 @@ def why(reasons: Sequence[Reason], *, every: bool = False) -> str:
     if every or len(reasons) == 1:
         return "; ".join(sentences(reasons))
     return f"{sentence(reasons[0])} (and {len(reasons) - 1} more)"
-
-
-def _is_timing(stage: StageResult) -> bool:
-    """Whether what it measured depends on the machine's state at that time."""
-    return bool(stage.built_at) and any(metric.noise == "timing" for metric in stage.metrics.values())

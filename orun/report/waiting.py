@@ -52,15 +52,12 @@ class WaitingLine:
             return
         while True:
             elapsed = show(float(int(monotonic() - began)), "s")
-            self._write(f"{CLEAR}{self._fitted(elapsed)}" if live else f"{self._activity}\n")
+            text = wrap(f"{elapsed}  {self._activity}", max(self._terminal.width - 1, 1))[0]  # of a line that must fit
+            self._write(f"{CLEAR}{text}" if live else f"{self._activity}\n")
             if self._ended.wait(pause):
                 break
         if live:
             self._write(CLEAR)
-
-    def _fitted(self, elapsed: str) -> str:
-        """Return the line of a terminal, which must not wrap."""
-        return wrap(f"{elapsed}  {self._activity}", max(self._terminal.width - 1, 1))[0]
 
     def _write(self, text: str) -> None:
         self._stream.write(text)

@@ -18,7 +18,7 @@ from orun.gates.baseline_file import Baseline, path_beside, read_file
 from orun.history.run_diff import Origin, RunDifference, compare, completed
 from orun.report.figures import ABSENT
 from orun.report.html.source import Source
-from orun.report.html.values import plain_value
+from orun.report.html.templating import plain_value
 from orun.store.layout import RECORD_FILE
 from orun.text.units import changed, show
 
@@ -61,7 +61,8 @@ def accepted(source: Source) -> Accepted | None:
     baseline = _baseline(Path(source.result.file))
     if baseline is None or not baseline.stages:
         return None
-    stage = _main_stage(baseline)
+    (main_run, _), *_ = Counter(stage.run for stage in baseline.stages.values()).most_common(1)
+    stage = next(stage for stage in baseline.stages.values() if stage.run == main_run)
     if stage.run in (source.result.run, source.result.repeats):
         return Accepted(stage.day, stage.who, stage.run, is_this=True)
     run = _stored_run(source, stage.run)
@@ -72,13 +73,19 @@ def accepted(source: Source) -> Accepted | None:
     difference = compare(run, source.complete)
     old, new = difference.origins
     figures, settings = _figures(difference), _settings(difference)
+    versions = {
+        (change.subject, change.old or ABSENT, change.new or ABSENT)
+        for stage in difference.stages
+        for change in stage.inputs
+        if change.kind in VERSIONS
+    }
     return Accepted(
         day=stage.day,
         who=stage.who,
         run=run.run,
         commits=(_commit(old), _commit(new)) if old.commit or new.commit else None,
         orun=(old.orun or ABSENT, new.orun or ABSENT) if old.orun != new.orun else None,
-        versions=_versions(difference),
+        versions=sorted(versions),
         figures=figures[:MOST],
         settings=settings[:MOST],
         more=max(len(figures) - MOST, 0) + max(len(settings) - MOST, 0),
@@ -90,12 +97,6 @@ def _baseline(file: Path) -> Baseline | None:
         return read_file(path_beside(file))
     except (OrunError, ValueError):  # the run has said what is wrong with it; a file of a name that is no path
         return None
-
-
-def _main_stage(baseline: Baseline) -> AcceptedStage:
-    """Return a stage of the run from which most stages were accepted."""
-    (run, _), *_ = Counter(stage.run for stage in baseline.stages.values()).most_common(1)
-    return next(stage for stage in baseline.stages.values() if stage.run == run)
 
 
 def _stored_run(source: Source, name: str) -> RunResult | None:
@@ -125,16 +126,6 @@ def _by_file(source: Source, baseline: Baseline, stage: AcceptedStage) -> Accept
 
 def _commit(origin: Origin) -> str:
     return (origin.commit or ABSENT)[:COMMIT] + (" with edits" if origin.edited else "")
-
-
-def _versions(difference: RunDifference) -> list[tuple[str, str, str]]:
-    versions = {
-        (change.subject, change.old or ABSENT, change.new or ABSENT)
-        for stage in difference.stages
-        for change in stage.inputs
-        if change.kind in VERSIONS
-    }
-    return sorted(versions)
 
 
 def _figures(difference: RunDifference) -> list[tuple[str, ...]]:

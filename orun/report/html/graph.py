@@ -5,11 +5,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from orun.core.run_record import StageResult
+from orun.pipeline.model import Pipeline
 from orun.report.html.graph_layout import Layout, lay_out
 from orun.report.html.source import Source
-from orun.report.html.templating import visible
+from orun.report.html.templating import render, visible
 from orun.report.stages import STYLES
 from orun.text.counts import count
 from orun.text.units import show
@@ -78,17 +80,15 @@ class Drawing:
     nodes: Sequence[PlacedNode]
 
 
-@dataclass(frozen=True)
-class GraphView:
-    """Drawing of the stages, folded if there are many; no drawing if there are too many."""
-
-    number: str
-    drawing: Drawing | None
-    folded: bool
+def graph_file(pipeline: Pipeline, form: str) -> str:
+    """Return the picture of a pipeline's stages in the form `svg` or `html`."""
+    nodes = [Node(stage.id, stage.uses, stage.uses, f"{stage.id} ({stage.uses})", "dim") for stage in pipeline.stages]
+    drawing = draw(nodes, {stage.id: stage.before for stage in pipeline.stages})
+    return render(f"graph_file.{form}", drawing=drawing, name=pipeline.name).strip()
 
 
-def graph(source: Source) -> GraphView | None:
-    """Return the graph of a run; None if the run does not say what needs what."""
+def graph(source: Source) -> Mapping[str, Any] | None:
+    """Return the graph of a run, folded if it is large; None if the run does not say what needs what."""
     stages = source.result.stages
     place = {stage.stage: number for number, stage in enumerate(stages)}  # a stage stands after those that it needs
     needs = {
@@ -109,7 +109,7 @@ def graph(source: Source) -> GraphView | None:
         for stage in stages
     ]
     drawing = draw(nodes, needs) if len(stages) <= MOST else None
-    return GraphView(count(len(stages), "stage"), drawing, folded=len(stages) > FOLDED)
+    return {"number": count(len(stages), "stage"), "drawing": drawing, "folded": len(stages) > FOLDED}
 
 
 def _caption(stage: StageResult) -> str:

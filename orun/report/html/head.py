@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orun.core.run_record import RunResult
 from orun.fs.os_errors import quoted
 from orun.report.gates import unjudged
 from orun.report.html.source import Source
@@ -20,11 +19,14 @@ SHOWN = 5  # edited files that are named
 def head(source: Source) -> Mapping[str, Any]:
     """Return the verdict and the facts of the run."""
     result = source.result
+    host = result.host
+    machine = [host[name] for name in ("host", "cpu") if host.get(name)]
+    machine += [f"{host['cores']} cores"] if "cores" in host else []
     return {
         "style": style_of_run(result),
         "summary": summary_line(result, PLAIN).partition(": ")[2],
         "failing": list(_failing(source)),
-        "machine": ", ".join(_machine(result)),
+        "machine": ", ".join(machine),
         "edited": first_few([*map(quoted, source.first.edited or ())], SHOWN),
     }
 
@@ -39,10 +41,3 @@ def _failing(source: Source) -> Iterator[tuple[str, str]]:
     for number, (_, gate) in enumerate(unjudged(result), 1):
         if gate.fails:
             yield f"unjudged-{number}", gate.title
-
-
-def _machine(result: RunResult) -> Iterator[str]:
-    host = result.host
-    yield from (host[name] for name in ("host", "cpu") if host.get(name))
-    if "cores" in host:
-        yield f"{host['cores']} cores"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import Any
 
 from orun.report.html.onnx_outline import Outline, Value
 from orun.report.html.source import Source
@@ -16,28 +16,7 @@ OPERATORS = 10  # types of operators of a model that are listed
 MILLION = 1e6
 
 
-@dataclass(frozen=True)
-class Model:
-    """Model as texts.
-
-    Attributes:
-        stage: that made it.
-        role: `released`, `not released`, `result` or `original`.
-        signature: port, name, type and shape of each input and output.
-        opsets, operators, parameters: in words.
-        files: path, size, SHA-256.
-    """
-
-    stage: str
-    role: str
-    signature: Sequence[Sequence[str]]
-    opsets: str
-    operators: str
-    parameters: str
-    files: Sequence[Sequence[str]]
-
-
-def models(source: Source) -> list[Model]:
+def models(source: Source) -> list[Mapping[str, Any]]:
     """Return the models that are released, or that no other model is made of; then those that they were made of."""
     shown = []
     for name, role in source.roles.items():
@@ -47,19 +26,19 @@ def models(source: Source) -> list[Model]:
     return shown
 
 
-def _model(stage: str, role: str, stored: StoredModel) -> Model:
+def _model(stage: str, role: str, stored: StoredModel) -> Mapping[str, Any]:
     outline = stored.outline
-    return Model(
-        stage=stage,
-        role=role,
-        signature=[*_ports("input", outline.inputs), *_ports("output", outline.outputs)],
-        opsets=", ".join(f"{name} {version}" for name, version in outline.opsets.items()),
-        operators=_operators(outline),
-        parameters=_parameters(outline.parameters),
-        files=[
+    return {
+        "stage": stage,
+        "role": role,
+        "signature": [*_ports("input", outline.inputs), *_ports("output", outline.outputs)],
+        "opsets": ", ".join(f"{name} {version}" for name, version in outline.opsets.items()),
+        "operators": _operators(outline),
+        "parameters": _parameters(outline.parameters),
+        "files": [
             (code(name), show(path.stat().st_size, "B"), code(read_sha256(path))) for name, path in stored.files.items()
         ],
-    )
+    }
 
 
 def _ports(port: str, values: Sequence[Value]) -> Iterator[tuple[str, ...]]:

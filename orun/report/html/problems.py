@@ -14,8 +14,8 @@ from orun.report.failures import failure_note
 from orun.report.html.head import PLAIN
 from orun.report.html.source import Source
 from orun.report.html.templating import visible
+from orun.report.notes import undeclared_write_note
 from orun.report.table import Cell, Column
-from orun.report.undeclared_writes import undeclared_write_note
 
 
 def failures(source: Source) -> list[tuple[StageResult, str]]:
@@ -52,11 +52,9 @@ def _tables(diagnosis: Diagnosis) -> list[Table]:
 def _table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], caption: str) -> Table:
     kept = [number for number in range(len(columns)) if any(row[number].text for row in rows)]
     titles = [(columns[number].title, columns[number].align) for number in kept]
-    return Table(titles, [[_painted(row[number]) for number in kept] for row in rows], caption)
-
-
-def _painted(cell: Cell) -> Markup:
-    return Markup('<span class="{}">{}</span>').format(cell.style, visible(cell.text))
+    cells = [[row[number] for number in kept] for row in rows]
+    painted = Markup('<span class="{}">{}</span>')
+    return Table(titles, [[painted.format(cell.style, visible(cell.text)) for cell in row] for row in cells], caption)
 
 
 def notices(source: Source) -> list[tuple[str, str]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orun.core.run_record import StageResult
@@ -18,32 +17,12 @@ from orun.text.suggestions import near
 from orun.text.units import show
 
 
-@dataclass(frozen=True)
-class Bundle:
-    """Release bundle.
-
-    Attributes:
-        stage: that made it.
-        name, version: of the release; may be empty.
-        sha256: of its manifest, which lists all files.
-        check: the command that checks a copy; may be empty.
-        files: path, size, SHA-256.
-    """
-
-    stage: str
-    name: str
-    version: str
-    sha256: str
-    check: str
-    files: Sequence[Sequence[str]]
-
-
-def release(source: Source) -> list[Bundle]:
-    """Return the bundles of a run."""
+def release(source: Source) -> list[Mapping[str, Any]]:
+    """Return the bundles of a run, each with the command that checks a copy."""
     return [bundle for stage in source.result.stages for bundle in _bundle(source, stage)]
 
 
-def _bundle(source: Source, stage: StageResult) -> Iterator[Bundle]:
+def _bundle(source: Source, stage: StageResult) -> Iterator[Mapping[str, Any]]:
     content = read_stored(source.store, stage, MANIFEST) if stage.uses == "release/bundle" else None
     if content is None:
         return
@@ -55,11 +34,11 @@ def _bundle(source: Source, stage: StageResult) -> Iterator[Bundle]:
         ]
     except (ValueError, KeyError, TypeError):  # a manifest of another version
         return
-    yield Bundle(
-        stage=stage.stage,
-        name=str(manifest.get("name", "")),
-        version=str(manifest.get("version", "")),
-        sha256=hashlib.sha256(content).hexdigest(),
-        check=f"orun verify {quoted(near(stage.out))}" if stage.out else "",
-        files=files,
-    )
+    yield {
+        "stage": stage.stage,
+        "name": str(manifest.get("name", "")),
+        "version": str(manifest.get("version", "")),
+        "sha256": hashlib.sha256(content).hexdigest(),
+        "check": f"orun verify {quoted(near(stage.out))}" if stage.out else "",
+        "files": files,
+    }

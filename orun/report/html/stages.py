@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
-from markupsafe import Markup
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent
@@ -13,10 +11,8 @@ from orun.core.run_record import StageResult
 from orun.report.figures import shortened
 from orun.report.html.gates import target_words
 from orun.report.html.source import Source
-from orun.report.html.templating import code
-from orun.report.html.values import plain_value
+from orun.report.html.templating import code, plain_value
 from orun.report.stages import STYLES, stage_row
-from orun.report.terminal import Style
 from orun.text.units import show, span
 from orun.text.wording.components import component_name
 from orun.text.wording.reasons import sentences
@@ -36,64 +32,30 @@ GROUPS: dict[str, tuple[ComponentKind, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Group:
-    """Dependencies of one sort: names and values, and how many are left out."""
-
-    title: str
-    entries: Sequence[tuple[str, Markup]]
-    more: int
-
-
-@dataclass(frozen=True)
-class StageView:
-    """Stage with what is shown of it.
-
-    Attributes:
-        result: the stage.
-        style: of its outcome.
-        after: text behind the word of its outcome.
-        seconds, size, metrics: cells of its row.
-        reasons: why it ran, or why it did not.
-        figures: name, value and interval of each metric.
-        groups: what its result depends on.
-    """
-
-    result: StageResult
-    style: Style
-    after: str
-    seconds: str
-    size: str
-    metrics: str
-    reasons: Sequence[str]
-    figures: Sequence[tuple[str, str, str]]
-    groups: Sequence[Group]
-
-
-def stages(source: Source) -> list[StageView]:
-    """Return all stages of a run."""
+def stages(source: Source) -> list[Mapping[str, Any]]:
+    """Return all stages of a run, each with the cells of its row and what is shown below it."""
     return [_view(source, stage) for stage in source.result.stages]
 
 
-def _view(source: Source, stage: StageResult) -> StageView:
+def _view(source: Source, stage: StageResult) -> Mapping[str, Any]:
     _, outcome, seconds, size, metrics = stage_row(source.result, stage)
-    return StageView(
-        result=stage,
-        style=STYLES[stage.outcome],
-        after=outcome.removeprefix(stage.outcome),
-        seconds=seconds,
-        size=size,
-        metrics=metrics,
-        reasons=sentences(stage.reasons),
-        figures=[
+    return {
+        "result": stage,
+        "style": STYLES[stage.outcome],
+        "after": outcome.removeprefix(stage.outcome),
+        "seconds": seconds,
+        "size": size,
+        "metrics": metrics,
+        "reasons": sentences(stage.reasons),
+        "figures": [
             (name, show(metric.value, metric.unit), span(metric.interval, metric.unit))
             for name, metric in stage.metrics.items()
         ],
-        groups=list(_groups(source.inputs.get(stage.stage, ()))),
-    )
+        "groups": list(_groups(source.inputs.get(stage.stage, ()))),
+    }
 
 
-def _groups(inputs: Components) -> Iterator[Group]:
+def _groups(inputs: Components) -> Iterator[Mapping[str, Any]]:
     """Yield what the result depends on; what was looked for and missing is in the record alone."""
     for title, kinds in GROUPS.items():
         entries = {
@@ -102,7 +64,7 @@ def _groups(inputs: Components) -> Iterator[Group]:
             if item.kind in kinds and item.value not in (*UNSET, *NO_FACT) and item.subject not in NO_FACT
         }
         if entries:
-            yield Group(title, list(entries.items())[:MOST], max(len(entries) - MOST, 0))
+            yield {"title": title, "entries": list(entries.items())[:MOST], "more": max(len(entries) - MOST, 0)}
 
 
 def _text(component: KeyComponent) -> str:

@@ -6,7 +6,6 @@ import array
 import ast
 import hashlib
 import io
-import sys
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -131,7 +130,4 @@ def _vector(content: bytes) -> array.array[float] | None:
     header = ast.literal_eval(content[10:start].decode("latin-1"))
     if header["descr"] != "<f8" or len(header["shape"]) != 1:
         return None
-    vector = array.array("d", content[start:])
-    if sys.byteorder == "big":
-        vector.byteswap()
-    return vector
+    return array.array("d", content[start:])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -69,6 +70,22 @@ def prose(text: str) -> Markup:
     if len(pieces) % 2 == 0:  # a backquote has no partner
         return Markup.escape(visible(text))
     return Markup().join(code(piece) if number % 2 else visible(piece) for number, piece in enumerate(pieces))
+
+
+def plain_value(text: str) -> str:
+    """Return the JSON value of a parameter as people write it: `int8`, `cosine, recall_at_1`, `low 0, high 1`."""
+    try:
+        return _plain(json.loads(text))
+    except ValueError:
+        return text
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(item)}" for name, item in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_plain, value))
+    return value if isinstance(value, str) else json.dumps(value)
 
 
 def moment(seconds: float) -> Markup:

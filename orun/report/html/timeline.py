@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from orun.report.html.chart import Axis, Bar, BarRow
 from orun.report.html.source import Source, StageSpan
@@ -15,29 +15,14 @@ FOLDED = 60  # stages from which the drawing is shown when one asks for it
 LEAST = 0.003  # of the width, that is still seen
 
 
-@dataclass(frozen=True)
-class Timeline:
-    """Timeline of a run.
-
-    Attributes:
-        rows: of the stages that ran, in the order in which they began.
-        ticks: labels at equal distances over the width.
-        fold: what to call the drawing if it is folded; else empty.
-    """
-
-    rows: Sequence[BarRow]
-    ticks: Sequence[str]
-    fold: str
-
-
-def timeline(source: Source) -> Timeline | None:
-    """Return the timeline; None if no stage ran, or the log of the run is not there."""
+def timeline(source: Source) -> Mapping[str, Any] | None:
+    """Return the timeline; None if no stage ran, or the log of the run is not there. `fold` names a folded drawing."""
     spans = source.spans
     if not spans:
         return None
     axis = Axis.of("", (0.0, max(source.result.seconds, *(span.ended for span in spans), 1e-3)), "s")
     fold = f"{count(len(spans), 'stage')} that ran" if len(spans) > FOLDED else ""
-    return Timeline([_row(source, span, axis) for span in spans], axis.ticks, fold)
+    return {"rows": [_row(source, span, axis) for span in spans], "ticks": axis.ticks, "fold": fold}
 
 
 def _row(source: Source, span: StageSpan, axis: Axis) -> BarRow:

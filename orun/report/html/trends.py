@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from orun.history.changes import changes
 from orun.history.points import Point as Measurement
@@ -21,22 +21,12 @@ NEWEST = 60  # measurements that are drawn
 LABELS = 3  # of the horizontal axis
 
 
-@dataclass(frozen=True)
-class Trend:
-    """Trend of one metric: its name, what it is now, how it changed, and the chart."""
-
-    name: str
-    latest: str
-    change: str
-    chart: Chart
-
-
-def trends(source: Source) -> list[Trend]:
+def trends(source: Source) -> list[Mapping[str, Any]]:
     """Return the trend of each gated metric that was measured more than once."""
     return [_trend(source, series) for series in source.series if len(series.points) > 1]
 
 
-def _trend(source: Source, series: Series) -> Trend:
+def _trend(source: Source, series: Series) -> Mapping[str, Any]:
     skipped = max(0, len(series.points) - NEWEST)
     shown = series.points[skipped:]
     unit = series.last.unit
@@ -46,11 +36,11 @@ def _trend(source: Source, series: Series) -> Trend:
     drawn = [(float(number), point) for number, point in enumerate(shown) if math.isfinite(point.value)]
     values = [point.value for _, point in drawn]
     least, most = (amount(end(values, default=math.nan), unit) for end in (min, max))
-    return Trend(
-        name=series.name,
-        latest=amount(series.last.value, unit),
-        change=shifts[-1][1] if shifts else "",
-        chart=Chart(
+    return {
+        "name": series.name,
+        "latest": amount(series.last.value, unit),
+        "change": shifts[-1][1] if shifts else "",
+        "chart": Chart(
             title=f"{series.name}: {count(len(shown), 'measurement')} between {least} and {most}",
             description=f"The level changed: {'; '.join(text for _, text in inside)}"
             if inside
@@ -78,7 +68,7 @@ def _trend(source: Source, series: Series) -> Trend:
                 *([("change", "the level changed")] if inside else []),
             ],
         ),
-    )
+    }
 
 
 def _limits(source: Source, series: Series) -> list[tuple[float, str]]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from orun.core.component_kinds import ComponentKind
@@ -20,17 +19,7 @@ from orun.text.units import show
 PROPERTY = "orun.tune"  # of the model, as `quantize/tune` writes it
 
 
-@dataclass(frozen=True)
-class Front:
-    """Candidates of a search: the chart, and candidate, metric, speed-up and size of each."""
-
-    stage: str
-    metric: str
-    chart: Chart
-    rows: Sequence[Sequence[str]]
-
-
-def tuning(source: Source) -> list[Front]:
+def tuning(source: Source) -> list[Mapping[str, Any]]:
     """Return the front of each search whose model is stored."""
     fronts = []
     for name, stored in source.models.items():
@@ -42,9 +31,10 @@ def tuning(source: Source) -> list[Front]:
     return fronts
 
 
-def _front(source: Source, stage: StageResult, document: Mapping[str, Any]) -> Front:
+def _front(source: Source, stage: StageResult, document: Mapping[str, Any]) -> Mapping[str, Any]:
     metric, chosen = document["metric"], document["chosen"]
-    trials = sorted([*document["front"], *([] if chosen in document["front"] else [chosen])], key=_cost)
+    candidates = [*document["front"], *([] if chosen in document["front"] else [chosen])]
+    trials = sorted(candidates, key=lambda trial: float(trial["time"] or trial["size"]))
     timed = all(trial["time"] for trial in trials)
     unit: Unit = "x" if timed else "B"
     places = [(1 / trial["time"] if timed else trial["size"], trial["accuracy"]) for trial in trials]
@@ -75,11 +65,7 @@ def _front(source: Source, stage: StageResult, document: Mapping[str, Any]) -> F
         )
         for trial in trials
     ]
-    return Front(stage.stage, metric, chart, rows)
-
-
-def _cost(trial: Mapping[str, Any]) -> float:
-    return float(trial["time"] or trial["size"])
+    return {"stage": stage.stage, "metric": metric, "chart": chart, "rows": rows}
 
 
 def _title(trial: Mapping[str, Any]) -> str:
