@@ -26,15 +26,7 @@ CODES: Mapping[GateOutcome, ReasonCode] = {
 
 
 def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, host: Host) -> Finding:
-    """Judge times by their interval, and everything else by the value.
-
-    Args:
-        gate: with rule `min` or `max`.
-        metric: what was measured.
-        stage: that has the gate.
-        action: what it measured, and on which machine.
-        host: fingerprint of this machine.
-    """
+    """Judge times by their interval, and everything else by the value."""
     limit = gate.threshold.value
     interval = metric.interval if metric.noise == "timing" and metric.interval else point(metric.value)
     outcome = (against_maximum if gate.rule == "max" else against_minimum)(interval, limit)

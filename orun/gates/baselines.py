@@ -48,11 +48,6 @@ class Difference(Record, frozen=True):
     current: float | None
     model_changed: bool
 
-    @property
-    def ratio(self) -> float | None:
-        """The current value divided by the accepted value; None where that says nothing."""
-        return self.current / self.accepted if self.accepted and self.current is not None else None
-
 
 def path_for(pipeline: Pipeline) -> Path:
     """Return the path of the baseline of a pipeline: `bert.baseline.json` for `bert.yaml`."""
@@ -80,11 +75,6 @@ def accept(pipeline: Pipeline, baseline: Baseline) -> Path:
 
 def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action]) -> Baseline:
     """Return the baseline that accepting a run would make; stages outside of it keep what was accepted before.
-
-    Args:
-        pipeline: the pipeline.
-        result: a run of it in which every stage is up to date.
-        actions: what is stored of its stages, by id.
 
     Raises:
         UsageError: when a stage of the run is not up to date, or nothing was measured.
@@ -136,13 +126,7 @@ def drop(pipeline: Pipeline) -> bool:
 
 
 def diff(baseline: Baseline, pipeline: Pipeline, actions: Mapping[str, Action]) -> tuple[Difference, ...]:
-    """Return every accepted and current figure, by stage in the pipeline's order, then by name.
-
-    Args:
-        baseline: what was accepted.
-        pipeline: the pipeline.
-        actions: what is stored of its stages now, by id.
-    """
+    """Return every accepted and current figure, by stage in the pipeline's order, then by name."""
     order = [stage.id for stage in pipeline.stages]
     gone = [name for name in sorted(baseline.stages) if name not in order]
     return tuple(row for name in [*order, *gone] for row in _differences(baseline, pipeline, actions, name))

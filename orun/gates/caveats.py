@@ -10,7 +10,7 @@ from orun.pipeline.model import Pipeline, Stage
 
 DATASET = "dataset"  # parameter of kinds that judge a model by its answers
 CPU = "CPUExecutionProvider"
-COMPILING = "compile"  # family of kinds
+COMPILING = "compile/"  # kinds that make another form of a model, and compare its answers
 
 
 def caveats_of(pipeline: Pipeline, stage: Stage) -> tuple[Reason, ...]:
@@ -45,18 +45,12 @@ def _unchecked(pipeline: Pipeline, stage: Stage) -> Reason | None:
     if not timed or not source or target is None or all(provider.name == CPU for provider in target.providers):
         return None
     forms = {source}
-    while source and _is_compiled(pipeline.stage(source)):
+    while source and pipeline.stage(source).uses.startswith(COMPILING):
         source = _primary(pipeline.stage(source))
         forms.add(source)
     if any(_primary(item) in forms and _judges(pipeline, item, target) for item in pipeline.stages):
         return None
     return reason(ReasonCode.UNCHECKED_TARGET, target=target.name, source=source)
-
-
-def _is_compiled(stage: Stage) -> bool:
-    """Return whether a stage makes another form of a model, and compares its answers."""
-    family, _, _ = stage.uses.partition("/")
-    return family == COMPILING
 
 
 def _primary(stage: Stage) -> str:

@@ -20,13 +20,7 @@ Find = Callable[[Gate], Finding]
 
 
 def verdicts(stage: str, gate: Gate | Group, find: Find) -> Iterator[Verdict]:
-    """Yield the verdict of a gate; of a group its own, then those of its members, which fail no run by themselves.
-
-    Args:
-        stage: the id of the stage.
-        gate: what is to be judged.
-        find: judges a single gate.
-    """
+    """Yield the verdict of a gate; of a group its own, then those of its members, which fail no run by themselves."""
     if isinstance(gate, Gate):
         yield _verdict(stage, gate, find(gate))
         return
@@ -86,14 +80,10 @@ def _together(stage: str, group: Group, members: Sequence[Verdict]) -> Verdict:
 
 
 def _tally(members: Sequence[Verdict]) -> Reason:
-    """Return the members by their outcome."""
     order: tuple[GateOutcome, ...] = ("passed", "failed", "undecided", "no baseline")
-    gates = {outcome: [_name(member) for member in members if member.outcome == outcome] for outcome in order}
-    return reason(ReasonCode.GROUP, gates={outcome: names for outcome, names in gates.items() if names})
-
-
-def _name(verdict: Verdict) -> str:
-    return " ".join(part for part in (verdict.metric, verdict.condition) if part)
+    names = [(member.outcome, f"{member.metric} {member.condition}".strip()) for member in members]
+    gates = {outcome: [name for its, name in names if its == outcome] for outcome in order}
+    return reason(ReasonCode.GROUP, gates={outcome: listed for outcome, listed in gates.items() if listed})
 
 
 def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Collection[str]) -> Finding:
@@ -107,7 +97,8 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
     """
     slices = _slices(gate, metrics)
     if not slices:
-        return Finding("failed", _unsliced(gate, metrics))
+        sliced = any(f"[{gate.by}=" in name for name in metrics)
+        return Finding("failed", reason(ReasonCode.SLICES_MISSING, metric=gate.metric, by=gate.by, sliced=sliced))
     findings = {name: find(replace(gate, metric=name, by="")) for name in slices}
     for name in _slices(gate, accepted).keys() - slices.keys():
         findings[name] = Finding("undecided", reason(ReasonCode.SLICE_GONE, metric=name))
@@ -142,11 +133,6 @@ def _slices(gate: Gate, names: Iterable[str]) -> dict[str, str]:
     """Return the metrics of a gate's slices, and the value of the field in each."""
     start, end = f"{gate.metric}[{gate.by}=", "]"
     return {name: name[len(start) : -len(end)] for name in names if name.startswith(start) and name.endswith(end)}
-
-
-def _unsliced(gate: Gate, metrics: Mapping[str, Metric]) -> Reason:
-    sliced = any(f"[{gate.by}=" in name for name in metrics)
-    return reason(ReasonCode.SLICES_MISSING, metric=gate.metric, by=gate.by, sliced=sliced)
 
 
 def _worst_first(gate: Gate, findings: Mapping[str, Finding]) -> list[tuple[str, Finding]]:

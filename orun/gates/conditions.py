@@ -28,15 +28,7 @@ EFFORT = frozenset(
 def changed_since(
     compare: Compare, stage: Stage, accepted: Accepted, action: Action, ports: Ports
 ) -> tuple[Reason, ...]:
-    """Return the caveat about what changed since a baseline was accepted; none when nothing did.
-
-    Args:
-        compare: returns how two sets of key components differ.
-        stage: whose figures are compared.
-        accepted: what the baseline has for it.
-        action: what it measured now.
-        ports: its inputs by what they are for.
-    """
+    """Return the caveat about what changed since a baseline was accepted; none when nothing did."""
     then = tuple(item for item in without_references(accepted.components) if not _is_effort(item))
     setup_changes = changes(compare, stage, then, ports.setup(action))
     differing = [*_software(compare, stage, accepted, action), *setup_changes]

@@ -20,13 +20,7 @@ from orun.store.records import Action
 
 
 def judge(stage: Stage, action: Action, terms: Terms) -> tuple[Verdict, ...]:
-    """Return the verdict of each gate and group of a stage, in file order; a group comes before its members.
-
-    Args:
-        stage: the stage with its gates.
-        action: what it measured, and of which model.
-        terms: what the accepted baseline has for this stage, and this machine as the stage's action holds it.
-    """
+    """Return the verdict of each gate and group of a stage, in file order; a group comes before its members."""
 
     def find(gate: Gate) -> Finding:
         if gate.by:

@@ -108,7 +108,6 @@ def by_interval(gate: Gate, metric: Metric, compared: Change, params: Mapping[st
 
 
 def _narrower(gate: Gate, compared: Change, metric: Metric, params: Mapping[str, Any]) -> tuple[Reason, ...]:
-    """Return what would narrow the interval enough."""
     share = distance(compared.estimate, gate.threshold.value)
     if metric.noise == "timing":
         return (advise_for_ratio(gate.metric, compared.width, share, compared.count, params),)

@@ -209,7 +209,6 @@ def test_differences_are_of_every_figure_then_or_now(pipeline: Pipeline) -> None
         Difference("latency", "p90", "s", None, 0.0124, model_changed=True),
         Difference("old", "size", "B", 22.9e6, None, model_changed=False),
     )
-    assert [row.ratio for row in rows] == [None, pytest.approx(1.25), None, None]
 
 
 def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
