@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from orun.blame import messages, upstream_metrics
-from orun.blame.chain import model_port
 from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis, Place, Proof
 from orun.blame.experiment import Experiment, OutOfTime
 from orun.blame.origin import BEFORE, EarlierModel, rebuild_chain
@@ -107,7 +106,7 @@ class Investigation:
         stage = self.search.stage
         rebuilt = rebuild_chain(self.experiment, earlier, stage)
         needs = {port: rebuilt.get(source, source) for port, source in stage.needs.items()}
-        port = model_port(self.experiment.pipeline, stage)
+        port = upstream_metrics.model_port(self.experiment.pipeline, stage)
         first = self.experiment.add(
             stage, id=f"{stage.id} of {earlier.name}", needs=needs | {port: earlier.name}, gates=(self.gate,), after=()
         )

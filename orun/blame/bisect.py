@@ -204,7 +204,6 @@ def _sentence(
     ends: tuple[Outcome, Outcome],
     causes: Sequence[Sequence[Change]],
 ) -> str:
-    """Return the answer, or say why there is none."""
     title = _title(symptom)
     also = f"; other differences: {'; '.join(dict.fromkeys(map(str, fixed))) or 'none that the runs recorded'}"
     if not changes:

@@ -9,15 +9,14 @@ from pathlib import Path
 from time import monotonic
 
 from orun.blame import accuracy, latency, messages
-from orun.blame.chain import model_chain
 from orun.blame.changes import publishing_stages
 from orun.blame.diagnosis import Diagnosis
 from orun.blame.experiment import Experiment
 from orun.blame.origin import find_earlier_model, import_model
-from orun.blame.upstream_metrics import judged_metric
+from orun.blame.upstream_metrics import judged_metric, model_chain
 from orun.core.metrics import Metric
 from orun.core.open_gates import failed_gates
-from orun.core.run_record import RunResult, Verdict
+from orun.core.run_record import RunResult
 from orun.errors import UsageError
 from orun.eventlog import Listener, ignore
 from orun.fs.os_errors import quoted
@@ -56,7 +55,9 @@ def find_requests(pipeline: Pipeline, result: RunResult, *, all_gates: bool = Fa
     """
     seen: set[tuple[str, str]] = set()
     for verdict in result.verdicts if all_gates else failed_gates(result.verdicts):
-        gate = _gate(pipeline, verdict)
+        # Gates against several references share a position and differ in scope.
+        gates = conditions(pipeline.stage(verdict.stage).gates)
+        gate = next((gate for gate in gates if (gate.position, gate.scope) == (verdict.position, verdict.scope)), None)
         incomparable = verdict.outcome == "failed" and verdict.measured is None
         if gate is None or incomparable or (verdict.stage, gate.metric) in seen:
             continue
@@ -78,12 +79,6 @@ def stages_to_run(pipeline: Pipeline, stage: str | None) -> list[str]:
         again = f"orun {quoted(near(str(pipeline.file)))}{settings(pipeline.overrides)}"
         raise UsageError(messages.refuse_publishing(stage, publishers[0]), hint=again)
     return [stage]
-
-
-def _gate(pipeline: Pipeline, verdict: Verdict) -> Gate | None:
-    """Return a verdict's gate. Gates against several references share a position and differ in scope."""
-    gates = conditions(pipeline.stage(verdict.stage).gates)
-    return next((gate for gate in gates if (gate.position, gate.scope) == (verdict.position, verdict.scope)), None)
 
 
 def blame(request: BlameRequest, seconds: float, store: Path | None = None, listener: Listener = ignore) -> Diagnosis:

@@ -26,7 +26,8 @@ def minimize(changes: Sequence[T], test: Test[T]) -> list[T]:
     kept = list(changes)
     parts = 2
     while len(kept) > 1:
-        chunks = _chunks(kept, parts)
+        bounds = [len(kept) * number // parts for number in range(parts + 1)]
+        chunks = [kept[low:high] for low, high in pairwise(bounds) if high > low]
         smaller = next((chunk for chunk in chunks if test(chunk) == "bad"), None)
         if smaller is not None:
             kept, parts = list(smaller), 2
@@ -44,21 +45,10 @@ def minimize(changes: Sequence[T], test: Test[T]) -> list[T]:
 
 
 def find_causes(changes: Sequence[T], test: Test[T]) -> list[list[T]]:
-    """Return at most `MOST_CAUSES` disjoint minimal sets of changes, each of which is bad by itself.
-
-    Args:
-        changes: changes that are bad together.
-        test: as for `minimize`.
-    """
+    """Return at most `MOST_CAUSES` disjoint minimal sets of changes, each of which is bad by itself."""
     causes: list[list[T]] = []
     left = list(changes)
     while left and len(causes) < MOST_CAUSES and (not causes or test(left) == "bad"):
         causes.append(minimize(left, test))
         left = [change for change in left if change not in causes[-1]]
     return causes
-
-
-def _chunks(items: Sequence[T], count: int) -> list[Sequence[T]]:
-    """Split into `count` parts of nearly equal size."""
-    bounds = [len(items) * number // count for number in range(count + 1)]
-    return [items[low:high] for low, high in pairwise(bounds) if high > low]

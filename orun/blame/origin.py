@@ -58,13 +58,6 @@ def find_earlier_model(
     """Return the first model of a chain in the last good run; None if there is no such run, or it has not changed.
 
     The good run of `max_regression` is the accepted one, of every other rule the last in which the gate passed.
-
-    Args:
-        store: holds the runs.
-        pipeline: the pipeline.
-        result: the run in which the gate failed.
-        gate: the gate and its stage.
-        chain: the stages upstream, in order.
     """
     good = _accepted(store, pipeline, gate[0]) if gate[1].rule == "max_regression" else _passed(store, result, *gate)
     if good is None:

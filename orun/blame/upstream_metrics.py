@@ -1,4 +1,4 @@
-"""Upstream metrics: the gate's metric at an artifact upstream, and the step that made it worse."""
+"""Upstream metrics: the models that lead to a measurement, the metric at each, and the step that made it worse."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from orun.blame.chain import model_port
 from orun.blame.diagnosis import Level
 from orun.blame.experiment import Experiment
 from orun.core.metrics import Metric
 from orun.core.run_record import Failure, RunResult
-from orun.pipeline.model import Gate, Stage
+from orun.pipeline.model import Gate, Pipeline, Stage
 from orun.text.wording.reasons import sentence
 
 TELLING = 1e-6  # share of a metric's own size below which a change from one artifact to the next is rounding
@@ -30,6 +29,24 @@ class Step:
     before: Level
     after: Level
     lost: float
+
+
+def model_port(pipeline: Pipeline, stage: Stage) -> str:
+    """Return the primary port of a stage if a model is connected to it; else empty."""
+    ports = pipeline.kinds[stage.uses].spec.inputs
+    first = next(iter(ports), "")
+    return first if first in stage.needs and "onnx" in ports[first].accepts else ""
+
+
+def model_chain(pipeline: Pipeline, stage: Stage) -> tuple[Stage, ...]:
+    """Return the stages whose models lead to a stage's primary input, in order."""
+    chain: list[Stage] = []
+    while port := model_port(pipeline, stage):
+        stage = pipeline.stage(stage.needs[port])
+        if pipeline.kinds[stage.uses].spec.output != "onnx":
+            break
+        chain.append(stage)
+    return tuple(reversed(chain))
 
 
 def add_measurement(experiment: Experiment, stage: Stage, gate: Gate, model: str) -> Stage:

@@ -12,10 +12,10 @@ from onnx import helper, numpy_helper
 import orun
 from orun.blame import accuracy, latency
 from orun.blame.blame import BlameRequest, blame
-from orun.blame.chain import model_chain
 from orun.blame.diagnosis import Diagnosis, Level
 from orun.blame.experiment import Experiment
 from orun.blame.origin import EarlierModel, find_earlier_model, import_model
+from orun.blame.upstream_metrics import model_chain
 from orun.cli.main import main
 from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
