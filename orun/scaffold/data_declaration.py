@@ -41,11 +41,6 @@ USUAL_SIDE = 224  # pixels
 def declaration_of(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     """Return the declaration of a dataset: its path alone where its arrays or columns are the model's inputs.
 
-    Args:
-        data: path of the dataset, from here.
-        folder: of the pipeline file.
-        facts: the model.
-
     Raises:
         UsageError: when the dataset cannot be read, does not suit the model, or does not say which column it takes.
     """
@@ -62,11 +57,6 @@ def require_readable(declaration: Declaration, folder: Path, facts: ModelFacts) 
 
     Texts are left to the stages, which tokenize them. Before the conversion of a model that does not say what it takes,
     nothing is read: the dataset is declared again after it.
-
-    Args:
-        declaration: as `declaration_of` returns it.
-        folder: of the pipeline file.
-        facts: the model.
 
     Raises:
         UsageError: when the dataset cannot be read.

@@ -46,12 +46,7 @@ def number_columns(count: int) -> list[str]:
 
 
 def data_text(file: str, facts: ModelFacts) -> str:
-    """Return the text of the file.
-
-    Args:
-        file: name of the pipeline file.
-        facts: the model.
-    """
+    """Return the text of the file beside this pipeline file."""
     inputs = "\n".join(f"            {line}" for line in _entries(facts))
     return HEAD.format(file=file, function=FUNCTION, examples=EXAMPLES, inputs=inputs)
 

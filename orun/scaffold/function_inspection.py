@@ -51,13 +51,7 @@ def inspect_function(source: str, name: str, inputs: tuple[InputFact, ...]) -> M
 
 
 def without_function(path: Path, problem: str, wanted: str = "") -> UsageError:
-    """Return the error for a Python file that lacks a function, with a hint on one that may return the model.
-
-    Args:
-        path: the file.
-        problem: what is wrong.
-        wanted: the name of the function; may be empty.
-    """
+    """Return the error for a Python file that lacks a function, with a hint on one that may return the model."""
     names = _names_to_call(parse(path))
     why = f"it has {', '.join(names)}" if names else "it has none"
     function = closest(wanted, names) or next(iter(names), "FUNCTION")

@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.paths import file_for
 from orun.scaffold.recipe import Request
 
@@ -32,7 +31,8 @@ def _arguments(file: Path, request: Request) -> Iterator[str]:
         yield "--trust"
     if not request.target.is_cpu:
         yield from ("--target", request.target.name)
-    for item in _declared(facts):
+    is_silent = facts.form == "tensorflow" or ".py:" in facts.source or facts.source.lower().endswith(TORCHSCRIPT)
+    for item in facts.inputs if is_silent else ():
         yield from ("--input", f"{item.name}={item.dtype}[{','.join(map(str, item.shape))}]")
     if request.has_own_data:
         yield from ("--data", os.path.normpath(file.parent / request.data_source))
@@ -40,9 +40,3 @@ def _arguments(file: Path, request: Request) -> Iterator[str]:
         yield from ("--goal", ", ".join(condition.text for condition in request.goal))
     if file != file_for(source):
         yield from ("-o", str(file))
-
-
-def _declared(facts: ModelFacts) -> tuple[InputFact, ...]:
-    """Return the inputs that options have declared, because the model does not say what it takes."""
-    is_silent = facts.form == "tensorflow" or ".py:" in facts.source or facts.source.lower().endswith(TORCHSCRIPT)
-    return facts.inputs if is_silent else ()

@@ -13,7 +13,6 @@ from orun.core.serialization import decode, encode
 from orun.errors import MissingPackages, OrunError, PipelineError, UsageError
 from orun.fs.os_errors import quoted
 from orun.pipeline.axes import NAMELESS
-from orun.scaffold.data_text import Declaration
 from orun.scaffold.inspection_process import MARK
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
 from orun.scaffold.paths import relative_to
@@ -53,7 +52,12 @@ def main(request: str) -> int:
     source, folder = question["source"], Path(question["folder"])
     try:
         if "facts" in question:
-            answer: dict[str, Any] = {"answer": _declaration(source, folder, question["facts"])}
+            from orun.scaffold.data_declaration import declaration_of, require_readable
+
+            known = decode(ModelFacts, question["facts"])
+            declaration = declaration_of(source, folder, known)
+            require_readable(declaration, folder, known)
+            answer: dict[str, Any] = {"answer": declaration}
         else:
             facts = inspect_model(source, folder, parse_inputs(question["inputs"]), question["trust"])
             answer = {"answer": encode(facts)}
@@ -70,15 +74,6 @@ def main(request: str) -> int:
         answer = _failure(source, error, "" if "facts" in question else _hint(source))
     sys.stdout.write(f"\n{MARK}{json.dumps(answer)}\n")
     return 0
-
-
-def _declaration(data: str, folder: Path, encoded: Any) -> Declaration:
-    from orun.scaffold.data_declaration import declaration_of, require_readable
-
-    facts = decode(ModelFacts, encoded)
-    declaration = declaration_of(data, folder, facts)
-    require_readable(declaration, folder, facts)
-    return declaration
 
 
 def _failure(source: str, error: Exception, hint: str) -> dict[str, Any]:

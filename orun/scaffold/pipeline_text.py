@@ -54,7 +54,6 @@ def pipeline_text(file: str, name: str, data_file: str, request: Request, gates:
 
 
 def _facts(facts: ModelFacts) -> Iterator[str]:
-    """Yield comment lines about the model."""
     yield f"# {facts.title}"
     graph = facts.graph
     if inputs := facts.inputs or (graph.inputs if graph else ()):

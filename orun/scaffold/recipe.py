@@ -193,7 +193,6 @@ def _dims(facts: ModelFacts) -> dict[str, Any]:
 
 
 def _declared(item: InputFact) -> dict[str, Any]:
-    """Return an input as a convert stage declares it."""
     declared: dict[str, Any] = {"shape": [*item.shape]}
     if item.dtype != "float32":
         declared["dtype"] = item.dtype

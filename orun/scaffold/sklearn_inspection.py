@@ -82,19 +82,14 @@ def inspect_estimator(name: str, estimator: Any) -> ModelFacts:
         ) from error
     columns, is_matrix = columns_of(estimator)
     facts = ModelFacts("sklearn", name, columns=columns, is_matrix=is_matrix)
-    examples = _made_up(facts)
-    if refusal := _refusal(estimator, examples):
-        return replace(facts, refusal=refusal)
-    return replace(facts, columns=_with_missing(estimator, examples, columns))
-
-
-def _made_up(facts: ModelFacts) -> Table:
-    """Return the examples that are made up for an estimator."""
     from orun.stages._sklearn.export import table_of
 
     scope: dict[str, Any] = {}
     exec(data_text("", facts), scope)  # noqa: S102 - text that we write, and the user runs
-    return table_of(scope[FUNCTION]().inputs, "float32")
+    examples = table_of(scope[FUNCTION]().inputs, "float32")
+    if refusal := _refusal(estimator, examples):
+        return replace(facts, refusal=refusal)
+    return replace(facts, columns=_with_missing(estimator, examples, columns))
 
 
 def _refusal(estimator: Any, examples: Table) -> str:

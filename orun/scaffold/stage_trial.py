@@ -133,19 +133,14 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
             raise KeyboardInterrupt
         failed = next((stage for stage in run.stages if stage.failure), None)
         if failed is not None:
-            return _failed(failed)
+            assert failed.failure  # noqa: S101 - it was chosen by it
+            lines = log_tail(Path(failed.failure.log))
+            log = "" if lines[:1] == [failed.failure.problem] else "\n".join(lines)
+            return Trial(failed, hint=failed.failure.advice, log=log)
         result = run[stage]
         declared = kind.spec.metrics or ()
         (rebuilt,) = api.rebuild(file, set=values, only=[stage], store=store)
         return Trial(result, tuple(name for name in declared if name not in result.metrics), rebuilt)
-
-
-def _failed(stage: StageResult) -> Trial:
-    """Return the trial of a failed stage, with the end of its log, which is in the temporary folder."""
-    assert stage.failure  # noqa: S101 - the caller has looked
-    lines = log_tail(Path(stage.failure.log))
-    log = "" if lines[:1] == [stage.failure.problem] else "\n".join(lines)
-    return Trial(stage, hint=stage.failure.advice, log=log)
 
 
 def stage_id(kind: Kind) -> str:

@@ -29,9 +29,13 @@ def gates_for(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
         if stage.stage in REDUCED and "size" in metrics:
             gates[stage.stage] = {"size": {"max": _size(metrics["size"].value * SPARE)}}
         if stage.stage == "accuracy":
-            gates["accuracy"] = {name: {"min": _below_one(metrics[name])} for name in _usable(metrics)}
-            if "sqnr" in metrics and "cosine" not in metrics:
-                gates["accuracy"] = {"sqnr": {"min": _below(metrics["sqnr"])}}
+            cosines = {name: metrics[name] for name in ("cosine.mean", "cosine.min") if name in metrics}
+            gates["accuracy"] = {
+                name: {"min": _below_one(metric)} for name, metric in cosines.items() if 0 < metric.value <= 1
+            }
+            if "sqnr" in metrics and "cosine" not in metrics:  # the noise may have `WORSE` times the power
+                least_sqnr = min(metrics["sqnr"].value, MOST_SQNR) - 10 * math.log10(WORSE)
+                gates["accuracy"] = {"sqnr": {"min": f"{math.floor(least_sqnr)}"}}
             if least := _share(metrics.get("agreement")):
                 gates["accuracy"]["agreement"] = {"min": least}
             for name, rule in LABEL_RULES.items():
@@ -50,10 +54,6 @@ def likeness(result: RunResult) -> tuple[str, float, float] | None:
     if sqnr := metrics.get("sqnr"):
         return "sqnr", sqnr.value, LEAST_SQNR
     return None
-
-
-def _usable(metrics: Mapping[str, Metric]) -> list[str]:
-    return [name for name in ("cosine.mean", "cosine.min") if name in metrics and 0 < metrics[name].value <= 1]
 
 
 def _below_one(metric: Metric) -> str:
@@ -78,11 +78,6 @@ def _most_change(metric: Metric | None) -> str:
     ratio = metric.reference.ratio
     most = max(ratio.high - 1 if metric.better == "lower" else 1 - ratio.low, LEAST_CHANGE) * WORSE
     return f"{math.ceil(most * 1000) / 10:g}%" if most < MOST_CHANGE else ""
-
-
-def _below(sqnr: Metric) -> str:
-    """Return a minimum in dB at which the noise has `WORSE` times the power of the measured one."""
-    return f"{math.floor(min(sqnr.value, MOST_SQNR) - 10 * math.log10(WORSE))}"
 
 
 def _speedup(metrics: Mapping[str, Metric]) -> dict[str, dict[str, str]]:
