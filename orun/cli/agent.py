@@ -87,7 +87,7 @@ def command(
     from orun.agent.service import GRACE_SECONDS, Service
     from orun.cluster.membership import Membership
     from orun.cluster.settings import address_of, check_ray, ray_environment
-    from orun.environment.env_vars import BESIDE
+    from orun.environment.env_vars import NEIGHBOURS
     from orun.store import Store
     from orun.store.layout import default_store
 
@@ -100,7 +100,7 @@ def command(
     options.warn(become_plain())
     if head:
         check_ray()
-        os.environ[BESIDE] = f"ray {version('ray')}"  # a fact of measurements
+        os.environ[NEIGHBOURS] = f"ray {version('ray')}"  # a fact of measurements
     machine = this_machine(name, named, lent)
     membership, error = None, None
     with ExitStack() as stack:

@@ -35,7 +35,7 @@ EXAMPLES = (
     ("orun diff last~5 last", "the last run and the fifth before it, of the same pipeline"),
     ("orun diff 20261121-0930 ci/record.json --json", "a run of this store and one of another machine, for a program"),
 )
-SIDES = (Column("old", flexible=True), Column("new", flexible=True))
+VALUES = (Column("old", flexible=True), Column("new", flexible=True))
 COMMIT = 10  # digits of a commit that tell two apart for people
 SHOWN = 5  # files that were not as in a commit
 
@@ -110,7 +110,7 @@ def lines_of(difference: RunDifference, terminal: Terminal, *, full: bool = Fals
 
     def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         first, *rest = titles
-        columns = (Column(first), *(Column(title, flexible=True) for title in rest), *SIDES)
+        columns = (Column(first), *(Column(title, flexible=True) for title in rest), *VALUES)
         return render(columns, [(Cell(row[0], "strong"), *map(Cell, row[1:])) for row in rows], terminal)
 
     def old_and_new(change: Change) -> tuple[str, str, str]:

@@ -194,7 +194,7 @@ def _environments() -> list[dict[str, Any]]:
             "packages": dict(environment.packages),
             "damage": venvs.damage(folder),
         }
-        for folder, environment in venvs.all_made().items()
+        for folder, environment in venvs.read_all().items()
     ]
 
 

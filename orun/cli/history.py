@@ -40,7 +40,9 @@ EXAMPLES = (
 )
 @output_option("--csv", "Write CSV instead; - prints it.", "csv_file")
 @click.option("--mlflow", default="", metavar="URI", help="Log to an MLflow tracking server instead.")
-@click.option("--mend", is_flag=True, help="Put a damaged history aside, and add what the store's runs have measured.")
+@click.option(
+    "--mend", "repair", is_flag=True, help="Put a damaged history aside, and add what the store's runs have measured."
+)
 @options.store_option
 @options.json_option
 def command(
@@ -49,7 +51,7 @@ def command(
     last: int,
     csv_file: Path | None,
     mlflow: str,
-    mend: bool,
+    repair: bool,
     store: Path | None,
     as_json: bool,
 ) -> int:
@@ -61,8 +63,8 @@ def command(
     """
     if sum(map(bool, (csv_file, mlflow, as_json))) > 1:
         raise UsageError("--csv, --mlflow and --json are one instead of the other", hint="orun history --csv FILE")
-    if mend:
-        _mend(store, as_json=as_json)
+    if repair:
+        _repair(store, as_json=as_json)
         return 0
     from orun.history import History, history_path
     from orun.history.search import find_points
@@ -83,13 +85,13 @@ def command(
     return 0
 
 
-def _mend(store: Path | None, *, as_json: bool) -> None:
+def _repair(store: Path | None, *, as_json: bool) -> None:
     from orun.history import History, history_path
-    from orun.history.repair import mend
+    from orun.history.repair import repair
 
     with options.open_store(store) as opened:
         history = History(history_path(opened.root))
-        damaged, added = mend(history, opened)
+        damaged, added = repair(history, opened)
     if as_json:
         options.show_json({"file": history.path, "damaged": damaged, "added": added})
         return

@@ -35,7 +35,7 @@ EXAMPLES = (
 COLUMNS = (Column("stage"), Column("would"), Column("why", flexible=True), Column("last time", "right"))
 MACHINE, HERE = Column("machine"), "this machine"
 STYLES: dict[str, Style] = {"run": "good", "maybe": "doubt", "cached": "dim", "skipped": "doubt", "blocked": "doubt"}
-WORDS = {"run": "run", "maybe": "maybe run", "cached": "stay", "skipped": "be skipped", "blocked": "be blocked"}
+DECISIONS = {"run": "run", "maybe": "maybe run", "cached": "stay", "skipped": "be skipped", "blocked": "be blocked"}
 
 
 @click.command("plan", cls=SelectingVerb, examples=EXAMPLES)
@@ -115,7 +115,7 @@ def _machine_lines(plan: Plan) -> Iterator[str]:
 def _row(step: Step, plan: Plan) -> tuple[Cell, ...]:
     return (
         Cell(step.stage.id, "strong"),
-        Cell(WORDS[step.action], STYLES[step.action]),
+        Cell(DECISIONS[step.action], STYLES[step.action]),
         Cell(why(step.reasons, every=True)),
         Cell("" if step.action in ("cached", "blocked") or step.seconds is None else show(step.seconds, "s")),
         Cell(step.machine or (HERE if step.stage.id in plan.here else "")),

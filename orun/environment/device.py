@@ -11,7 +11,7 @@ from pathlib import Path
 from orun.core.targets import GPU_PROVIDERS, StageClass, Target
 from orun.environment.call_cache import once
 from orun.environment.distributions import exact, find, installed
-from orun.environment.env_vars import BESIDE, SETTINGS
+from orun.environment.env_vars import NEIGHBOURS, SETTINGS
 from orun.environment.processor import cpu
 from orun.environment.secret_variables import Secrets
 from orun.errors import DeviceUnknown
@@ -75,7 +75,7 @@ def clocks() -> dict[str, str]:
             parts[name] = (folder / file).read_text(encoding="utf-8").strip()
         except OSError:  # unknown in virtual machines
             parts[name] = "unknown"
-    if neighbours := os.environ.get(BESIDE):
+    if neighbours := os.environ.get(NEIGHBOURS):
         parts["beside"] = neighbours
     return parts
 

@@ -11,7 +11,7 @@ SIGNING_KEYS = frozenset({SHARED_KEY, SIGNING_KEY})
 AGENT_TOKEN = "ORUN_AGENT_TOKEN"  # noqa: S105 - variable of a driver, with the token of the agents that it uses over TCP
 HEAD_TOKEN = "RAY_AUTH_TOKEN"  # noqa: S105 - variable with the token of the head of a cluster
 HIDDEN = SIGNING_KEYS | {AGENT_TOKEN, HEAD_TOKEN}  # secrets of orun's own that no stage sees
-BESIDE = "ORUN_BESIDE"  # variable of an agent: what always runs beside its stages, such as `ray 2.60.0`
+NEIGHBOURS = "ORUN_BESIDE"  # variable of an agent: what always runs beside its stages, such as `ray 2.60.0`
 OPTIMIZE = "PYTHONOPTIMIZE"  # switches assertions off
 HASH_SEED = "PYTHONHASHSEED"  # fixes the order of sets
 # Prefixes of the variables that ONNX Runtime, oneDNN (in OpenVINO) and the CUDA libraries read, except folders.

@@ -38,7 +38,7 @@ except OrunError as error:
 print()
 print(sys.argv[3] + json.dumps(session.get_providers()), flush=True)
 """
-FOUND = "orun found "  # prefix of the line with the answer: libraries print too
+ANSWER = "orun found "  # prefix of the line with the answer: libraries print too
 TRACEBACK = "Traceback (most recent call last):"
 UNLOADED = r"(Failed to load library .*? with error: )?"
 NOISE = rf"^.*\[ONNXRuntimeError\] : \d+ : \w+ : {UNLOADED}|^(\S+ \S+ )?\[[EWF]:[^\]]*\] |^.*Warning: "
@@ -95,7 +95,7 @@ def probe(provider: str, options: str, environment: Environment | None = None, l
     if find("onnx", packages) is None or find("onnxruntime", packages) is None:
         return ProbeResult((), "onnx and ONNX Runtime are not installed")
     interpreter = venvs.interpreter(environment)
-    command = [interpreter.python, "-P", "-c", PROBE, provider, options, FOUND, library]
+    command = [interpreter.python, "-P", "-c", PROBE, provider, options, ANSWER, library]
     variables = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
     if interpreter.path is not None:
         variables["PYTHONPATH"] = interpreter.path
@@ -106,8 +106,8 @@ def probe(provider: str, options: str, environment: Environment | None = None, l
     except subprocess.TimeoutExpired:
         return ProbeResult((), f"no session within {PROBE_SECONDS} s")
     for line in done.stdout.splitlines():
-        if line.startswith(FOUND):
-            return ProbeResult(tuple(json.loads(line.removeprefix(FOUND))), done.stderr)
+        if line.startswith(ANSWER):
+            return ProbeResult(tuple(json.loads(line.removeprefix(ANSWER))), done.stderr)
     if done.returncode < 0:
         return ProbeResult((), f"its process died: {signal.strsignal(-done.returncode)}\n{done.stderr}")
     return ProbeResult((), done.stderr)

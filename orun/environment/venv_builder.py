@@ -96,10 +96,10 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
         )
     venv_contents.note(folder, venvs.prefix(folder))
     packages = {name: version for name, version in there.items() if brought.get(name) != version}
-    _record(environment, venvs.Made(environment.requirements, packages, venvs.exact_in(folder)))
+    _record(environment, venvs.EnvironmentRecord(environment.requirements, packages, venvs.exact_in(folder)))
 
 
-def _record(environment: Environment, contents: venvs.Made) -> None:
+def _record(environment: Environment, contents: venvs.EnvironmentRecord) -> None:
     """Write the resolved versions; from then on the environment counts as complete."""
     text = json.dumps(encode(contents), indent=1, sort_keys=True) + "\n"
     record = venvs.record_of(environment)

@@ -34,7 +34,7 @@ RECORD = "packages.json"
 BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may only serve to install the others
 
 
-class Made(Record, frozen=True):
+class EnvironmentRecord(Record, frozen=True):
     """Contents of an environment: a request and what it resolved to.
 
     Attributes:
@@ -77,7 +77,7 @@ def record_of(environment: Environment) -> Path:
     return folder_of(environment) / RECORD
 
 
-def all_made() -> dict[Path, Made]:
+def read_all() -> dict[Path, EnvironmentRecord]:
     """Return every complete environment on this machine, by its folder."""
     try:
         records = sorted(root().glob(f"*/{RECORD}"))
@@ -86,7 +86,7 @@ def all_made() -> dict[Path, Made]:
     return {record.parent: contents for record in records if (contents := read(record))}
 
 
-def read(record: Path) -> Made | None:
+def read(record: Path) -> EnvironmentRecord | None:
     """Read a record; None if it is missing or damaged."""
     try:
         return _read(str(record), record.stat().st_mtime_ns)
@@ -95,8 +95,8 @@ def read(record: Path) -> Made | None:
 
 
 @functools.lru_cache(maxsize=64)
-def _read(record: str, _changed: int) -> Made:
-    return decode(Made, from_json(read_bounded(record, RECORD_LIMIT)))
+def _read(record: str, _changed: int) -> EnvironmentRecord:
+    return decode(EnvironmentRecord, from_json(read_bounded(record, RECORD_LIMIT)))
 
 
 def packages(environment: Environment | None) -> Mapping[str, str] | None:

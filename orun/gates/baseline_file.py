@@ -24,7 +24,9 @@ VERSION = 2  # raise it when a field goes, or changes its meaning
 TWINS = {".yaml": ".yml", ".yml": ".yaml"}
 PIPELINE = re.compile(r"^(stages|extends)[ \t]*:", re.MULTILINE)  # by which a file of YAML is one
 NEWER = "use the orun that wrote it, or remove the file and accept again: orun baseline accept FILE"
-BESIDE = "it stands beside the pipeline file and is committed with it: do this in a checkout that can be written"
+WRITABLE_CHECKOUT = (
+    "it stands beside the pipeline file and is committed with it: do this in a checkout that can be written"
+)
 UNKNOWN = "unknown field"  # how msgspec tells of a name that a later orun has given
 HINT = "take the committed version back, or remove the file and accept again: orun baseline accept FILE"
 
@@ -129,7 +131,7 @@ def write_file(path: Path, baseline: Baseline) -> None:
     """
     data = {"version": VERSION, **encode(baseline)}
     text = json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
-    with convert_os_errors("write the baseline", path, BESIDE), OutputFile(path) as file:
+    with convert_os_errors("write the baseline", path, WRITABLE_CHECKOUT), OutputFile(path) as file:
         file.write(text.encode())
 
 

@@ -15,7 +15,7 @@ from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import convert_os_errors, quoted
 from orun.gates.baseline_file import (
-    BESIDE,
+    WRITABLE_CHECKOUT,
     Accepted,
     Baseline,
     group_by_kind,
@@ -118,7 +118,7 @@ def left_out(pipeline: Pipeline, result: RunResult) -> tuple[str, ...]:
 def drop(pipeline: Pipeline) -> bool:
     """Remove the baseline file; return whether there was one. StoreError if it cannot be removed."""
     path = path_for(pipeline)
-    with convert_os_errors("remove the baseline", path, BESIDE):
+    with convert_os_errors("remove the baseline", path, WRITABLE_CHECKOUT):
         if not seen_at(path):
             return False
         path.unlink()

@@ -25,7 +25,7 @@ from orun.store.records import Action
 
 BASELINE = "the accepted baseline"
 LARGEST_ODDS = 1e6  # beyond this a likelihood ratio is a matter of the model, not of the evidence
-WHOLE = 1 - 1e-9  # a regression of a metric that should be high cannot exceed all of it
+NEARLY_ALL = 1 - 1e-9  # a regression of a metric that should be high cannot exceed all of it
 
 
 class Terms(Record, frozen=True):
@@ -115,7 +115,7 @@ def _by_launches(gate: Gate, metric: Metric, compared: Change, comparison: Compa
     evidence = Evidence.from_comparison(comparison)
     slowdown = math.log1p(min(limit, sys.float_info.max))
     if metric.better == "higher":
-        evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, WHOLE))
+        evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, NEARLY_ALL))
     arguments = compared.arguments(gate.metric, gate.threshold)
     if slowdown <= 0:
         judged = by_interval(gate, metric, compared)

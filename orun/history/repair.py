@@ -17,7 +17,7 @@ from orun.store import Store
 from orun.store.layout import DATABASE_SUFFIXES, RECORD_FILE
 
 
-def mend(history: History, store: Store) -> tuple[Path | None, int]:
+def repair(history: History, store: Store) -> tuple[Path | None, int]:
     """Move a damaged history out of the way, and add what the runs of a store have measured.
 
     Returns:

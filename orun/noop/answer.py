@@ -30,7 +30,7 @@ def answer(request: Request, reports: Collection[Path], listener: Listener, star
         if may_concern(reports, record, request):
             return None
     if record.in_place:
-        return replay(request, record, listener, started_at, _said_by_machines(record))
+        return replay(request, record, listener, started_at, _notices_of_machines(record))
     if not is_writable(request.store):
         return None
     from orun.noop.restore import restore
@@ -48,7 +48,7 @@ def _machines_are_unchanged(record: NoopRecord, listener: Listener) -> bool:
         return is_unchanged(state)
 
 
-def _said_by_machines(record: NoopRecord) -> list[Notice]:
+def _notices_of_machines(record: NoopRecord) -> list[Notice]:
     """Return a notice that machines have the facts of then, if the record is of a run on several."""
     if state := record.data.get("fleet"):
         return [Notice("info", f"the machines at {state['url']} have the facts that the results depend on")]

@@ -66,11 +66,11 @@ def _beyond(lines: list[str], failure: Failure) -> list[str]:
         return lines
     heads = [number for number, line in enumerate(lines) if line in (TRACEBACK, *LINKS) or STAMP.match(line)]
     entries = [lines[start:end] for start, end in pairwise([0, *heads, len(lines)])]
-    kept = [line for entry in entries if not _is_said(entry, failure) for line in entry]
+    kept = [line for entry in entries if not _is_stated(entry, failure) for line in entry]
     return "\n".join(kept).rstrip().splitlines()
 
 
-def _is_said(entry: list[str], failure: Failure) -> bool:
+def _is_stated(entry: list[str], failure: Failure) -> bool:
     """Return whether an entry of the log adds nothing to a refusal."""
     statement = f"{failure.problem}\n{failure.why}\n{failure.hint}"
     head, *rest = entry or [""]

@@ -72,7 +72,7 @@ def make_environments(plan: Plan, chosen: Collection[str], notify: Notify) -> No
     problems: list[Problem] = []
     for stage in isolated:
         if errors := [failed[environment] for environment in stage.environments if environment in failed]:
-            problems += [_not_made(stage, error) for error in errors]
+            problems += [_environment_problem(stage, error) for error in errors]
         elif not _is_skipped(plan.pipeline, stage):
             problems += lacks(plan.pipeline, stage)
     if problems:
@@ -127,7 +127,7 @@ def _make(environments: Iterable[Environment], notify: Notify) -> dict[Environme
     return failed
 
 
-def _not_made(stage: Stage, error: EnvironmentFailed) -> Problem:
+def _environment_problem(stage: Stage, error: EnvironmentFailed) -> Problem:
     why = "; ".join(error.why.splitlines())
     return Problem(stage.position, f"stage {stage.id!r} cannot run: {error.problem}: {why}", hint=error.hint)
 

@@ -11,7 +11,7 @@ from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
 
 EXAMPLES = 64
 LENGTH = 32  # size of a dynamic axis in made-up examples
-WORDS = 8  # in a made-up text
+WORDS_IN_A_TEXT = 8  # in a made-up text
 WIDE = 16  # columns of a matrix up to which each has numbers of its own
 MATRIX = "X"
 FUNCTION = "examples"
@@ -96,7 +96,7 @@ def _column(column: ColumnFact) -> str:
     """Return an expression for the values of a column, `[n]`."""
     if column.kind == "text":
         vocabulary = [str(value) for value in column.values] or ["some", "words"]
-        return f'np.array([" ".join(random.choice({vocabulary!r}, {WORDS})) for _ in range(n)], object)'
+        return f'np.array([" ".join(random.choice({vocabulary!r}, {WORDS_IN_A_TEXT})) for _ in range(n)], object)'
     if column.kind == "category" and column.values:
         return f"random.choice({[*column.values]!r}, n)"
     return f"random.normal({column.center:g}, {column.spread:g}, n).astype(np.float32)"

@@ -13,7 +13,7 @@ from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with
 from orun.stages._graph.feeds import SIZES
 
 TRIED = 400  # size of a dynamic axis that a module is called with, enough for the convolutions of speech models
-SIDES = (224, 256)  # sizes of dynamic axes of images: networks that halve them five times take multiples of 32
+IMAGE_SIZES = (224, 256)  # sizes of dynamic axes of images: networks that halve them five times take multiples of 32
 IMAGE_AXES = 4  # batch, channels and sides
 BATCHED = 2  # examples of a call
 
@@ -107,7 +107,7 @@ def _list_sizes(inputs: Sequence[InputFact], size: int) -> dict[str, tuple[int, 
     images = [item.shape for item in inputs if item.dtype.startswith("float") and len(item.shape) == IMAGE_AXES]
     batch, image_axes = batch_axes(shapes), list_free(images)
     usual = (size, size + size // 2)
-    return {axis: SIDES if axis in image_axes else usual for axis in list_free(shapes) if axis not in batch}
+    return {axis: IMAGE_SIZES if axis in image_axes else usual for axis in list_free(shapes) if axis not in batch}
 
 
 def output_names(count: int) -> tuple[str, ...]:

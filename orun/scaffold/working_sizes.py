@@ -41,7 +41,7 @@ class Role(Record, frozen=True):
 
 
 CHANNELS = Role((3, 1), lambda size: size)
-SIDES = Role(
+IMAGE_SIDES = Role(
     (224, 256, 384, 512, 32, 28, 64, 96, 128, 192, 240, 299, 336, 448, 518, 640, 1024), lambda size: size + 32
 )  # fmt: skip
 TOKENS = Role((TIMED, 64, 32, 16, 8), lambda size: size // 2)
@@ -98,9 +98,9 @@ def _roles(inputs: Sequence[Input]) -> dict[str, Role]:
     for item in inputs:
         match item.dtype.startswith("int"), item.shape:
             case False, (_, first, second, last) if isinstance(last, int) and last <= MOST_CHANNELS:
-                axes = [(first, SIDES), (second, SIDES)]
+                axes = [(first, IMAGE_SIDES), (second, IMAGE_SIDES)]
             case False, (_, first, second, last):
-                axes = [(first, CHANNELS), (second, SIDES), (last, SIDES)]
+                axes = [(first, CHANNELS), (second, IMAGE_SIDES), (last, IMAGE_SIDES)]
             case False, (_, first, last):
                 axes = [(first, SPECTRUM_FIRST), (last, SPECTRUM_LAST)]
             case False, (_, length):

@@ -80,7 +80,7 @@ def test_the_package_that_did_it(project: Project) -> None:
     assert result.sentence == (
         "score score max 10 fails because of package: tiny==1.0 -> tiny==2.0; 2 other changes do not matter"
     )
-    assert {made.requirements for made in venvs.all_made().values()} == {
+    assert {made.requirements for made in venvs.read_all().values()} == {
         ("other==1.0", "tiny==1.0"),
         ("other==1.0", "tiny==2.0"),
         ("other==2.0", "tiny==1.0"),
@@ -114,7 +114,7 @@ def test_what_code_and_parameters_explain_needs_no_environment(project: Project)
     bad = project.run(**{"stages.score.with.offset": 90.0})
     install(project, "tiny", "1.0")
     assert project.bisect(good, bad).causes == (("score.offset: 0.0 -> 90.0",),)
-    assert venvs.all_made() == {}
+    assert venvs.read_all() == {}
 
 
 def test_too_many_packages(project: Project) -> None:

@@ -164,7 +164,7 @@ def test_another_version_runs_its_stages_again_and_says_why(prepared: Project) -
 
 def test_a_run_with_nothing_to_do_needs_no_environment_but_its_record(prepared: Project) -> None:
     prepared.run()
-    folder = next(iter(venvs.all_made()))
+    folder = next(iter(venvs.read_all()))
     shutil.rmtree(venvs.prefix(folder))
     assert built(prepared.run()) == []
     shutil.rmtree(folder)
@@ -198,7 +198,7 @@ def test_what_is_lacking_anyway_is_said_before_an_environment_is_made(project: P
     (problem,) = caught.value.problems
     assert problem.message == "stage 'after' (./where.py:repeat) needs unheard-of, which is not installed"
     assert project.events == []
-    assert list(venvs.all_made()) == []
+    assert list(venvs.read_all()) == []
     assert not list((project.store / "runs").iterdir())
 
 
@@ -260,7 +260,7 @@ def test_a_target_whose_environment_was_removed_is_asked_once_it_is_there_again(
     record = venvs.record_of(empty)
     record.parent.mkdir(parents=True)
     versions = dict.fromkeys(("onnx", "onnxruntime", "numpy"), "1.0")
-    record.write_text(json.dumps(encode(venvs.Made(empty.requirements, versions))))
+    record.write_text(json.dumps(encode(venvs.EnvironmentRecord(empty.requirements, versions))))
     providers.probe.cache_clear()
     assert reasons(project)["covered"] == ("run", "never run before", "after import")
     if missing == "skip":

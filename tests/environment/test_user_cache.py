@@ -31,7 +31,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
     assert str(caught.value) == (
         "there is no folder for caches\n  this user has no home\n  hint: name one: export XDG_CACHE_HOME=FOLDER"
     )
-    assert venvs.all_made() == {}
+    assert venvs.read_all() == {}
 
 
 def test_a_cache_that_cannot_be_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

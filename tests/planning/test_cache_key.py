@@ -165,7 +165,7 @@ def test_further_targets_are_in_the_key_with_their_devices_and_packages(
     old = Environment("old", ("onnxruntime==1.20.0",))
     record = venvs.record_of(old)
     record.parent.mkdir(parents=True)
-    made = venvs.Made(old.requirements, {"onnxruntime": "1.20.0"})
+    made = venvs.EnvironmentRecord(old.requirements, {"onnxruntime": "1.20.0"})
     record.write_text(json.dumps(serialization.encode(made)))
     use = KindUse("file", "code.py:f", serialization.replace(SPEC, stage_class="device"))
     bound = replace(pipeline, kinds={"./code.py:f": use})

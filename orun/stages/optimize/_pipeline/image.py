@@ -25,7 +25,7 @@ RESIZE: Mapping[str, Mapping[str, Any]] = {
 }
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE, TensorProto.BFLOAT16)
 # Pillow's weights of red, green and blue in grey, in 65536ths, and half of one to round (ITU-R BT.601).
-GREY, HALF, WHOLE = (19595, 38470, 7471), 0x8000, 0x10000
+GREY, HALF, UNIT = (19595, 38470, 7471), 0x8000, 0x10000
 
 
 def add_decoding(draft: Draft, images: Images) -> None:
@@ -83,7 +83,7 @@ def _channels(nodes: Nodes, colours: str, *, grey: bool) -> str:
         weighted = nodes.add("Mul", nodes.add("Cast", colours, to=TensorProto.INT32), weights)
         total = nodes.add("ReduceSum", weighted, nodes.constant(_ints(2)), keepdims=1)
         rounded = nodes.add("Add", total, nodes.constant(np.array(HALF, np.int32)))
-        quotient = nodes.add("Div", rounded, nodes.constant(np.array(WHOLE, np.int32)))
+        quotient = nodes.add("Div", rounded, nodes.constant(np.array(UNIT, np.int32)))
         colours = nodes.add("Cast", quotient, to=TensorProto.UINT8)
     return nodes.add("Unsqueeze", nodes.add("Transpose", colours, perm=[2, 0, 1]), nodes.constant(_ints(0)))
 
