@@ -1,4 +1,4 @@
-"""Rule on the files of the tests: no private name of another module."""
+"""Rules on the files of the tests: their place, and no private name of another module."""
 
 from __future__ import annotations
 
@@ -9,9 +9,13 @@ from pathlib import Path
 
 import pytest
 
+import orun
+
 TESTS = Path(__file__).parent
+PACKAGE = Path(orun.__file__).parent
 # What libraries offer under a private name alone, and what IPython calls.
 ALLOWED = {"_decomposed", "_exit", "_flatten_layers", "_list_optimizers", "_list_other_optimizers", "_repr_html_"}
+WHOLE_PACKAGE = {"acceptance", "benchmarks", "docs", "faults", "packaging", "reruns"}  # folders that test all rooms
 MODULES = ("orun", "benchmarks", "tests")
 MAY_USE = re.compile(
     r"(?<!self)\._[a-z]|import .*\b_[a-z]|^    _[a-z]\w*,$|[\"']_[a-z]", re.MULTILINE
@@ -60,6 +64,22 @@ def test_tests_use_no_private_name_of_another_module() -> None:
         for name in private_names(source)
     ]
     assert uses == []
+
+
+def test_folders_of_tests_are_those_of_the_package() -> None:
+    """A test of a folder of a room stands in the folder of that name: no `report/test_html.py` for `report/html/`."""
+    places = [path.relative_to(TESTS) for path in TESTS.rglob("test_*.py")]
+    of_rooms = [place for place in places if len(place.parts) > 1 and place.parts[0] not in WHOLE_PACKAGE]
+    assert [str(place) for place in of_rooms if not (PACKAGE / place.parent).is_dir()] == []
+    folders = [folder.relative_to(PACKAGE) for folder in PACKAGE.rglob("[a-z]*/") if folder.is_dir()]
+    names = {folder: f"test_{folder.name}" for folder in folders}
+    above = [
+        str(place)
+        for place in of_rooms
+        for folder, name in names.items()
+        if folder.parent == place.parent and (place.stem == name or place.stem.startswith(f"{name}_"))
+    ]
+    assert above == []
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from orun.report.html.chart import Axis, Scale
 from orun.report.html.limits import limit_of
 from orun.report.html.page import page
 from orun.report.html.templating import anchors, code, prose, visible
-
-from .pages import Element, read, titles
-from .support import COSINE, GATE_FAILED, HOUR, NOW, P50, PASSED, SLOWER, SPEEDUP, STEPPED, series
+from tests.report.pages import Element, read, titles
+from tests.report.support import COSINE, GATE_FAILED, HOUR, NOW, P50, PASSED, SLOWER, SPEEDUP, STEPPED, series
 
 
 def drawing_of(verdict: Verdict) -> Element:

@@ -11,10 +11,10 @@ import pytest
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.report.html.page import page
+from tests.report.pages import Element, read, titles
+from tests.report.stored import ARTIFACTS, LAYER, stored_run, write_samples
 
-from .pages import Element, read, titles
-from .stored import ARTIFACTS, LAYER, stored_run, write_samples
-from .test_html import rows
+from .test_page import rows
 
 
 @pytest.fixture(scope="module")

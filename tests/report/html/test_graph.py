@@ -12,9 +12,8 @@ from orun.core.serialization import replace
 from orun.report.html.graph import FOLDED, MOST
 from orun.report.html.graph_layout import Layout, lay_out
 from orun.report.html.page import page
-
-from .pages import Element, read
-from .support import GATE_FAILED, PASSED, linked, matrix
+from tests.report.pages import Element, read
+from tests.report.support import GATE_FAILED, PASSED, linked, matrix
 
 DIAMOND = {"a": (), "b": ("a",), "c": ("a",), "d": ("b", "c")}
 

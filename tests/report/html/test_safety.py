@@ -13,10 +13,9 @@ from orun.core.source_location import Position
 from orun.report.html.page import POLICY, page
 from orun.report.html.templating import visible
 from tests.facts import components, said
-
-from . import stored
-from .pages import read
-from .support import NOW, PASSED, linked
+from tests.report import stored
+from tests.report.pages import read
+from tests.report.support import NOW, PASSED, linked
 
 ODD = (
     "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "a&amp;b", "</title></style>", "--><!--",

@@ -13,9 +13,8 @@ from orun.core.source_location import Position
 from orun.report.html.page import page
 from orun.store.checksummed_json import encode_checksummed
 from tests.facts import components, said
-
-from .pages import Element, read, titles
-from .support import (
+from tests.report.pages import Element, read, titles
+from tests.report.support import (
     EXPORT,
     GATE_FAILED,
     INT8,

@@ -13,10 +13,21 @@ from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import replace
 from orun.report.html.page import page
 from tests.facts import components, said
-
-from .browser import Tab, browser
-from .stored import stored_run
-from .support import COSINE, GATE_FAILED, INT8, NO_BASELINE, PASSED, STEPPED, UNSURE, crashed, linked, matrix, series
+from tests.report.browser import Tab, browser
+from tests.report.stored import stored_run
+from tests.report.support import (
+    COSINE,
+    GATE_FAILED,
+    INT8,
+    NO_BASELINE,
+    PASSED,
+    STEPPED,
+    UNSURE,
+    crashed,
+    linked,
+    matrix,
+    series,
+)
 
 WIDTHS = (360, 400, 900, 1400)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")

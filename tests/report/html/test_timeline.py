@@ -9,9 +9,8 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
 from orun.report.html.page import page
 from tests.facts import said
-
-from .pages import read, titles
-from .support import ACCURACY, INT8, LATENCY, NOW, PASSED
+from tests.report.pages import read, titles
+from tests.report.support import ACCURACY, INT8, LATENCY, NOW, PASSED
 
 
 def log_of(folder: Path, events: list[tuple[float, Event]]) -> None:
