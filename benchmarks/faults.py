@@ -40,7 +40,7 @@ from tests.faults import (
     several,
     weather,
 )
-from tests.faults.calls import Counts, Failing, Fault
+from tests.faults.calls import Counts, Failing, Fault, compile_library
 from tests.faults.folders import remove
 from tests.faults.projects import MODEL, TEXT, Subject
 from tests.faults.rig import BAD, Judgement, Outcome, Rig, inside, process
@@ -162,7 +162,7 @@ def _try_call(
     if "calls" not in bench.rigs:
         rig = bench.rigs["calls"] = Rig.make(bench.folder / "calls", TEXT, inside)
         commands.watch_temporary(rig)
-        bench.failing.append(Failing.make(bench.folder, rig.folder))
+        bench.failing.append(Failing.make(compile_library(bench.folder), bench.folder, rig.folder))
     rig, name, (failing,) = bench.rigs["calls"], chance.choice(names), bench.failing
     if name not in bench.counts:
         bench.counts[name] = commands.count(rig, failing, name)

@@ -131,6 +131,15 @@ def native_reads() -> None:
         pytest.skip(why)
 
 
+@pytest.fixture(scope="session")
+def fault_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The library that lets calls to the system fail."""
+    from tests.faults.calls import compile_library
+    from tests.shared import make_once
+
+    return make_once(tmp_path_factory, "failing-calls", compile_library)
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> "Iterator[Store]":
     """A store in a temporary folder."""

@@ -11,6 +11,16 @@ import pytest
 from filelock import FileLock
 
 
+def shared_folder(factory: pytest.TempPathFactory) -> Path:
+    """Return the folder that all workers of a session of tests share."""
+    session = factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        session = session.parent
+    folder = session / "shared"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], Path]) -> Path:
     """Return what `make` makes in a folder that it is given; the first worker that asks calls it, the others wait.
 
@@ -19,11 +29,7 @@ def make_once(factory: pytest.TempPathFactory, name: str, make: Callable[[Path],
         name: of the folder.
         make: returns a path in the folder.
     """
-    session = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        session = session.parent  # of all workers
-    folder = session / "shared" / name
-    folder.parent.mkdir(exist_ok=True)
+    folder = shared_folder(factory) / name
     result = folder.parent / f"{name}.result"
     with FileLock(folder.parent / f"{name}.lock"):
         if not result.exists():

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
 import shutil
 import struct
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -88,14 +85,11 @@ class Fault:
         return cls(kind, who, chance.randint(1, counts[kind, who]), error, how)
 
 
-@cache
-def compile_library() -> Path:
-    """Compile the library, once a process; return its path."""
+def compile_library(folder: Path) -> Path:
+    """Compile the library into a folder; return its path."""
     compiler = shutil.which("cc")
     assert compiler, "there is no C compiler"
-    folder = tempfile.mkdtemp(prefix="orun-failing-calls-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    library = Path(folder, "failing_calls.so")
+    library = folder / "failing_calls.so"
     subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, SOURCE], check=True)
     return library
 
@@ -105,22 +99,24 @@ class Failing:
     """The library that lets calls fail, and the file that tells it which.
 
     Attributes:
+        library: its path.
         plan: the file.
         below: the folder whose files are concerned.
     """
 
+    library: Path
     plan: Path
     below: Path
 
     @classmethod
-    def make(cls, folder: Path, below: Path) -> Failing:
+    def make(cls, library: Path, folder: Path, below: Path) -> Failing:
         """Return the library with a plan of its own in a folder."""
-        return cls(folder / "failing_calls.plan", below)
+        return cls(library, folder / "failing_calls.plan", below)
 
     @property
     def variables(self) -> dict[str, str]:
         """What a process needs to be told of it."""
-        return {"LD_PRELOAD": str(compile_library()), VARIABLE: str(self.plan)}
+        return {"LD_PRELOAD": str(self.library), VARIABLE: str(self.plan)}
 
     def set(self, fault: Fault | None) -> None:
         """Let a call fail from now on, counted anew, also in processes that run; None to count them all."""

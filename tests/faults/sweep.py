@@ -6,6 +6,7 @@ FOLDER/store/ are the stores. It prints what was wrong, a line each, and at last
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from collections.abc import Iterator
@@ -67,7 +68,7 @@ def trial(failing: Failing, root: Path, fault: Fault, clean: dict[str, str]) -> 
 
 def main(folder: Path, first: int, step: int) -> None:
     """Let every `step`-th fault happen."""
-    failing = Failing.make(folder, folder / "store")
+    failing = Failing.make(Path(os.environ["LD_PRELOAD"]), folder, folder / "store")
     locks.STALE_SECONDS = index.LOCK_TIMEOUT = 0.2  # nobody else has a lock that a call fails to take
     clean: dict[str, Any] = run(folder / "clean")
     tried = list(faults(failing, folder / "store" / "0"))[first::step]

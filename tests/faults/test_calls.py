@@ -31,9 +31,9 @@ FAULTS = 40  # at least
 
 
 @pytest.fixture(scope="module")
-def failing(watched: Rig, tmp_path_factory: pytest.TempPathFactory) -> Failing:
-    """The library."""
-    return Failing.make(tmp_path_factory.mktemp("library"), watched.folder)
+def failing(watched: Rig, fault_library: Path, tmp_path_factory: pytest.TempPathFactory) -> Failing:
+    """The library, with a plan for commands."""
+    return Failing.make(fault_library, tmp_path_factory.mktemp("plan"), watched.folder)
 
 
 @pytest.mark.parametrize("name", mostly_slow(commands.COMMANDS, "accept"))
@@ -76,14 +76,14 @@ def refused(call, *given):
 
 
 @pytest.mark.parametrize("code", CALLS)
-def test_the_library_does_what_it_is_told(tmp_path: Path, code: str) -> None:
+def test_the_library_does_what_it_is_told(fault_library: Path, tmp_path: Path, code: str) -> None:
     """Half of the bytes, done all the same, and nothing where nothing can fail, which then counts for none."""
     kind, number, error, how, said, call = CALLS[code]
     below = tmp_path / "below"
     (below / "folder").mkdir(parents=True)
     (below / "old").write_text("abcdef")
     (below / "new").touch()
-    failing = Failing.make(tmp_path, below)
+    failing = Failing.make(fault_library, tmp_path, below)
     failing.set(Fault(kind, "all", number, error, how))
     words = [sys.executable, "-c", f"{START}{code}"]
     done = subprocess.run(
@@ -138,9 +138,9 @@ def test_calls_fail_as_they_are_told_to(watched: Rig, failing: Failing) -> None:
 
 
 @pytest.mark.slow
-def test_each_call_of_a_small_run_on_a_store(tmp_path: Path) -> None:
+def test_each_call_of_a_small_run_on_a_store(fault_library: Path, tmp_path: Path) -> None:
     """In one process: a call, an error, once or from then on, one in so many of all of them."""
-    failing = Failing.make(tmp_path, tmp_path / "store")
+    failing = Failing.make(fault_library, tmp_path, tmp_path / "store")
     failing.set(None)
     swept = subprocess.run(
         [sys.executable, "-P", "-m", "tests.faults.sweep", str(tmp_path), "0", "199"],

@@ -27,6 +27,8 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", mostly_slow(CASES, "gc"))
-def test_who_runs_beside_a_failing_command_ends_as_if_alone(watched: Rig, tmp_path: Path, name: str) -> None:
-    what, judgement = trial(watched, Failing.make(tmp_path, watched.folder), name, CASES[name])
+def test_who_runs_beside_a_failing_command_ends_as_if_alone(
+    watched: Rig, fault_library: Path, tmp_path: Path, name: str
+) -> None:
+    what, judgement = trial(watched, Failing.make(fault_library, tmp_path, watched.folder), name, CASES[name])
     assert judgement.outcome != "wrong", f"{what}: {judgement.why}"

@@ -334,7 +334,9 @@ def test_a_lock_whose_file_cannot_be_removed_is_free(tmp_path: Path, monkeypatch
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="a library is compiled and preloaded")
 @pytest.mark.parametrize(("how", "told"), [("once", "True"), ("from then on", "[Errno 116] Stale file handle")])
-def test_a_lock_file_that_another_host_removes_while_it_is_waited_for(tmp_path: Path, how: str, told: str) -> None:
+def test_a_lock_file_that_another_host_removes_while_it_is_waited_for(
+    fault_library: Path, tmp_path: Path, how: str, told: str
+) -> None:
     """GlusterFS and NFS say so; one for whom everything there is stale is told."""
     take = f"""
 from orun.fs import locks
@@ -345,7 +347,7 @@ except OSError as error:
     print(error)
 """
     (tmp_path / "locks").mkdir()
-    failing = Failing.make(tmp_path, tmp_path / "locks")
+    failing = Failing.make(fault_library, tmp_path, tmp_path / "locks")
     failing.set(Fault("lock", "all", 1, errno.ESTALE, how))
     said = subprocess.run(
         [sys.executable, "-c", take],

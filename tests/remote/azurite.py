@@ -7,11 +7,8 @@ import hashlib
 import hmac
 import http.client
 import shutil
-from contextlib import AbstractContextManager
 from email.utils import formatdate
 from pathlib import Path
-
-from tests.remote.emulator import listening
 
 PROGRAM = shutil.which("azurite-blob")
 # The account of every emulator, in Microsoft's documentation.
@@ -20,11 +17,11 @@ KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr
 VERSION = "2023-11-03"
 
 
-def serving(folder: Path) -> AbstractContextManager[int]:
-    """The port of an emulator that keeps its blobs in a folder."""
+def command(folder: Path, port: int) -> list[str]:
+    """The command that serves at a port, and keeps blobs in a folder."""
     assert PROGRAM
-    command = [PROGRAM, "--silent", "--skipApiVersionCheck", "--disableTelemetry", "--location", str(folder)]
-    return listening(lambda port: [*command, "--blobPort", str(port)])
+    options = ["--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+    return [PROGRAM, *options, "--location", str(folder), "--blobPort", str(port)]
 
 
 def make_container(port: int, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,8 +14,9 @@ from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.store import object_storage
 from tests.project import Project
 from tests.remote import azurite, gcs
+from tests.remote.emulator import listening_once
 from tests.remote.relay import Relay
-from tests.remote.s3 import new_bucket, serving, variables
+from tests.remote.s3 import command, new_bucket, variables
 from tests.remote.support import machine
 
 
@@ -45,9 +47,9 @@ def other(tmp_path: Path) -> Project:
 
 
 @pytest.fixture(scope="session")
-def s3_port() -> Iterator[int]:
+def s3_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of an S3 server in a process of its own."""
-    with serving() as port:
+    with listening_once(tmp_path_factory, "s3", command) as port:
         yield port
 
 
@@ -76,7 +78,8 @@ def folder(tmp_path: Path) -> str:
 @pytest.fixture(scope="session")
 def azurite_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of an emulator of Azure Blob Storage in a process of its own."""
-    with azurite.serving(tmp_path_factory.mktemp("azurite")) as port:
+    serve = partial(azurite.command, tmp_path_factory.mktemp("azurite"))
+    with listening_once(tmp_path_factory, "azurite", serve) as port:
         yield port
 
 
@@ -91,9 +94,9 @@ def az(azurite_port: int, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture(scope="session")
-def gcs_port() -> Iterator[int]:
+def gcs_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """The port of an emulator of Google Cloud Storage in a process of its own."""
-    with gcs.serving() as port:
+    with listening_once(tmp_path_factory, "gcs", gcs.command) as port:
         yield port
 
 

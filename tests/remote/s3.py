@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 import http.client
-import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from uuid import uuid4
+
+from tests.remote.emulator import listening
 
 SERVER = Path(__file__).with_name("s3_server.py")
 
 
-@contextmanager
-def serving() -> Iterator[int]:
+def command(port: int) -> list[str]:
+    """The command that serves at a port."""
+    return [sys.executable, str(SERVER), str(port)]
+
+
+def serving() -> AbstractContextManager[int]:
     """The port of a server that ends with the block."""
-    server = subprocess.Popen([sys.executable, str(SERVER)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert server.stdin
-    assert server.stdout
-    try:
-        yield int(server.stdout.readline())
-    finally:
-        server.stdin.close()
-        server.wait(20)
-        server.stdout.close()
+    return listening(command)
 
 
 def variables(url: str) -> dict[str, str]:

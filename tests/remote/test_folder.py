@@ -26,8 +26,8 @@ except UnreachableError:
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="a library is compiled and preloaded")
 @pytest.mark.parametrize("error", [errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS])
-def test_no_record_is_written_without_hard_links(tmp_path: Path, error: int) -> None:
-    failing = Failing.make(tmp_path, tmp_path / "bucket")
+def test_no_record_is_written_without_hard_links(fault_library: Path, tmp_path: Path, error: int) -> None:
+    failing = Failing.make(fault_library, tmp_path, tmp_path / "bucket")
     failing.set(Fault("link", "all", 1, error, "from then on"))
     done = subprocess.run(
         [sys.executable, "-c", ONCE, f"file://{tmp_path}/bucket"],
