@@ -28,8 +28,8 @@ from random import Random
 from typing import get_args
 
 from tests.faults import (
-    beside,
     commands,
+    concurrent_runs,
     deaths,
     failures,
     integrity,
@@ -129,10 +129,10 @@ def try_race(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
         return name, f"{name}, {moment}", races.trial(Path(folder), name, moment)
 
 
-def try_company(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
+def try_concurrent_runs(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
     """Run several processes on one cold store."""
     count, variants = chance.choice((2, 4, 8)), chance.choice((1, 2))
-    judgement = beside.trial(bench.some("beside", chance), count, variants)
+    judgement = concurrent_runs.trial(bench.some("concurrent", chance), count, variants)
     return f"{count} processes", f"{count} processes, {variants} pipelines", judgement
 
 
@@ -200,7 +200,7 @@ FAMILIES: Mapping[str, tuple[int, Trial]] = {
     "several": (6, try_several),
     "deaths": (20, try_death),
     "races": (8, try_race),
-    "beside": (2, try_company),
+    "concurrent": (2, try_concurrent_runs),
     "limits": (10, try_limit),
     "calls": (12, try_call),
     "neighbours": (4, try_neighbour),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.faults import beside
+from tests.faults import concurrent_runs
 from tests.faults.rig import Judgement, Rig
 from tests.thin import mostly_slow
 
 
 @pytest.mark.parametrize(("count", "variants"), mostly_slow([(2, 1), (8, 2)], (2, 1)))
 def test_processes_with_pipelines_that_are_the_same_or_overlap(text: Rig, count: int, variants: int) -> None:
-    assert beside.trial(text, count, variants) == Judgement("survived")
+    assert concurrent_runs.trial(text, count, variants) == Judgement("survived")
