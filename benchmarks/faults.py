@@ -28,6 +28,7 @@ from random import Random
 from typing import get_args
 
 from tests.faults import (
+    combined_faults,
     commands,
     concurrent_runs,
     deaths,
@@ -37,7 +38,6 @@ from tests.faults import (
     machines,
     neighbours,
     races,
-    several,
     weather,
 )
 from tests.faults.calls import Counts, Failing, Fault, compile_library
@@ -109,7 +109,7 @@ def try_damage(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
 
 def try_several(bench: Bench, chance: Random) -> tuple[str, str, Judgement]:
     """Combine several faults."""
-    description, judgement = several.trial(bench.some("several", chance), chance)
+    description, judgement = combined_faults.trial(bench.some("several", chance), chance)
     return f"{description.count(';')} faults", description, judgement
 
 

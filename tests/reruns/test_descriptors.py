@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.project import Project, built
-from tests.reruns.telling import make_telling, texts, why
+from tests.reruns.expression_stages import make_expression_stages, texts, why
 
 CODE = """
 import ctypes
@@ -96,7 +96,7 @@ PASSING = {
 
 
 def make(folder: Path, asks: Mapping[str, str]) -> Project:
-    project = make_telling(folder, {name: CODE.replace("ASK", ask) for name, ask in asks.items()})
+    project = make_expression_stages(folder, {name: CODE.replace("ASK", ask) for name, ask in asks.items()})
     (project.folder / "data").mkdir()
     project.write("data/one.txt", "one")
     return project

@@ -14,7 +14,7 @@ from orun.planning.facts import LocalFacts
 from orun.stages.contract import Spec
 from tests.facts import named
 from tests.project import Project, built
-from tests.reruns.telling import code_of, make_telling, texts, why
+from tests.reruns.expression_stages import code_of, make_expression_stages, texts, why
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def none_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(folder: Path, asks: Mapping[str, str]) -> Project:
-    return make_telling(folder, {name: code_of(ask, "import os") for name, ask in asks.items()})
+    return make_expression_stages(folder, {name: code_of(ask, "import os") for name, ask in asks.items()})
 
 
 def test_stages_that_look_one_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,7 +130,7 @@ def test_a_home_or_locale_that_a_stage_takes_from_the_environment(
         f"{name}_{method}": code_of(f"in_worker({method!r})", IMPORTS + WORKER.replace("ASK", HOME_AND_LOCALE[name][0]))
         for method, name in workers
     }
-    project = make_telling(tmp_path, stages)
+    project = make_expression_stages(tmp_path, stages)
     assert built(project.run()) == [*stages]
     first = texts(project, stages)
     assert built(project.run()) == []
@@ -149,7 +149,7 @@ def test_a_home_or_locale_that_a_stage_takes_from_the_environment(
 
 def test_a_locale_that_a_stage_sets_itself_is_no_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     set_none(monkeypatch)
-    project = make_telling(tmp_path, {"tell": code_of("locale.setlocale(locale.LC_ALL, 'C.UTF-8')", IMPORTS)})
+    project = make_expression_stages(tmp_path, {"tell": code_of("locale.setlocale(locale.LC_ALL, 'C.UTF-8')", IMPORTS)})
     assert built(project.run()) == ["tell"]
     monkeypatch.setenv("LC_ALL", "C")
     monkeypatch.setenv("LANG", "POSIX")

@@ -10,7 +10,7 @@ import pytest
 
 from tests.facts import sentences
 from tests.project import Project, built
-from tests.reruns.telling import code_of, make_telling, texts
+from tests.reruns.expression_stages import code_of, make_expression_stages, texts
 
 APPENDED = """
 import sys
@@ -55,7 +55,7 @@ def start(option):
 
 def make(folder: Path, code: str) -> Project:
     """A project, and a folder beside it for a library in development."""
-    project = make_telling(folder, {"tell": code})
+    project = make_expression_stages(folder, {"tell": code})
     (folder / "lib").mkdir()
     return project
 
@@ -102,7 +102,7 @@ def test_byte_code_of_another_text_in_a_program(tmp_path: Path) -> None:
     """Each level of optimisation has byte code of its own."""
     options = {"none": "-u", "first": "-O", "second": "-OO"}
     code = {name: code_of(f"start({option!r})", STARTS) for name, option in options.items()}
-    project = make_telling(tmp_path, code)
+    project = make_expression_stages(tmp_path, code)
     project.write("tool.py", "import part; print(part.WORD, end='')")
     for word in ("one", "two"):
         os.utime(project.write("part.py", f"WORD = {word!r}"), (10**9, 10**9))
@@ -115,7 +115,7 @@ def check_moves(folder: Path, calls: Iterable[str]) -> None:
     ways = {f"{name}{number}": call for number, call in enumerate(calls) for name in ("top", "deep")}
     paths = {name: f"files/{name}" if name.startswith("deep") else name for name in ways}
     code = {name: MOVE.replace("MOVE", call).replace("PATH", paths[name]) for name, call in ways.items()}
-    project = make_telling(folder, code)
+    project = make_expression_stages(folder, code)
     (project.folder / "files").mkdir()
     for path in paths.values():
         project.write(path, "one")

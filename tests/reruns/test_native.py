@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.project import built
-from tests.reruns.telling import make_telling, texts, why
+from tests.reruns.expression_stages import make_expression_stages, texts, why
 
 pytestmark = pytest.mark.usefixtures("native_reads")
 CODE = """
@@ -81,7 +81,7 @@ APPEARED = ("flag has appeared (looked for by the stage)",)
 
 def test_whether_a_file_may_be_read(tmp_path: Path) -> None:
     stages = MAY_BE_READ.keys()
-    project = make_telling(tmp_path, {name: CODE.replace("ASK", ask) for name, ask in MAY_BE_READ.items()})
+    project = make_expression_stages(tmp_path, {name: CODE.replace("ASK", ask) for name, ask in MAY_BE_READ.items()})
     assert built(project.run()) == [*stages]
     assert texts(project, stages) == dict.fromkeys(stages, "False")
     assert built(project.run()) == []
@@ -96,7 +96,7 @@ def test_whether_a_file_may_be_read(tmp_path: Path) -> None:
 
 def test_where_a_link_leads(tmp_path: Path) -> None:
     stages = LEADS_TO.keys()
-    project = make_telling(tmp_path, {name: CODE.replace("ASK", ask) for name, ask in LEADS_TO.items()})
+    project = make_expression_stages(tmp_path, {name: CODE.replace("ASK", ask) for name, ask in LEADS_TO.items()})
     for name in ("data", "other"):
         project.write(name, "")
     link = project.folder / "flag"

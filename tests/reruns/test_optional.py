@@ -11,7 +11,7 @@ import pytest
 
 from orun.store import Store
 from tests.project import Project
-from tests.reruns.telling import code_of, make_telling, texts
+from tests.reruns.expression_stages import code_of, make_expression_stages, texts
 from tests.site_packages import Site, reasons
 
 ASKED = """
@@ -72,7 +72,7 @@ def ask():
 def make(folder: Path, stages: Mapping[str, tuple[str, str]]) -> tuple[Project, Site]:
     """Write a project with these stages, each with what it writes and what stands before its function."""
     cases = {**stages, "neither": ("0", "")}
-    return make_telling(folder, {name: code_of(*case) for name, case in cases.items()}), Site.make(folder)
+    return make_expression_stages(folder, {name: code_of(*case) for name, case in cases.items()}), Site.make(folder)
 
 
 def make_asking(folder: Path, library: str, before: str = "import library") -> tuple[Project, Site]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.project import Project
-from tests.reruns.telling import code_of, make_telling, texts
+from tests.reruns.expression_stages import code_of, make_expression_stages, texts
 from tests.site_packages import Site, reasons
 from tests.thin import mostly_slow
 
@@ -85,7 +85,7 @@ if __name__ == "__main__":
 def project_of(folder: Path, stages: Mapping[str, tuple[str, str]]) -> Project:
     """Write a project with these stages, each with what it writes and what stands before its function."""
     cases = {**stages, "neither": ("'0'", "")}
-    return make_telling(folder, {name: code_of(*case) for name, case in cases.items()})
+    return make_expression_stages(folder, {name: code_of(*case) for name, case in cases.items()})
 
 
 def check(folder: Path, stages: Mapping[str, tuple[str, str]]) -> None:

@@ -11,7 +11,7 @@ import pytest
 from orun.core.events import Notice
 from tests.facts import sentences
 from tests.project import Project, built
-from tests.reruns.telling import code_of, make_telling, texts, why
+from tests.reruns.expression_stages import code_of, make_expression_stages, texts, why
 
 COPIES = """
 name: text
@@ -196,7 +196,7 @@ ASKS = {
 
 
 def test_what_is_asked_of_a_file_that_is_not_opened(tmp_path: Path) -> None:
-    project = make_telling(tmp_path, {name: code_of(ask, "import os") for name, (ask, *_) in ASKS.items()})
+    project = make_expression_stages(tmp_path, {name: code_of(ask, "import os") for name, (ask, *_) in ASKS.items()})
     for name, text in (("v1", "12345"), ("v2", "123456")):
         project.write(name, text)
     latest, replaced = (project.folder / name for name in ("latest", "replaced"))
@@ -219,7 +219,7 @@ def test_what_is_asked_of_a_file_that_is_not_opened(tmp_path: Path) -> None:
 def test_a_link_to_nothing_where_there_was_none(tmp_path: Path) -> None:
     """Whoever follows it finds nothing, as before."""
     path = "(context.root / 'latest')"
-    project = make_telling(
+    project = make_expression_stages(
         tmp_path, {"tell": code_of(f"os.readlink({path}) if {path}.is_symlink() else 'none'", "import os")}
     )
     assert built(project.run()) == ["tell"]
@@ -230,7 +230,7 @@ def test_a_link_to_nothing_where_there_was_none(tmp_path: Path) -> None:
 
 def test_a_folder_that_becomes_a_file_of_its_name(tmp_path: Path) -> None:
     ask = "[entry.name for entry in os.scandir(context.root / 'data') if entry.is_dir()]"
-    project = make_telling(tmp_path, {"tell": code_of(ask, "import os")})
+    project = make_expression_stages(tmp_path, {"tell": code_of(ask, "import os")})
     (project.folder / "data" / "deep").mkdir(parents=True)
     assert built(project.run()) == ["tell"]
     assert project.text("tell") == "['deep']"

@@ -17,7 +17,7 @@ from orun.noop.check import Request, find_record
 from orun.store import Store
 from tests.facts import sentences
 from tests.project import PIPELINE, Project, built
-from tests.reruns.telling import code_of, make_telling, texts, why
+from tests.reruns.expression_stages import code_of, make_expression_stages, texts, why
 
 ALL = ["make", "upper", "count"]
 READ = """
@@ -227,7 +227,7 @@ IN_VAIN = {  # what stands before the function of a stage, what it asks, what ap
 
 def test_what_the_code_looked_for_in_vain(tmp_path: Path) -> None:
     code = {name: code_of(ask, before) for name, (before, ask, *_) in IN_VAIN.items()}
-    project = make_telling(tmp_path, code)
+    project = make_expression_stages(tmp_path, code)
     assert built(project.run()) == [*IN_VAIN]
     assert texts(project, IN_VAIN) == dict.fromkeys(IN_VAIN, "False")
     assert built(project.run()) == []
@@ -447,7 +447,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
 
 
 def test_where_modules_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = make_telling(tmp_path, {"told": code_of("outside.NAME", "import outside")})
+    project = make_expression_stages(tmp_path, {"told": code_of("outside.NAME", "import outside")})
     first, second = tmp_path / "first", tmp_path / "second"
     for folder in (first, second):
         folder.mkdir()
@@ -493,7 +493,7 @@ def test_own_code_that_pythonpath_brings_is_watched_as_the_project_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Variables, what is looked for in vain, and packages: of a folder beside the project."""
-    project = make_telling(tmp_path, {"told": code_of("outside.name()", "import outside")})
+    project = make_expression_stages(tmp_path, {"told": code_of("outside.name()", "import outside")})
     outside = tmp_path / "outside"
     outside.mkdir()
     code = "import os, yaml\ntry: import orun_test_absent\nexcept ImportError: pass\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.project import built
-from tests.reruns.telling import make_telling, texts
+from tests.reruns.expression_stages import make_expression_stages, texts
 
 CODE = """
 import os
@@ -34,7 +34,7 @@ ASKS = {  # what each stage asks, and what it is told at first
 
 
 def test_how_things_stood_when_a_stage_did_not_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = make_telling(tmp_path, {name: CODE.replace("ASK", ask) for name, (ask, _) in ASKS.items()})
+    project = make_expression_stages(tmp_path, {name: CODE.replace("ASK", ask) for name, (ask, _) in ASKS.items()})
     first = {name: answer for name, (_, answer) in ASKS.items()}
     (project.folder / "data").mkdir()
 

@@ -13,7 +13,7 @@ import pytest
 
 from orun.store import Store
 from tests.project import Project, built
-from tests.reruns.telling import make_telling, texts, why
+from tests.reruns.expression_stages import make_expression_stages, texts, why
 from tests.thin import mostly_slow
 
 METHODS = ("fork", "spawn", "forkserver", "loky")
@@ -99,7 +99,7 @@ WORD = importlib.import_module('yaml'.lower()).__name__
 def test_what_a_worker_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, method: str) -> None:
     answers = {name: case[0] for name, case in CASES.items()} | PACKAGES
     stages = {name: CODE.replace("ANSWER", answer).replace("METHOD", method) for name, answer in answers.items()}
-    project = make_telling(tmp_path, stages)
+    project = make_expression_stages(tmp_path, stages)
     (project.folder / "data").mkdir()
     project.write("data/a", "")
     project.write("lonely.py", ALONE)

@@ -26,7 +26,7 @@ def code_of(value: str, before: str = "") -> str:
     return CODE.replace("BEFORE", before).replace("VALUE", value)
 
 
-def make_telling(folder: Path, code: Mapping[str, str]) -> Project:
+def make_expression_stages(folder: Path, code: Mapping[str, str]) -> Project:
     """Write a project of stages by their names: each is the function `tell` of its code, in a file of its name."""
     lines = (f"  {stage}: {{uses: './{stage}.py:tell'}}\n" for stage in code)
     project = Project.make(folder / "project", f"name: text\nstages:\n{''.join(lines)}")

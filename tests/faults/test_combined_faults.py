@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from tests.faults import several
+from tests.faults import combined_faults
 from tests.faults.rig import Rig
 from tests.thin import mostly_slow
 
@@ -16,5 +16,5 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 @pytest.mark.parametrize("number", mostly_slow(range(4), 0))
 def test_several_faults_at_once(text: Rig, number: int) -> None:
-    what, judgement = several.trial(text, Random(f"2026-11-{number}"))
+    what, judgement = combined_faults.trial(text, Random(f"2026-11-{number}"))
     assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
