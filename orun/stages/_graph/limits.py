@@ -145,15 +145,13 @@ def differs(value: Array, other: Array) -> Array:
 
 
 def _spread(value: Array, other: Array) -> Array:
-    """Return the differences of two answers, the largest along the last axis; 1 for unequal integers or texts."""
+    """Return the differences of two answers, the largest of each example; 1 for unequal integers or texts."""
     import numpy as np
 
     if value.dtype.kind != "f":
         return differs(value, other).astype(np.float64)
     distance = np.abs(value.astype(np.float64) - other.astype(np.float64))
     distance = np.where(np.isfinite(distance), distance, 0.0)
-    return (
-        np.broadcast_to(distance.max(axis=-1, keepdims=True), distance.shape)
-        if distance.ndim > 1 and distance.size
-        else distance
-    )
+    if not distance.size:
+        return distance
+    return np.broadcast_to(distance.max(axis=tuple(range(1, distance.ndim)), keepdims=True), distance.shape)

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
+from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.io import STORED_FREELY, store_freely
-from orun.stages._graph.nodes import set_items
+from orun.stages._graph.names import list_scopes, make_unique
+from orun.stages._graph.nodes import attribute, set_items
 from orun.stages._graph.signature import list_inputs
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
+    from onnx import ModelProto, NodeProto
+
+ADD_BROADCASTS = 7  # operator set since which Add broadcasts as Gemm does
 
 
 def inline(model: ModelProto) -> ModelProto:
@@ -33,6 +38,41 @@ def hoist(model: ModelProto) -> None:
             continue
         model.graph.initializer.add().CopyFrom(value)
         model.graph.initializer[-1].name = node.output[0]
+    set_items(model.graph.node, kept)
+
+
+def split_gemm(model: ModelProto, exclude: Collection[str]) -> None:
+    """Replace Gemm of a stored matrix by the MatMul and the Add that it computes, in place.
+
+    Gemm that scales or transposes its left matrix stays, and so does every Gemm of operator sets before 7, in which Add
+    broadcasts otherwise.
+
+    Args:
+        model: the model.
+        exclude: names of nodes that stay.
+    """
+    from onnx import helper
+
+    if standard_opset(model) < ADD_BROADCASTS:
+        return
+    stored = {tensor.name for tensor in model.graph.initializer}
+    used = {name for graph in list_scopes(model) for node in graph.node for name in (*node.input, *node.output)}
+    kept: list[NodeProto] = []
+    for node in model.graph.node:
+        scaled = [attribute(node, name, default) != default for name, default in (("alpha", 1.0), ("beta", 1.0))]
+        stays = node.name in exclude or any(scaled) or attribute(node, "transA", 0)
+        if node.op_type != "Gemm" or stays or node.input[1] not in stored:
+            kept.append(node)
+            continue
+        left, matrix, bias = (*node.input, "")[:3]
+        if attribute(node, "transB", 0):
+            transposed = make_unique(f"{matrix}/transposed", used)
+            kept.append(helper.make_node("Transpose", [matrix], [transposed], perm=[1, 0]))
+            matrix = transposed
+        product = make_unique(f"{node.output[0]}/product", used) if bias else node.output[0]
+        kept.append(helper.make_node("MatMul", [left, matrix], [product], node.name))
+        if bias:
+            kept.append(helper.make_node("Add", [product, bias], [node.output[0]]))
     set_items(model.graph.node, kept)
 
 
@@ -65,8 +105,6 @@ def fill(model: ModelProto) -> int:
     """Store sparse tensors as dense ones, in place, and return their number: only ONNX Runtime reads sparse ones."""
     import numpy as np
     from onnx import numpy_helper
-
-    from orun.stages._graph.names import list_scopes
 
     count = 0
     for graph in list_scopes(model):

@@ -14,6 +14,7 @@ from orun.stages._sklearn.plain import Estimator
 from orun.stages.contract import Context
 from orun.stages.library_warnings import warnings_to
 
+OFFSET = "subtract an offset from the column before"
 COARSE = 1e-5  # step of float32, in standard deviations of a column, from which on values fall together
 
 
@@ -29,7 +30,8 @@ def note_rounded_inputs(
 ) -> None:
     """Note how many answers of scikit-learn change from the unrounded rows to the same rows in the data.
 
-    The comparison cannot see that: both sides take the rounded rows.
+    The comparison cannot see that: both sides take the rounded rows. `advice` is what to do about it; for a column of
+    large, close values the note also advises to subtract an offset.
     """
     rounded = {
         name: values
@@ -46,10 +48,12 @@ def note_rounded_inputs(
         return
     same = np.all([agreeing_rows(*pair, tolerance) for pair in zip(before, after, strict=True)], axis=0)
     if changed := int(np.count_nonzero(~same)):
-        column, _ = coarsest_column(rounded)
+        column, step = coarsest_column(rounded)
+        steps = [advice] if advice else []
+        steps += [OFFSET] if step >= COARSE else []
         context.note(
             f"{changed} of {len(data)} answers of scikit-learn itself change when its inputs are rounded to float32, "
-            f"most in column {column}; the agreement leaves that out: {advice}"
+            f"most in column {column}; the agreement leaves that out" + (f": {', or '.join(steps)}" if steps else "")
         )
 
 

@@ -1,6 +1,8 @@
 """Store the weights of matrix products in 4 or 8 bits, block by block; activations stay as they are.
 
-The products become MatMulNBits, an operator of ONNX Runtime, or, with `format: qdq`, DequantizeLinear before MatMul.
+The products become MatMulNBits, an operator of ONNX Runtime, or, with `format: qdq`, DequantizeLinear before MatMul. A
+Gemm with a constant matrix, such as a Linear of PyTorch on two axes or the Conv1D of GPT-2, becomes a MatMul and an Add
+first; one that scales its product (`alpha`, `beta`) stays as it is.
 Only `gptq` needs calibration data: it rounds so that the products of typical inputs change little. It is orun's own
 implementation, because the GPTQ of ONNX Runtime 1.31 does not compensate errors.
 
@@ -35,12 +37,6 @@ if TYPE_CHECKING:
 INT4_SINCE = 21  # operator set
 BYTE = 8
 SAMPLES = 128  # default number of examples for GPTQ
-
-EXCLUDED_HINT = "look at `exclude`"
-GEMM_HINT = (
-    "`quantize/dynamic` and `quantize/static` quantize Gemm; it comes from `optimize/simplify` with `skip: []`, or "
-    "from a Linear of PyTorch on two axes"
-)
 
 
 @dataclass(frozen=True)
@@ -101,23 +97,22 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
     from orun.stages._graph.agreement import check_against_input
     from orun.stages._graph.io import load, nodes, save, weigh
-    from orun.stages._graph.plain import fold_transposes, hoist, inline
+    from orun.stages._graph.plain import fold_transposes, hoist, inline, split_gemm
     from orun.stages.quantize._calibration import make_trial
 
     model = inline(load(context.model()))
     require_known("exclude", params.exclude, [node.name for node in nodes(model)])
     _require_supported(context, params, model)
     hoist(model)
+    split_gemm(model, params.exclude)
     fold_transposes(model)
     _require_finite(context, params, model)
     result = _gptq(context, params, model) if params.algorithm == "gptq" else _quantize(context, params, model)
     op_type = "MatMulNBits" if params.format == "qoperator" else "DequantizeLinear"
     quantized = sum(node.op_type == op_type for node in nodes(result))
     if not quantized:
-        gemm = sum(node.op_type == "Gemm" for node in nodes(model))
-        why = "it has no MatMul whose right side is a constant matrix"
-        why, hint = (f"{why}, and {gemm} Gemm", GEMM_HINT) if gemm else (why, EXCLUDED_HINT)
-        raise nothing_quantized(context, result, why, hint)
+        why = "it has no MatMul or Gemm whose right side is a constant matrix"
+        raise nothing_quantized(context, result, why, "look at `exclude`")
     save(result, context.result)
     compared = make_trial(
         params.dims, params.inputs, ranges_made_up=params.algorithm == "gptq" and params.dataset is None

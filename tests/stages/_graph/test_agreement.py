@@ -13,7 +13,7 @@ from orun.stages._graph.agreement import check, run_cases
 from orun.stages._graph.differences import Tolerance, compare_values
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.leniency import Agreement
-from orun.stages._graph.limits import Limit, Limits, limits_of
+from orun.stages._graph.limits import Limit, Limits, limits_of, merge
 from orun.stages._graph.sessions import session
 from tests.stages.models import ADD, parse
 from tests.stages.support import artifact, make_context, run_stage
@@ -283,3 +283,13 @@ def test_an_onnx_model_that_differs_from_itself(tmp_path: Path) -> None:
         assert limit is not None
         assert not limit.arbitrary.any()
         assert least <= float(limit.spread.max()) <= most
+
+
+def test_the_spread_of_a_reference_is_the_largest_of_each_example() -> None:
+    """Frames of one waveform round by chance: a limit of its own for each refused right exports of long ones."""
+    value, other = np.zeros((2, 3, 2), np.float32), np.zeros((2, 3, 2), np.float32)
+    other[0, 1, 0], other[1, 2, 1] = 0.5, 0.25
+    (limit,) = merge([([value], [other]), ([value], [value])], None)
+    assert limit is not None
+    assert limit.spread[:, :, 0].tolist() == limit.spread[:, :, 1].tolist() == [[0.5] * 3, [0.25] * 3]
+    assert not limit.arbitrary.any()

@@ -115,23 +115,37 @@ def test_what_an_algorithm_cannot(tmp_path: Path, product: Path) -> None:
 
 GEMM = """
 <ir_version: 9, opset_import: ["" : 20]>
-g (float[n, 32] x) => (float[n, 1] y)
-<float[1, 32] w = {1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3, 4, 5, 6, 7, 8}>
-{ y = Gemm <transB = 1> (x, w) }
+g (float[n, 32] x) => (float[n, 32] y, float[n, 16] z, float[n, 32] scaled, float[n, 32] kept)
+{
+  [first] y = Gemm <transB = 1> (x, w, b)
+  [second] z = Gemm (x, v)
+  [third] scaled = Gemm <alpha = 0.5> (x, w)
+  [fourth] kept = Gemm <transB = 1> (x, w)
+}
 """
+
+
+@pytest.mark.parametrize("algorithm", ["rtn", "gptq"])
+def test_gemm_is_a_product_and_a_sum(tmp_path: Path, algorithm: str) -> None:
+    model = parser.parse_model(GEMM)
+    random = np.random.default_rng(0)
+    for name, shape in (("w", (32, 32)), ("v", (32, 16)), ("b", (32,))):
+        values = random.standard_normal(shape).astype(np.float32)
+        model.graph.initializer.append(numpy_helper.from_array(values, name))
+    before = artifact(tmp_path, model)
+    result = quantize(tmp_path, before, algorithm=algorithm, exclude=["fourth"], dims={"n": [8]}, bits=8)
+    assert result.value("quantized") == 2
+    assert operators(result) == {"MatMulNBits": 2, "Add": 1, "Gemm": 2}
+    x = random.standard_normal((4, 32)).astype(np.float32)
+    for right, value in zip(answers(before / "model.onnx", {"x": x}), answers(result.model, {"x": x}), strict=True):
+        np.testing.assert_allclose(value, right, atol=0.15)
 
 
 def test_nothing_to_quantize(tmp_path: Path) -> None:
     assert refusal(tmp_path, artifact(tmp_path, parse(ADD))) == (
         "nothing in the model could be quantized\n"
-        "  it has no MatMul whose right side is a constant matrix\n"
+        "  it has no MatMul or Gemm whose right side is a constant matrix\n"
         "  hint: look at `exclude`"
-    )
-    assert refusal(tmp_path, artifact(tmp_path, parse(GEMM))) == (
-        "nothing in the model could be quantized\n"
-        "  it has no MatMul whose right side is a constant matrix, and 1 Gemm\n"
-        "  hint: `quantize/dynamic` and `quantize/static` quantize Gemm; it comes from `optimize/simplify` with "
-        "`skip: []`, or from a Linear of PyTorch on two axes"
     )
 
 
@@ -228,6 +242,6 @@ def test_gptq_makes_up_for_its_errors(tmp_path: Path, options: dict[str, Any]) -
 def test_gptq_leaves_out_what_it_is_told(tmp_path: Path, product: Path) -> None:
     assert refusal(tmp_path, product, algorithm="gptq", exclude=["only"]) == (
         "nothing in the model could be quantized\n"
-        "  it has no MatMul whose right side is a constant matrix\n"
+        "  it has no MatMul or Gemm whose right side is a constant matrix\n"
         "  hint: look at `exclude`"
     )
