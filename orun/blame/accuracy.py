@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ class Investigation:
             diagnosis = self._blame_worst_step(replace(diagnosis, levels=self.search.levels, stopped=stopped))
             if diagnosis.culprit or self.search.stage is self.stage:
                 break
-        return diagnosis if self.search.stage is self.stage else replace(diagnosis, note=FEWER)
+        return diagnosis if self.search.stage is self.stage else replace(diagnosis, notes=(FEWER,))
 
     def compare_earlier(self, diagnosis: Diagnosis) -> Diagnosis:
         """Check whether the first model itself got worse since the gate passed."""
@@ -99,7 +99,7 @@ class Investigation:
                 return self._measure_earlier(diagnosis, self.earlier)
         except OutOfTime:
             diagnosis = replace(diagnosis, stopped=OUT_OF_TIME)
-        return replace(diagnosis, note=_join(diagnosis.note, messages.changed_model(self.earlier)))
+        return replace(diagnosis, notes=(*diagnosis.notes, messages.changed_model(self.earlier)))
 
     def _measure_earlier(self, diagnosis: Diagnosis, earlier: EarlierModel) -> Diagnosis:
         """Measure the earlier model, and the last model of a chain rebuilt from it."""
@@ -118,7 +118,8 @@ class Investigation:
         levels = (first_level, *diagnosis.levels)
         step = upstream_metrics.worst_step(levels, upstream_metrics.metric_sign(self.gate, self.search.metrics))
         if step is None or step.before is not first_level:
-            return replace(diagnosis, note=_join(diagnosis.note, messages.changed_model(earlier, diagnosis, proof)))
+            changed = messages.changed_model(earlier, diagnosis, proof)
+            return replace(diagnosis, notes=(*diagnosis.notes, changed))
         diagnosis = replace(diagnosis, levels=levels, culprit=earlier.stage, lost=step.lost, proof=proof)
         return replace(diagnosis, sentence=messages.origin(diagnosis, earlier))
 
@@ -136,10 +137,11 @@ class Investigation:
         stages = {name: add(self.experiment, self.stage, self.gate, name).id for name in names}
         result = self.experiment.run(list(stages.values()))
         levels = tuple(upstream_metrics.read_level(result, name, stages[name], self.metric) for name in names)
-        note = _join(f"found with {FEW} examples, measured with all of them", diagnosis.note.removeprefix(FEWER))
-        confirmed = self._blame_worst_step(replace(diagnosis, levels=levels, note=note))
+        few, *later = diagnosis.notes
+        notes = (f"found with {FEW} examples, measured with all of them", *later)
+        confirmed = self._blame_worst_step(replace(diagnosis, levels=levels, notes=notes))
         if not confirmed.culprit:
-            return replace(diagnosis, note=_join(diagnosis.note, "with all of them no loss was measured"))
+            return replace(diagnosis, notes=(few, "with all examples no loss was measured", *later))
         self.search = replace(self.search, stage=self.stage)
         return confirmed
 
@@ -160,9 +162,8 @@ class Investigation:
             return replace(diagnosis, stopped=f"the node is unknown: {why}")
         table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
         places = tuple(_read_places(table["findings"]))
-        note = _join(diagnosis.note, kernel_note(table, self.experiment.stage(diagnosis.culprit)))
-        stopped = _join(diagnosis.stopped, _note_untried(table))
-        return replace(diagnosis, places=places, chosen=count_chosen(places), note=note, stopped=stopped)
+        notes = (*diagnosis.notes, *kernel_notes(table, self.experiment.stage(diagnosis.culprit)), *_untried(table))
+        return replace(diagnosis, places=places, chosen=count_chosen(places), notes=notes)
 
     def _prove(self, diagnosis: Diagnosis) -> Diagnosis:
         """Build the culprit's model without the places; the first variant that can be built counts."""
@@ -232,29 +233,26 @@ def _read_places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
     return places
 
 
-def _note_untried(table: Mapping[str, Any]) -> str:
+def _untried(table: Mapping[str, Any]) -> Iterator[str]:
     left, tried = table["left"], table["tried"]
-    notes = [f"{left} of {left + tried} places that differ were not tried"] if left else []
+    if left:
+        yield f"{left} of {left + tried} places that differ were not tried"
     if table["tried_with"] < table["examples"]:
-        notes.append(f"places were tried with {table['tried_with']} of {table['examples']} examples, to save time")
-    return "; ".join(notes)
+        yield f"places were tried with {table['tried_with']} of {table['examples']} examples, to save time"
 
 
-def kernel_note(table: Mapping[str, Any], culprit: Stage) -> str:
-    """Say that the error is much larger with ONNX Runtime's optimizations than without; empty if it is not."""
+def kernel_notes(table: Mapping[str, Any], culprit: Stage) -> Iterator[str]:
+    """Say that the error is much larger with ONNX Runtime's optimizations than without, if it is."""
     plain, optimized = table["error"], table["optimized_error"]
     if optimized <= KERNEL * plain:
-        return ""
+        return
     size = f"is {optimized / plain:.0f} times as large" if plain else "appears, and without them there is none"
-    note = f"with ONNX Runtime's optimizations the error {size}: a kernel of ONNX Runtime causes it, not a node"
+    yield f"with ONNX Runtime's optimizations the error {size}: a kernel of ONNX Runtime causes it, not a node"
     if culprit.params.get("reduce_range") is False and saturates():
-        note += "; this processor, without VNNI, saturates sums of 8-bit products: "
-        note += f"`reduce_range: true` of `{culprit.id}` avoids it"
-    return note
-
-
-def _join(*texts: str) -> str:
-    return "; ".join(filter(None, (text.strip("; ") for text in texts)))
+        yield (
+            "this processor, without VNNI, saturates sums of 8-bit products: "
+            f"`reduce_range: true` of `{culprit.id}` avoids it"
+        )
 
 
 def count_chosen(places: Sequence[Place]) -> int:

@@ -21,7 +21,6 @@ from orun.errors import UsageError
 from orun.eventlog import Listener, ignore
 from orun.fs.os_errors import quoted
 from orun.gates import baselines
-from orun.gates.regression import BASELINE
 from orun.pipeline.model import Gate, Pipeline, Stage, conditions
 from orun.store import Store
 from orun.store.layout import default_store
@@ -130,5 +129,5 @@ def _compared_stage(experiment: Experiment, request: BlameRequest, store: Store)
     if accepted is None or not accepted.model or store.check(accepted.model):
         yield ""
         return
-    with import_model(experiment, store, stage, accepted.model, BASELINE) as name:
+    with import_model(experiment, store, stage, accepted.model, messages.BASELINE) as name:
         yield name

@@ -89,8 +89,8 @@ class Diagnosis:
         places: the nodes, the largest share first.
         chosen: how many of the first places the proof restores.
         proof: the variant that was built, if any.
-        stopped: what was left out, usually for lack of time; else empty.
-        note: a remark; else empty.
+        stopped: why the investigation did not get to its end, usually for lack of time; else empty.
+        notes: remarks on how the answer was found.
         seconds: duration of the investigation.
     """
 
@@ -106,5 +106,5 @@ class Diagnosis:
     chosen: int = 0
     proof: Proof | None = None
     stopped: str = ""
-    note: str = ""
+    notes: tuple[str, ...] = ()
     seconds: float = 0.0

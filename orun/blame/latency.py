@@ -58,7 +58,7 @@ class Investigation:
             same = False
         note = messages.changed_model(earlier)
         if not same:
-            return replace(diagnosis, note=note)
+            return replace(diagnosis, notes=(note,))
         origin = note if last == earlier.stage else f"{note}: built from the earlier one, `{last}` is unchanged"
         if diagnosis.culprit and self.slow:
             sentence = messages.latency(diagnosis, self.before, self.slow, origin)

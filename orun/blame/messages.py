@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from orun.blame.diagnosis import Diagnosis, Place, Proof
 from orun.blame.origin import EarlierModel
 from orun.core.metrics import Comparison, Unit
-from orun.gates.regression import BASELINE
 from orun.text.units import show
 from orun.text.wording.reasons import sentences
 
+BASELINE = "the accepted baseline"  # id of the stage of an experiment that imports the accepted model
 NEARLY_ALL = 0.95
 
 

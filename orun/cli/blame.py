@@ -151,7 +151,7 @@ def with_advice(diagnosis: Diagnosis, request: BlameRequest, seconds: float, sto
 
     from orun.blame.diagnosis import OUT_OF_TIME
 
-    if OUT_OF_TIME not in diagnosis.stopped:
+    if diagnosis.stopped != OUT_OF_TIME:
         return diagnosis
     command = _again(request.pipeline.file, request.pipeline.overrides, store, f" {quoted(diagnosis.stage)}")
     minutes = max(math.ceil(LONGER * seconds / 60), AT_LEAST_MINUTES)

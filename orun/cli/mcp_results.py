@@ -166,7 +166,7 @@ class Diagnosis:
     culprit: str = ""
     places: tuple[Node, ...] = ()
     stopped: str = ""
-    note: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.text.counts import count
-from orun.text.units import DURATION_WITH_UNIT, SIZE_WITH_UNIT, parse_duration, parse_size, show, split
+from orun.text.units import DURATION_FORM, SIZE_FORM, Form, parse_duration, parse_size, show, split
 
 if TYPE_CHECKING:
     from orun.runner.retention import Root
@@ -29,7 +29,7 @@ REMOVED = (Column("stage", flexible=True), Column("artifact"), Column("size", "r
 REMOVED_RUNS = (Column("run", flexible=True), Column("size", "right"))
 
 
-def _quantity(parse: Callable[[str | float], float], forms: str, unit: str) -> Callable[..., float | None]:
+def _quantity(parse: Callable[[str | float], float], form: Form, unit: str) -> Callable[..., float | None]:
     """Return the callback of an option for a duration or a size.
 
     A plain number is refused: `--max-age 30` may mean days, and 30 seconds would be gone for good.
@@ -39,7 +39,7 @@ def _quantity(parse: Callable[[str | float], float], forms: str, unit: str) -> C
         try:
             value = None if text is None else parse(text)
         except ValueError as error:
-            raise click.BadParameter(f"{text!r} is not {forms}", ctx, param) from error
+            raise click.BadParameter(f"{text!r} is not {form.describe(with_unit=True)}", ctx, param) from error
         if value is not None and value < 0:
             raise click.BadParameter(f"{text!r} is less than nothing", ctx, param)
         if value and text and (parts := split(text)) and not parts[1]:
@@ -80,13 +80,13 @@ EXAMPLES = (
 )
 @click.option(
     "--max-size",
-    callback=_quantity(parse_size, SIZE_WITH_UNIT, "GB"),
+    callback=_quantity(parse_size, SIZE_FORM, "GB"),
     metavar="SIZE",
     help="Keep further results, the last used first, until all that is kept has this size, as in 20GB.",
 )
 @click.option(
     "--max-age",
-    callback=_quantity(parse_duration, DURATION_WITH_UNIT, "d"),
+    callback=_quantity(parse_duration, DURATION_FORM, "d"),
     metavar="AGE",
     help="Keep further results that were used, and runs that began, within this time, as in 30d.",
 )

@@ -22,7 +22,7 @@ from orun.report.figures import ABSENT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.text.counts import count
-from orun.text.units import RATIO_FORMS, parse_ratio, show
+from orun.text.units import RATIO_FORM, parse_ratio, show
 
 if TYPE_CHECKING:
     from orun.drift.release import Release
@@ -137,7 +137,7 @@ def _parse_alpha(text: str) -> float:
     try:
         return parse_ratio(text)
     except ValueError as error:
-        raise UsageError(f"--alpha wants {RATIO_FORMS}, not {text!r}") from error
+        raise UsageError(f"--alpha wants {RATIO_FORM.describe()}, not {text!r}") from error
 
 
 def lines_of(result: WatchResult, terminal: Terminal, *, verbose: bool = False) -> list[str]:

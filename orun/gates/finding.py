@@ -28,7 +28,7 @@ class Change(Record, frozen=True):
 
     Attributes:
         noun: what the figure is: `drop`, `increase`, `regression`, `speed-up`.
-        against: the other model: `the reference`, or its name.
+        against: the other model: `baseline`, or the port of the reference.
         estimate: the figure with its 95 % interval; `low` equals `high` for an exact figure.
         unit: of the figure.
         method: how the measurement got it, in its words, or a reason.

@@ -17,13 +17,12 @@ from orun.gates.baseline_file import Accepted
 from orun.gates.baselines import without_comparisons
 from orun.gates.conditions import changed_since
 from orun.gates.finding import Change, Finding, distance, point
-from orun.gates.measured import Compare, Ports, changes, only_references, without_references
+from orun.gates.measured import BASELINE, Compare, Ports, changes, only_references, without_references
 from orun.gates.relative import by_interval, change
 from orun.measure.latency.sequential_test import EQUAL, SLOWER, Evidence
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
 
-BASELINE = "the accepted baseline"
 LARGEST_ODDS = 1e6  # beyond this a likelihood ratio is a matter of the model, not of the evidence
 NEARLY_ALL = 1 - 1e-9  # a regression of a metric that should be high cannot exceed all of it
 

@@ -12,11 +12,11 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
 from orun.gates.advice import advise_for_ratio, disturbed
 from orun.gates.finding import Change, Finding, above, against_maximum, against_minimum, distance, log_width
+from orun.gates.measured import REFERENCE
 from orun.pipeline.model import Gate
 
 Z2 = 1.959964**2  # of the normal quantile of 95 %
 MOST = 100  # times as many examples that are worth a try
-REFERENCE = "the reference"  # of the input `reference`; others are called by their names
 CODES: Mapping[GateOutcome, ReasonCode] = {
     "passed": ReasonCode.CHANGE_WITHIN,
     "failed": ReasonCode.CHANGE_BEYOND,
@@ -27,10 +27,9 @@ CODES: Mapping[GateOutcome, ReasonCode] = {
 def judge_relative(gate: Gate, metric: Metric, params: Mapping[str, Any]) -> Finding:
     """Judge by the paired interval: shown to be within the threshold, shown not to be, or neither."""
     comparison = metric.references.get(gate.against) if gate.against else metric.reference
-    against = gate.against or REFERENCE
+    against = f"{REFERENCE}.{gate.against}" if gate.against else REFERENCE
     if comparison is None:
-        port = f"reference.{gate.against}" if gate.against else "reference"
-        return Finding("failed", reason(ReasonCode.NO_REFERENCE, metric=gate.metric, against=against, port=port))
+        return Finding("failed", reason(ReasonCode.NO_REFERENCE, metric=gate.metric, against=against))
     if gate.rule == "min_speedup":
         if metric.better == "neither":
             return Finding("failed", reason(ReasonCode.NO_DIRECTION, metric=gate.metric, noun="speed-up"))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from orun.pipeline.fragments import EXPRESSION, json_text
+from orun.pipeline.fragments import CONDITION, EXPRESSION, json_text
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, plain
 from orun.text.suggestions import closest
 from orun.text.units import NUMBER, RATE, THRESHOLD_UNITS, respelt, split
@@ -18,7 +18,6 @@ BOOLEANS: Mapping[str, str] = {
 }
 A_NUMBER = re.compile(NUMBER)
 COMPARED = re.compile(rf"(?P<metric>[A-Za-z_][^ <>=]*)? *(?P<sign>[<>])=? *(?P<limit>{NUMBER} ?[^ ]*)")
-CONDITION = "rule of a gate"  # noun for the keys of a condition
 GROUPS = ("all", "any")
 LONGEST = 80  # most letters of a suggestion
 

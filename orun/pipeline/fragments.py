@@ -16,7 +16,7 @@ from typing import Any
 from orun.core.metrics import Unit
 from orun.stages.params import Param, ParamType, TypeName
 from orun.text.suggestions import one_of
-from orun.text.units import DURATION_FORMS, DURATION_WITH_UNIT, DURATIONS, NUMBER, RATIO_FORMS, SIZE_FORMS, SIZES, show
+from orun.text.units import DURATION_FORM, DURATIONS, NUMBER, RATIO_FORM, SIZE_FORM, SIZES, Form, show
 
 Fragment = dict[str, Any]
 
@@ -24,6 +24,7 @@ Fragment = dict[str, Any]
 EXPRESSION = r"(^|[^$])\$\{"
 NAME = r"^[A-Za-z_][A-Za-z0-9_-]*$"
 CODE = r"^.+\.py:[A-Za-z_][A-Za-z0-9_]*$"
+CONDITION = "rule of a gate"  # the `x-noun` of the keys of a condition
 
 
 def _with_units(units: Sequence[str]) -> str:
@@ -43,7 +44,7 @@ _UNIT_NEEDED: Fragment = {
 }
 
 # JSON types beside text; the pattern of the text form ("" when only an expression is one, None for any text); words.
-SIMPLE: Mapping[TypeName, tuple[tuple[str, ...], str | None, str]] = {
+SIMPLE: Mapping[TypeName, tuple[tuple[str, ...], str | None, str | Form]] = {
     "bool": (("boolean",), "", "true or false"),
     "int": (("integer",), "", "a whole number"),
     "float": (("number",), "", "a number"),
@@ -51,9 +52,9 @@ SIMPLE: Mapping[TypeName, tuple[tuple[str, ...], str | None, str]] = {
     "path": (("number",), ".+", "the path of a file or folder"),
     "target": ((), ".+", "the name of a target"),
     "code": ((), CODE, "file.py:function, with the file's path relative to this one"),
-    "duration": (("number",), DURATION, DURATION_FORMS),
-    "size": (("number",), SIZE, SIZE_FORMS),
-    "ratio": (("number",), RATIO, RATIO_FORMS),
+    "duration": (("number",), DURATION, DURATION_FORM),
+    "size": (("number",), SIZE, SIZE_FORM),
+    "ratio": (("number",), RATIO, RATIO_FORM),
 }
 
 
@@ -148,7 +149,8 @@ def describe_type(kind: ParamType) -> str:
     elif kind.name == "any":
         text = "anything"
     else:
-        text = _bounded(DURATION_WITH_UNIT if kind.with_unit else SIMPLE[kind.name][2], kind)
+        bounds, form = _describe_bounds(kind), SIMPLE[kind.name][2]
+        text = form.describe(bounds, with_unit=kind.with_unit) if isinstance(form, Form) else f"{form}{bounds}"
     return text
 
 
@@ -172,17 +174,14 @@ def _bounds(kind: ParamType) -> Fragment:
     }
 
 
-def _bounded(text: str, kind: ParamType) -> str:
-    """Return a description with its bounds: `a duration of at least 0 such as 12ms`."""
+def _describe_bounds(kind: ParamType) -> str:
+    """Return the bounds as a clause after a noun: ` of at least 0`; empty if there are none."""
     low, high = (None if bound is None else _bound(bound, kind) for bound in (kind.range.low, kind.range.high))
     if low is not None and high is not None:
-        bounds = f" from {low} to {high}"
-    elif low is not None:
-        bounds = f" of at least {low}"
-    else:
-        bounds = f" of at most {high}" if high is not None else ""
-    noun, such, examples = text.partition(" such as ")
-    return f"{noun}{bounds}{such}{examples}"
+        return f" from {low} to {high}"
+    if low is not None:
+        return f" of at least {low}"
+    return f" of at most {high}" if high is not None else ""
 
 
 def _bound(number: float, kind: ParamType) -> str:

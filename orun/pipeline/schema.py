@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orun.pipeline.fragments import EXPRESSION, NAME, Fragment, choice, described, fields, fragment, value
+from orun.pipeline.fragments import CONDITION, EXPRESSION, NAME, Fragment, choice, described, fields, fragment, value
 from orun.pipeline.grammar import RULES, Limits
 from orun.pipeline.schema_targets import environment, target
 from orun.stages.kind import Kind
@@ -190,7 +190,7 @@ def _gate() -> Fragment:
     }
     return {
         "type": "object",
-        "x-noun": "rule of a gate",
+        "x-noun": CONDITION,
         "x-lists": list(GROUPS),
         "patternErrorMessage": "expected a condition such as {max: 12ms} or {max_drop: 1%}",
         "additionalProperties": False,

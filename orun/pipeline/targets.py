@@ -18,7 +18,7 @@ from orun.pipeline.values import localise
 from orun.providers.registry import PROVIDER_OPTIONS, SESSION_ENTRIES, OptionType
 from orun.stages.params import params_of
 from orun.text.suggestions import closest, misspelt
-from orun.text.units import SIZE_FORMS, parse_size
+from orun.text.units import SIZE_FORM, parse_size
 
 PROFILED = "session.enable_profiling"
 ARENA = "cpu_arena"
@@ -156,7 +156,7 @@ def _arena(node: Map, problems: Problems) -> dict[str, Any]:
         try:
             limits[key] = text if key == "extend" else parse_size(text)
         except ValueError:  # a size that is too large
-            problems.add(entry.value.span, f"{key!r} cannot be {text!r}", expected=SIZE_FORMS)
+            problems.add(entry.value.span, f"{key!r} cannot be {text!r}", expected=SIZE_FORM.describe())
     return limits
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from jsonschema import Draft7Validator, validators
 
 from orun.pipeline.forms import advice, constants, suggestion
-from orun.pipeline.fragments import json_text
+from orun.pipeline.fragments import CONDITION, json_text
 from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, describe, find, plain
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import closest, one_of
@@ -116,7 +116,7 @@ class _Report:
                     if key in inputs
                     else near,
                     hint=_odd_space(key, near)
-                    or _instead(entry.key, key, noun, error.schema)
+                    or _instead(entry.key, key, noun, error.schema, path)
                     or (SHARED if not path and (key.startswith(("x-", ".")) or not near) else ""),
                 )
 
@@ -225,14 +225,14 @@ def _joined(key: str, known: Collection[str]) -> str:
     return name if colon and value and name in known else ""
 
 
-def _instead(span: Span, key: str, noun: str, schema: Mapping[str, Any]) -> str:
+def _instead(span: Span, key: str, noun: str, schema: Mapping[str, Any], path: Path) -> str:
     """Return what to do about an unknown key: orun's word for another tool's key, or the list of known keys."""
     from orun.text.aliases import note
 
     before_comma = WHOLE_PART.search(span.source[: span.column - 1])
-    if before_comma and key[:1].isdecimal() and noun.startswith("rule"):
+    if before_comma and key[:1].isdecimal() and noun == CONDITION:
         return f"a decimal has a point: {before_comma[1]}.{key}, not {before_comma[1]},{key}"
-    inputs = schema["properties"] if noun.startswith("input of ") else ()
+    inputs = schema["properties"] if path[-1:] == ("needs",) else ()
     if inputs and not closest(key, inputs):
         return "to only wait for stages, list them: `needs: [STAGE, STAGE]`; the first of the list is the input"
     return note(key, noun) or str(schema.get("x-hint", ""))

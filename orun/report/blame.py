@@ -25,7 +25,7 @@ def lines_of(diagnosis: Diagnosis, terminal: Terminal) -> list[str]:
     if diagnosis.places:
         lines += [*_indented(render(PLACES, [place_row(place) for place in diagnosis.places[:SHOWN]], terminal)), ""]
     lines.append(diagnosis.sentence)
-    return [*lines, *(terminal.paint(text, "doubt") for text in (diagnosis.note, diagnosis.stopped) if text)]
+    return [*lines, *(terminal.paint(text, "doubt") for text in (*diagnosis.notes, diagnosis.stopped) if text)]
 
 
 def unit_of(diagnosis: Diagnosis) -> Unit:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, TextIO
 
 from orun.core.events import Event, Planning, RunStarted, StageStarted, StageWaiting
@@ -12,7 +12,7 @@ from orun.report.lines import Lines
 from orun.report.notes import stage_notes, undeclared_write_lines
 from orun.report.progress import RunProgress
 from orun.report.stages import stage_table
-from orun.report.summary import summary_line
+from orun.report.summary import summary_parts
 from orun.report.table import display_width, wrap
 from orun.report.terminal import Terminal
 
@@ -71,17 +71,17 @@ class Console:
         try:
             look_into(result)
         finally:
-            verdict = self._folded(summary_line(result, self._terminal))
+            verdict = self._folded(summary_parts(result, self._terminal))
             for line in ("", *verdict) if lines else verdict:
                 self._print(line)
 
-    def _folded(self, verdict: str) -> list[str]:
-        """Return the verdict in lines that fit the terminal, each part of it on lines of its own."""
+    def _folded(self, parts: Sequence[str]) -> list[str]:
+        """Return the verdict in one line, or each part of it on lines of its own that fit the terminal."""
+        verdict = "; ".join(parts)
         if not self._terminal.live or display_width(verdict) <= self._terminal.width:
             return [verdict]
-        first, *rest = verdict.split("; ")
-        parts = [first, *(f"  {part}" for part in rest)]
-        return [line for part in parts for line in wrap(part, self._terminal.width)]
+        first, *rest = parts
+        return [line for part in (first, *(f"  {part}" for part in rest)) for line in wrap(part, self._terminal.width)]
 
     def close(self) -> None:
         """Leave the terminal as it was; safe to call twice."""

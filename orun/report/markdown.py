@@ -19,7 +19,7 @@ from orun.report.gates import (
 )
 from orun.report.notes import stage_notes, undeclared_write_lines
 from orun.report.stages import stage_row
-from orun.report.summary import summary_line
+from orun.report.summary import summary_parts
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape, table
 from orun.text.positions import place
@@ -31,7 +31,7 @@ def markdown(result: RunResult) -> str:
     """The Markdown document of a run."""
     blocks = [
         f"## {escape(result.pipeline)}",
-        escape(summary_line(result, PLAIN)),
+        escape("; ".join(summary_parts(result, PLAIN))),
         *_checklist(result),
         *[escape(note) for note in caveat_notes(result, PLAIN)],
         *_stages(result),

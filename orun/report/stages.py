@@ -46,22 +46,23 @@ def stage_row(result: RunResult, stage: StageResult, *, every: bool = False) -> 
     gated = [verdict.metric for verdict in result.verdicts if verdict.stage == stage.stage]
     return (
         stage.stage,
-        what_happened(stage, now=result.started_at + result.seconds, every=every),
+        stage.outcome + after_outcome(result, stage, every=every),
         show(stage.seconds, "s") if stage.outcome in ("built", "failed") and stage.seconds else "",
         show(stage.size, "B") if stage.size else "",
         headline(stage.metrics, gated),
     )
 
 
-def what_happened(stage: StageResult, *, now: float, every: bool) -> str:
-    """`built: opset changed from 17 to 20`, `cached, measured 3 hours ago`, ..."""
+def after_outcome(result: RunResult, stage: StageResult, *, every: bool = False) -> str:
+    """Return what follows a stage's outcome: `: opset changed from 17 to 20`, `, measured 3 hours ago`, ..."""
     if stage.failure:
-        return f"failed: {stage.failure.problem}"
-    outcome = f"{stage.outcome}, not deterministic" if stage.other_trees else stage.outcome
+        return f": {stage.failure.problem}"
+    text = ", not deterministic" if stage.other_trees else ""
     if stage.outcome == "cached" and not every:
         is_timing = stage.built_at and any(metric.noise == "timing" for metric in stage.metrics.values())
-        return f"{outcome}, measured {ago(now - stage.built_at)}" if is_timing else outcome
-    return f"{outcome}: {why(stage.reasons, every=every)}" if stage.reasons else outcome
+        age = result.started_at + result.seconds - stage.built_at
+        return f"{text}, measured {ago(age)}" if is_timing else text
+    return f"{text}: {why(stage.reasons, every=every)}" if stage.reasons else text
 
 
 def why(reasons: Sequence[Reason], *, every: bool = False) -> str:

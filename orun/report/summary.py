@@ -37,13 +37,16 @@ def style_of_run(result: RunResult) -> Style:
     return "doubt" if style in ("good", "dim") and left_out else style
 
 
-def summary_line(result: RunResult, terminal: Terminal) -> str:
-    """Return the verdict in one sentence; the exit code is in it unless it is 0."""
-    parts = [_stages(result), *_gates(result), show(result.seconds, "s")]
-    text = f"{terminal.paint(result.outcome, style_of_run(result))}: {', '.join(part for part in parts if part)}"
-    if result.exit_code:
-        text += f"; exit {result.exit_code}"
-    return "; ".join([text, *_after(result)])
+def summary_parts(result: RunResult, terminal: Terminal) -> list[str]:
+    """Return the parts of the verdict: outcome and figures, the exit code unless it is 0, where to go from there."""
+    figures, *rest = summary_after_outcome(result)
+    return [f"{terminal.paint(result.outcome, style_of_run(result))}: {figures}", *rest]
+
+
+def summary_after_outcome(result: RunResult) -> list[str]:
+    """Return the parts of the verdict without its outcome."""
+    figures = ", ".join([_stages(result), *_gates(result), show(result.seconds, "s")])
+    return [figures, *([f"exit {result.exit_code}"] if result.exit_code else []), *_after(result)]
 
 
 def _stages(result: RunResult) -> str:

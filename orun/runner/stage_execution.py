@@ -19,7 +19,7 @@ from orun.fs.machine_folder import readings_file
 from orun.fs.observed_state import portable_name, presence
 from orun.fs.os_errors import quoted
 from orun.fs.signatures import Signature
-from orun.pipeline.model import Pipeline
+from orun.pipeline.model import KindUse, Pipeline
 from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, package_versions
 from orun.planning.plan import Done, Step
 from orun.planning.provenance import Provenance
@@ -66,22 +66,26 @@ class StageExecution(Record, frozen=True):
         log = logs / f"{safe_name(step.stage.id)}.log"
         return cls(pipeline, store, step, session_folder, log, _declared(pipeline, store, step), time(), machine)
 
+    @property
+    def _kind(self) -> KindUse:
+        return self.pipeline.kinds[self.step.stage.uses]
+
     def job(self, done: Mapping[str, Done]) -> Job:
         """Return the job for the executor; write `provenance.json` for kinds that ask for it.
 
         Args:
             done: the stages that are up to date.
         """
-        stage, use = self.step.stage, self.pipeline.kinds[self.step.stage.uses]
+        stage, kind = self.step.stage, self._kind
         provenance_file = self.session_folder / "provenance.json"
         if provenance := Provenance.of(self.pipeline, stage, done):
             provenance_file.write_bytes(provenance.text())
         return Job(
             stage=stage.id,
             key=self.step.key,
-            origin=use.origin,
-            entry=use.entry,
-            spec=use.spec,
+            origin=kind.origin,
+            entry=kind.entry,
+            spec=kind.spec,
             params=stage.params,
             inputs={port: f"{self.session_folder}/inputs/{port}" for port in self.step.inputs},
             stable_inodes=self.store.files.keeps_inodes(self.session_folder),
@@ -145,9 +149,9 @@ class StageExecution(Record, frozen=True):
         self, result: JobResult, implicit_deps: ImplicitDependencies, writes: Mapping[str, UndeclaredWrite]
     ) -> Action:
         tree = self.store.add_tree(self.session_folder / "output")
-        step, use = self.step, self.pipeline.kinds[self.step.stage.uses]
+        step, spec = self.step, self._kind.spec
         packages = venvs.packages(step.stage.environment_of(step.stage.target))
-        host = device.made_on(use.spec.stage_class, step.stage.target, packages)
+        host = device.made_on(spec.stage_class, step.stage.target, packages)
         action = Action(
             key=step.key,
             components=step.components,
@@ -173,7 +177,7 @@ class StageExecution(Record, frozen=True):
 
     def _first_or_new(self, action: Action) -> Action:
         """Return the first result of the same inputs while its objects are undamaged, otherwise the new one."""
-        spec = self.pipeline.kinds[self.step.stage.uses].spec
+        spec = self._kind.spec
         same_inputs = (
             stored for stored in self.store.actions(action.key) if stored.implicit_deps == action.implicit_deps
         )
@@ -226,7 +230,7 @@ class StageExecution(Record, frozen=True):
         # Packages of an isolated environment are recorded when it is made.
         if then is now or self.step.stage.environment:
             return
-        spec = self.pipeline.kinds[self.step.stage.uses].spec
+        spec = self._kind.spec
         tools = (distributions.find(tool, then) or distributions.find(tool, now) for tool in spec.tools)
         names = {distributions.normalise(tool[0]) for tool in tools if tool}
         for name in sorted({*names, *result.packages}):
@@ -238,7 +242,7 @@ class StageExecution(Record, frozen=True):
         return changed_meanwhile(self.step.stage.id, f"{path} was edited")
 
     def _undeclared_writes(self, result: JobResult) -> dict[str, UndeclaredWrite]:
-        if self.pipeline.kinds[self.step.stage.uses].spec.publishes:
+        if self._kind.spec.publishes:
             return {}  # to write to its destination is its purpose
         writes = {
             path: UndeclaredWrite(how, "" if how == "added" else digest_now(Path(path), self.store.files))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from orun.core.metrics import Estimate, Unit
+from orun.core.serialization import Record
 
 DURATIONS: Mapping[str, float] = {
     "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0,
@@ -30,12 +31,36 @@ SPELLED: Mapping[str, str] = {
     **dict.fromkeys(("g", "gigabyte", "gigabytes"), "GB"),
     **dict.fromkeys(("percent", "pct"), "%"),
 }
-DURATION_WITH_UNIT = "a duration such as 12ms, 1.5s, 2min or 1h"
-DURATION_FORMS = f"{DURATION_WITH_UNIT} (a plain number is in seconds)"
-ENERGY_FORMS = "an energy such as 20mJ or 1.5J (a plain number is in joules)"
-SIZE_WITH_UNIT = "a size such as 300MB, 22.9kB or 1.5GiB"
-SIZE_FORMS = f"{SIZE_WITH_UNIT} (a plain number is in bytes)"
-RATIO_FORMS = "a proportion such as 5% or 0.05"
+
+
+class Form(Record, frozen=True):
+    """Written form of a quantity, for messages.
+
+    Attributes:
+        noun: its noun with an article.
+        examples: of its text.
+        plain: unit of a plain number; empty if it has none.
+    """
+
+    noun: str
+    examples: str
+    plain: str = ""
+
+    def describe(self, bounds: str = "", *, with_unit: bool = False) -> str:
+        """Describe the form, for a message: `a size such as 300MB (a plain number is in bytes)`.
+
+        Args:
+            bounds: clause after the noun; may be empty.
+            with_unit: whether a plain number is refused.
+        """
+        plain = f" (a plain number is in {self.plain})" if self.plain and not with_unit else ""
+        return f"{self.noun}{bounds} such as {self.examples}{plain}"
+
+
+DURATION_FORM = Form("a duration", "12ms, 1.5s, 2min or 1h", "seconds")
+ENERGY_FORM = Form("an energy", "20mJ or 1.5J", "joules")
+SIZE_FORM = Form("a size", "300MB, 22.9kB or 1.5GiB", "bytes")
+RATIO_FORM = Form("a proportion", "5% or 0.05")
 
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 RATE = "/s"
@@ -51,7 +76,7 @@ def parse_duration(text: str | float) -> float:
     Raises:
         ValueError: when it is none of these; the message lists the forms.
     """
-    return _parse(text, DURATIONS, "s", DURATION_FORMS)
+    return _parse(text, DURATIONS, "s", DURATION_FORM)
 
 
 def parse_size(text: str | float) -> int:
@@ -60,7 +85,7 @@ def parse_size(text: str | float) -> int:
     Raises:
         ValueError: when it is none of these; the message lists the forms.
     """
-    return round(_parse(text, SIZES, "B", SIZE_FORMS))
+    return round(_parse(text, SIZES, "B", SIZE_FORM))
 
 
 def parse_energy(text: str | float) -> float:
@@ -69,7 +94,7 @@ def parse_energy(text: str | float) -> float:
     Raises:
         ValueError: when it is none of these; the message lists the forms.
     """
-    return _parse(text, ENERGIES, "J", ENERGY_FORMS)
+    return _parse(text, ENERGIES, "J", ENERGY_FORM)
 
 
 def parse_ratio(text: str | float) -> float:
@@ -78,7 +103,7 @@ def parse_ratio(text: str | float) -> float:
     Raises:
         ValueError: when it is none of these; the message lists the forms.
     """
-    return _parse(text, {"%": 0.01, "": 1.0}, "", RATIO_FORMS)
+    return _parse(text, {"%": 0.01, "": 1.0}, "", RATIO_FORM)
 
 
 def split(text: str) -> tuple[float, str] | None:
@@ -100,11 +125,11 @@ def respelt(text: str) -> str:
     return text.strip().replace(parts[1], spelling) if spelling and spelling != parts[1] else ""
 
 
-def _parse(text: str | float, units: Mapping[str, float], default: str, forms: str) -> float:
+def _parse(text: str | float, units: Mapping[str, float], default: str, form: Form) -> float:
     parts = split(str(text))
     factor = units.get(parts[1] or default) if parts else None
     if parts is None or factor is None:
-        raise ValueError(f"{text!r} is not {forms}")
+        raise ValueError(f"{text!r} is not {form.describe()}")
     # 12 / 1000 is the double nearest to 0.012; 12 * 1e-3 is not always.
     return parts[0] / round(1 / factor) if factor < 1 else parts[0] * factor
 

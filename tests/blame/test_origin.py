@@ -126,8 +126,9 @@ def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_
     assert (diagnosis.culprit, diagnosis.proof) == ("int8", None)
     assert [(one.stage, one.passes) for one in diagnosis.levels] == [("import", True), ("int8", False)]
     start = f"`import` is not the model that it was in {project.bad.run} (model.onnx changed): "
-    assert diagnosis.note.startswith(f"{start}built from its earlier model, cosine.min is 0.99")
-    assert diagnosis.note.endswith("; the gate then passes")
+    (note,) = diagnosis.notes
+    assert note.startswith(f"{start}built from its earlier model, cosine.min is 0.99")
+    assert note.endswith("; the gate then passes")
 
 
 def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_were(project: Project) -> None:
@@ -153,7 +154,7 @@ def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_w
     very = f"{start}: built from the earlier one, `int8` is unchanged"
     slower = "it takes 2 ms longer than the accepted baseline (20 %); no node explains it"
     assert (told.culprit, told.sentence) == ("import", f"{very}; {slower}")
-    assert (other.culprit, other.sentence, other.note) == ("int8", "`int8` is slow", start)
+    assert (other.culprit, other.sentence, other.notes) == ("int8", "`int8` is slow", (start,))
     assert nobody.sentence == f"`int8` is slow; {very}"
 
 

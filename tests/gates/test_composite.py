@@ -119,6 +119,9 @@ def test_a_gate_against_a_further_reference() -> None:
     (fused,) = judged(replace(drop, against="fused"), measured)
     (other,) = judged(replace(drop, against="other"), measured)
     assert plain.outcome == "passed"
+    assert [each.finding.arguments["against"] for each in (plain, fused, other)] == [
+        "reference", "reference.fused", "reference.other",
+    ]  # fmt: skip
     assert (fused.title, fused.outcome) == ("latency recall max_drop 1% against fused", "failed")
     assert why(fused) == (
         "the drop of recall against fused is 10 % (95 % interval 8 % to 12 %; by test): shown to be more than 1%"

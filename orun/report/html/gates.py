@@ -101,14 +101,14 @@ def gates(source: Source) -> list[Gate]:
 
 
 def _judged(source: Source, verdict: Verdict, number: int, *, is_open: bool, has_note: bool) -> Gate:
-    name, measured, interval, condition = gate_row(verdict)
+    _, measured, interval, condition = gate_row(verdict)
     return Gate(
         ident=f"gate-{number}",
         outcome=verdict.outcome,
         style=style_of(verdict),
         fails=FAILS if verdict.fails and verdict.outcome != "failed" else "",
         stage=verdict.stage,
-        rest=name.strip().removeprefix(verdict.stage),
+        rest=f" {verdict.metric}",
         condition=condition,
         measured=measured if verdict.measured is not None else "",
         interval=interval,

@@ -8,11 +8,9 @@ from typing import Any
 from orun.fs.os_errors import quoted
 from orun.report.gates import unjudged
 from orun.report.html.source import Source
-from orun.report.summary import style_of_run, summary_line
-from orun.report.terminal import Terminal
+from orun.report.summary import style_of_run, summary_after_outcome
 from orun.text.lists import first_few
 
-PLAIN = Terminal()
 SHOWN = 5  # edited files that are named
 
 
@@ -24,7 +22,7 @@ def head(source: Source) -> Mapping[str, Any]:
     machine += [f"{host['cores']} cores"] if "cores" in host else []
     return {
         "style": style_of_run(result),
-        "summary": summary_line(result, PLAIN).partition(": ")[2],
+        "summary": "; ".join(summary_after_outcome(result)),
         "failing": list(_failing(source)),
         "machine": ", ".join(machine),
         "edited": first_few([*map(quoted, source.first.edited or ())], SHOWN),

@@ -11,17 +11,17 @@ from orun.blame.diagnosis import Diagnosis
 from orun.core.run_record import StageResult
 from orun.report.blame import LEVELS, PLACES, SHOWN, level_row, place_row, unit_of
 from orun.report.failures import failure_note
-from orun.report.html.head import PLAIN
 from orun.report.html.source import Source
 from orun.report.html.templating import visible
 from orun.report.notes import undeclared_write_note
 from orun.report.table import Cell, Column
+from orun.report.terminal import Terminal
 
 
 def failures(source: Source) -> list[tuple[StageResult, str]]:
     """Return the stages that failed, each with the causes, the hints and the end of its log."""
     failed = [stage for stage in source.result.stages if stage.failure]
-    return [(stage, "\n".join(failure_note(stage, PLAIN)[1:])) for stage in failed]
+    return [(stage, "\n".join(failure_note(stage, Terminal())[1:])) for stage in failed]
 
 
 @dataclass(frozen=True)

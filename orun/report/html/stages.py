@@ -12,7 +12,7 @@ from orun.report.figures import shortened
 from orun.report.html.gates import target_words
 from orun.report.html.source import Source
 from orun.report.html.templating import code, plain_value
-from orun.report.stages import STYLES, stage_row
+from orun.report.stages import STYLES, after_outcome, stage_row
 from orun.text.units import show, span
 from orun.text.wording.components import component_name
 from orun.text.wording.reasons import sentences
@@ -38,11 +38,11 @@ def stages(source: Source) -> list[Mapping[str, Any]]:
 
 
 def _view(source: Source, stage: StageResult) -> Mapping[str, Any]:
-    _, outcome, seconds, size, metrics = stage_row(source.result, stage)
+    _, _, seconds, size, metrics = stage_row(source.result, stage)
     return {
         "result": stage,
         "style": STYLES[stage.outcome],
-        "after": outcome.removeprefix(stage.outcome),
+        "after": after_outcome(source.result, stage),
         "seconds": seconds,
         "size": size,
         "metrics": metrics,

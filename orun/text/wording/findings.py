@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orun.core.metrics import Estimate, Unit
+from orun.core.metrics import Estimate, Unit, extra_reference
 from orun.core.reason import Reason
 from orun.core.reason_codes import ReasonCode
 from orun.text.counts import count
@@ -17,6 +17,7 @@ from orun.text.wording.reasons import fill, sentence
 
 SHOWN = 5  # slices whose finding a sentence tells
 LARGEST_ODDS = 1e6 * (1 - 1e-9)
+COMPARED_MODELS = {"baseline": "the accepted baseline", "reference": "the reference"}
 
 
 def finding(reason: Reason) -> str:
@@ -64,6 +65,12 @@ def _value(reason: Reason) -> str:
     return f"{text}, {side} the {rule}"
 
 
+def _other(reason: Reason) -> str:
+    """Return what a model is compared with: `the accepted baseline`, `the reference`, or a reference's name."""
+    against = str(reason.arguments["against"])
+    return COMPARED_MODELS.get(against) or extra_reference(against) or against
+
+
 def _compared(reason: Reason) -> str:
     """Return `the drop of recall_at_1 against the reference is 0.7 % (95 % interval ...)`."""
     arguments = reason.arguments
@@ -71,13 +78,9 @@ def _compared(reason: Reason) -> str:
     methods = [METHODS[item.code](item) for item in reason.because if item.code in METHODS]
     method = methods[0] if methods else str(arguments.get("method", ""))
     if "of_zero" in arguments:
-        against = arguments["against"]
-        method += f"; nothing is a proportion of 0, which {against} has: write the threshold without %"
+        method += f"; nothing is a proportion of 0, which {_other(reason)} has: write the threshold without %"
     interval = f"{_interval(arguments)}; " if "low" in arguments else ""
-    return (
-        f"the {arguments['noun']} of {arguments['metric']} against {arguments['against']} is {value} "
-        f"({interval}{method})"
-    )
+    return f"the {arguments['noun']} of {arguments['metric']} against {_other(reason)} is {value} ({interval}{method})"
 
 
 def _change(reason: Reason) -> str:
@@ -175,7 +178,7 @@ def _slices_missing(reason: Reason) -> str:
 def _no_reference(reason: Reason) -> str:
     arguments = reason.arguments
     return (
-        f"{arguments['against']} has no {arguments['metric']} to compare with: the stage has no `{arguments['port']}` "
+        f"{_other(reason)} has no {arguments['metric']} to compare with: the stage has no `{arguments['against']}` "
         "input, or the metric itself is what lies between the two: use min or max; or max_regression, which compares "
         "with the release that was accepted last, once there is one"
     )
@@ -184,7 +187,7 @@ def _no_reference(reason: Reason) -> str:
 def _negative_value(reason: Reason) -> str:
     arguments = reason.arguments
     value, other = (show(float(arguments[name]), arguments["unit"]) for name in ("value", "other"))
-    return f"{arguments['metric']} is {value}, and {other} of {arguments['against']}: a figure below 0 has no speed-up"
+    return f"{arguments['metric']} is {value}, and {other} of {_other(reason)}: a figure below 0 has no speed-up"
 
 
 def _not_comparable(reason: Reason) -> str:

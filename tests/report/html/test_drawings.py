@@ -143,7 +143,7 @@ def test_the_culprit_is_told_as_on_the_console(tmp_path: Path) -> None:
     places = (Place("/layer.3/MatMul", 0.62, ("/layer.3/MatMul",), "MatMul", tensor="y"),)
     levels = (Level("export", 0.99, passes=True), Level("int8", 0.91, passes=False))
     found = Diagnosis("accuracy cosine.min min 0.97", "accuracy", "cosine.min", "", "`int8` lost it at one node",
-                      levels, "int8", 0.08, places, 1, note="by 64 examples")  # fmt: skip
+                      levels, "int8", 0.08, places, 1, notes=("by 64 examples",))  # fmt: skip
     (tmp_path / "blame.json").write_text(dumps({"blame": (found,)}))
     section = read(page(replace(GATE_FAILED, folder=tmp_path))).at("culprit")
     assert section.one("h3").text == "accuracy cosine.min min 0.97"
