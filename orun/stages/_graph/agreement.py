@@ -84,13 +84,6 @@ def run_cases(
 ) -> list[Sequence[Array]]:
     """Run a model on each case and return its outputs.
 
-    Args:
-        context: of the stage.
-        title: the model, for messages ("the model before it").
-        model: as a function.
-        tries: cases to run.
-        hint: what to do when the model fails on one.
-
     Raises:
         StageFailed: when the model fails on a case.
     """
@@ -144,14 +137,7 @@ def check(
 
     On a disagreement, only what the reference can promise is compared: values that depend on attention rows that see
     nothing are left out, and the tolerance is at least a multiple of the reference's own spread. A note says so.
-
-    Args:
-        context: of the stage.
-        agreement: what must agree.
-        tries: inputs of both models.
-        expected: the answers of the reference.
-        candidate: the model to check.
-        limits: what the reference can promise; everything when None.
+    Without limits, everything is compared.
 
     Raises:
         StageFailed: when the candidate fails, disagrees, or yields a value that is not finite where the reference is
@@ -197,15 +183,10 @@ def check_against_input(
 ) -> Metric:
     """Compare `context.result` with the input model of the stage.
 
-    Args:
-        context: of the stage.
-        candidate: the result, for messages.
-        trial: inputs of both models.
-        tolerance: None when only shapes, types and finiteness must agree; sizes that depend on values may differ then.
-        adapt: adapts the inputs and outputs of the result to those of the input model, where they differ.
-        stand_in: a model that computes the same as the result, where the result cannot run here.
-        outputs: names of the outputs that both have; all of the input model when None.
-        hint: what to do about a disagreement.
+    Without a tolerance, only shapes, types and finiteness must agree, and sizes that depend on values may differ.
+    `adapt` adapts the inputs and outputs of the result to those of the input model. `stand_in` computes the same as the
+    result, where that cannot run here. All outputs of the input model are compared unless `outputs` names those that
+    both have.
 
     Raises:
         StageFailed: as `check` does.

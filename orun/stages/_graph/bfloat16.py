@@ -27,12 +27,8 @@ def narrow(model: ModelProto, stays: Callable[[NodeProto], bool], *, keep_io_typ
     """Turn float32 into bfloat16, in place, for every operator that the model's operator set has in bfloat16.
 
     Nodes stay float32 if `stays` says so, if they are of other domains, or if they hold graphs. So do values that an
-    attribute makes float32, such as the result of a Cast. A weight that nodes read in both types is stored in both.
-
-    Args:
-        model: with the element type of every value of its main graph declared, and its weights in memory.
-        stays: whether a node stays float32.
-        keep_io_types: inputs and outputs stay float32.
+    attribute makes float32, such as the result of a Cast. A weight that nodes read in both types is stored in both. The
+    type of every value of the main graph must be declared, and the weights must be in memory.
 
     Returns:
         Number of weights that became bfloat16.

@@ -35,13 +35,7 @@ class _Canonicalizer:
         self._names = names
 
     def apply(self, graph: GraphProto, names: dict[str, str], prefix: str) -> None:
-        """Order and rename a graph.
-
-        Args:
-            graph: the graph, or one inside a node.
-            names: new names of the values known so far, outer ones included; the graph's own are added.
-            prefix: prefix of every name in the graph.
-        """
+        """Order and rename a graph, or one inside a node; `names` gets the new names of the graph's own values."""
         _merge_weights(graph)
         weights = {tensor.name: tensor for tensor in graph.initializer}
         nodes = [graph.node[place] for place in _needed(graph)]
@@ -85,7 +79,9 @@ class _Canonicalizer:
             value.name = inner[value.name]
         graph.name = prefix.rstrip("/")
         _copy_outputs(graph)
-        _forget_axes(graph)
+        for axis in (axis for value in (*graph.input, *graph.output) for axis in value.type.tensor_type.shape.dim):
+            if axis.HasField("dim_param"):  # converters number the names of axes
+                axis.Clear()
         self.apply(graph, inner, prefix)
 
     def _unused(self, name: str) -> str:
@@ -111,16 +107,7 @@ def _copy_outputs(graph: GraphProto) -> None:
         value.name = source
 
 
-def _forget_axes(graph: GraphProto) -> None:
-    """Remove the names of axes of inner inputs and outputs: converters number them."""
-    for value in (*graph.input, *graph.output):
-        for axis in value.type.tensor_type.shape.dim:
-            if axis.HasField("dim_param"):
-                axis.Clear()
-
-
 def _merge_weights(graph: GraphProto) -> None:
-    """Merge equal weights."""
     first: dict[bytes, str] = {}
     same: dict[str, str] = {}
     outputs = {value.name for value in graph.output}

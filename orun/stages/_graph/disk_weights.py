@@ -19,10 +19,6 @@ def load_on_disk(path: Path, name: str) -> ModelProto:
 
     Tensors may be moved between models that were loaded so, because they name the file that holds them.
 
-    Args:
-        path: path of the model, with external data next to it.
-        name: name of the file for the weights.
-
     Raises:
         UsageError: as `io.load` does.
     """
@@ -48,7 +44,6 @@ def load_on_disk(path: Path, name: str) -> ModelProto:
 
 
 def _load(tensor: TensorProto, base: str) -> None:
-    """Read the external data of a tensor, from a file of this folder, into the tensor."""
     from onnx import TensorProto
     from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 

@@ -76,11 +76,7 @@ def assign_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) ->
 
     The last assignment has the height and width of an image, if no sizes are given for them. Runtimes have code of
     their own for tiny images, which may run where the code for others fails. Axes that follow from others get no size
-    here.
-
-    Args:
-        inputs: inputs of the model.
-        sizes: sizes of the axes that do not take `SIZES`.
+    here. An axis without an entry in `sizes` takes `SIZES`.
 
     Raises:
         UsageError: when `sizes` names an unknown axis, has no size for one, or a negative size; when the declaration
@@ -145,14 +141,7 @@ def _require_possible(item: Input) -> None:
 def make_cases(
     inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]], seed: int, masks: Masks = "any"
 ) -> Iterator[Case]:
-    """Yield random values at every assignment of sizes, then the bounds at the first without an axis of size 1.
-
-    Args:
-        inputs: inputs of the model.
-        sizes: as for `assign_sizes`.
-        seed: seed of the random values.
-        masks: whether a mask may hide any position, or only ends early.
-    """
+    """Yield random values at every assignment of sizes, then the bounds at the first without an axis of size 1."""
     import numpy as np
 
     assigned = assign_sizes(inputs, sizes)
@@ -177,10 +166,7 @@ def make_random_values(
 def take_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, int]) -> dict[str, Array]:
     """Return an example of a dataset as a model takes it, with an axis for the batch where the model has one.
 
-    Args:
-        inputs: values of the dataset by input.
-        number: number of the example.
-        ranks: number of axes of each input of the model.
+    `ranks` has the number of axes of each input of the model.
     """
     import numpy as np
 

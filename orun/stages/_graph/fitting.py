@@ -29,11 +29,6 @@ ORDERS = ((0, 2, 3, 1), (0, 3, 1, 2))  # channels last, channels first
 def require_fitting(source: str, inputs: Iterable[Input], feed: Mapping[str, NDArray[Any]]) -> None:
     """Refuse values of other types or sizes than a model takes; the size of the batch is not checked.
 
-    Args:
-        source: where the values come from, for the message.
-        inputs: inputs of the model.
-        feed: the values by name, each with the axis of the batch.
-
     Raises:
         UsageError: when a value does not fit.
     """
@@ -50,11 +45,6 @@ def require_fitting(source: str, inputs: Iterable[Input], feed: Mapping[str, NDA
 
 def require_steps(source: str, model: ModelProto, inputs: Mapping[str, Values]) -> None:
     """Refuse examples of length 0 for a model with an operator that does not survive them.
-
-    Args:
-        source: where the examples come from, for the message.
-        model: the model that takes them.
-        inputs: the examples.
 
     Raises:
         UsageError: when there is such an example.
@@ -76,10 +66,6 @@ def warn_of_bounds(domain: Mapping[str, InputValues], inputs: Mapping[str, Value
 
     Real numbers that use a tiny part of the domain are noted, too, as scaled pixels for a model that takes 0 to 255.
     Integers are often rows of a table: they begin at 0 unless the domain says otherwise, and have no slack.
-
-    Args:
-        domain: declared values of the model's inputs.
-        inputs: the examples.
     """
     for name, declared in domain.items():
         if name not in inputs or (declared.low is None and declared.high is None):
@@ -87,7 +73,9 @@ def warn_of_bounds(domain: Mapping[str, InputValues], inputs: Mapping[str, Value
         values = inputs[name]
         arrays = [np.asarray(values[number]) for number in spread(len(values), LOOKED_AT)]
         are_integers = all(array.dtype.kind in "iu" for array in arrays)
-        low, high = _range_of(arrays)
+        numbers = [array for array in arrays if array.dtype.kind in "iuf" and array.size]
+        low = min((float(np.fmin.reduce(array, axis=None)) for array in numbers), default=math.inf)
+        high = max((float(np.fmax.reduce(array, axis=None)) for array in numbers), default=-math.inf)
         if low > high:  # there is no number
             continue
         lowest = 0.0 if are_integers else -math.inf
@@ -109,13 +97,6 @@ def warn_of_bounds(domain: Mapping[str, InputValues], inputs: Mapping[str, Value
                 f"{name} goes from {low:g} to {high:g} in the data, a small part of the input domain of the model, "
                 f"{bounds}: the data may be scaled otherwise than the model expects"
             )
-
-
-def _range_of(arrays: Sequence[NDArray[Any]]) -> tuple[float, float]:
-    """Return the least and the largest number of these arrays; infinities the other way round without a number."""
-    numbers = [array for array in arrays if array.dtype.kind in "iuf" and array.size]
-    low = min((float(np.fmin.reduce(array, axis=None)) for array in numbers), default=math.inf)
-    return low, max((float(np.fmax.reduce(array, axis=None)) for array in numbers), default=-math.inf)
 
 
 def _fits(shape: Sequence[int], declared: Sequence[int | str]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 
 from onnx import GraphProto, ModelProto
 from onnx.helper import make_node
@@ -20,16 +20,14 @@ CAST_BY_NODE = re.compile(r"float16/\d+_(input|output)_cast\d+")  # a cast's nam
 def to_float16(
     model: ModelProto, types: Sequence[str], nodes: Sequence[str], kept: Collection[str], *, keep_io_types: bool
 ) -> ModelProto:
-    """Return the converted model.
+    """Convert a model of which the type of every value of the main graph is declared.
 
-    Args:
-        model: with the element type of every value of its main graph declared.
-        types: types of operators that stay float32.
-        nodes: names of nodes that stay float32.
-        kept: values whose nodes stay float32.
-        keep_io_types: inputs and outputs stay float32.
+    Operators of `types`, nodes named in `nodes` and nodes that yield a value in `kept` stay float32.
     """
-    passed_through = _remove_passed_through(model)
+    inputs = {value.name for value in model.graph.input}
+    passed = {place: value.name for place, value in enumerate(model.graph.output) if value.name in inputs}
+    for place in reversed(passed):  # the converter would cast outputs that are inputs to themselves
+        del model.graph.output[place]
     _compute_returned(model)
     names, blocked = name_nodes(model, {*nodes}, {*kept})
     converted: ModelProto = convert_float_to_float16(
@@ -47,7 +45,9 @@ def to_float16(
     _join_casts(converted)
     _place_casts(converted)
     rewrite_products(converted)
-    _restore_passed_through(converted, passed_through)
+    typed = {value.name: value for value in converted.graph.input}
+    for place, name in passed.items():
+        converted.graph.output.insert(place, typed[name])
     return converted
 
 
@@ -63,11 +63,6 @@ def _compute_returned(model: ModelProto) -> None:
 def name_nodes(model: ModelProto, nodes: set[str], kept: set[str]) -> tuple[dict[str, str], list[str]]:
     """Give every node a unique name for the converter, in place: ONNX Runtime 1.24 names casts by their nodes.
 
-    Args:
-        model: the model.
-        nodes: names of nodes that stay float32.
-        kept: values whose nodes stay float32.
-
     Returns:
         The old name of each node by its new one, and the new names of nodes that stay float32.
     """
@@ -82,12 +77,7 @@ def name_nodes(model: ModelProto, nodes: set[str], kept: set[str]) -> tuple[dict
 
 
 def name_casts(model: ModelProto, names: Collection[str]) -> None:
-    """Name the casts of ONNX Runtime 1.24 by their values, as later versions do.
-
-    Args:
-        model: the converted model.
-        names: names of the nodes that were there before the conversion.
-    """
+    """Name the casts of ONNX Runtime 1.24 by their values, as later versions do; `names` are those of other nodes."""
     renamed: dict[str, str] = {}
     for node in model.graph.node:
         match = None if node.name in names else CAST_BY_NODE.fullmatch(node.name)
@@ -105,22 +95,6 @@ def name_casts(model: ModelProto, names: Collection[str]) -> None:
             node.output[:] = [renamed.get(name, name) for name in node.output]
         for value in graph.value_info if isinstance(graph, GraphProto) else ():
             value.name = renamed.get(value.name, value.name)
-
-
-def _remove_passed_through(model: ModelProto) -> dict[int, str]:
-    """Remove outputs that are inputs too, by index: the converter would cast them to themselves."""
-    inputs = {value.name for value in model.graph.input}
-    passed = {place: value.name for place, value in enumerate(model.graph.output) if value.name in inputs}
-    for place in reversed(passed):
-        del model.graph.output[place]
-    return passed
-
-
-def _restore_passed_through(model: ModelProto, passed: Mapping[int, str]) -> None:
-    """Put the removed outputs back, with the type that the input has now."""
-    inputs = {value.name: value for value in model.graph.input}
-    for place, name in passed.items():
-        model.graph.output.insert(place, inputs[name])
 
 
 def _merge_casts(model: ModelProto) -> None:

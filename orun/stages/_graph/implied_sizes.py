@@ -46,9 +46,6 @@ def implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
 
     An axis that weights fix has that size alone. The sides of an image have the size at which the layers behind fit, if
     not every size fits. An axis that must be long enough for kernels has two sizes.
-
-    Args:
-        model: its weights are not needed.
     """
     shapes = [axes_of(value) for value in list_inputs(model)]
     batch = batch_axes(shapes)
@@ -70,7 +67,11 @@ def implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     single = _with_sizes(light, [str(axis) for axis in batch], 1)  # shapes can be computed without a name in them
     if side := _side(single, free):
         return required | dict.fromkeys(free, (side,))
-    return required | {axis: sizes for axis in free if (sizes := _long_enough(light, axis))}
+    for axis in free:
+        size = next((size for size in TRIED if _fits(light, axis, size)), 0)
+        if size > 1:  # as ONNX rounds to zero, a size that fits may be one too short
+            required[axis] = (2 * size, 3 * size)
+    return required
 
 
 def _side(light: ModelProto, axes: Sequence[str]) -> int:
@@ -93,12 +94,6 @@ def _excess(light: ModelProto, axes: Sequence[str], size: int) -> int:
             if isinstance(length, int) and length != wanted and not stretches:
                 return length - wanted
     return 0
-
-
-def _long_enough(light: ModelProto, axis: str) -> tuple[int, ...]:
-    """Return sizes at which no kernel is longer than what it slides over; none where any size will do."""
-    size = next((size for size in TRIED if _fits(light, axis, size)), 0)
-    return (2 * size, 3 * size) if size > 1 else ()  # as ONNX rounds to zero, a size that fits may be one too short
 
 
 def _fits(light: ModelProto, axis: str, size: int) -> bool:
@@ -143,9 +138,7 @@ def _infer_shapes(
 ) -> tuple[dict[str, tuple[int | str, ...]], dict[str, Shape]]:
     """Return the shapes of all values as far as ONNX infers them, and those of weights.
 
-    Args:
-        light: the model.
-        reshaped: also follow shapes that the graph computes from others.
+    If `reshaped`, shapes that the graph computes from others are followed, too.
     """
     from onnx import shape_inference
 

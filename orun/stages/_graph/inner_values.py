@@ -31,10 +31,8 @@ def rows_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterat
 def values_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:
     """Yield values of a model for each example.
 
-    Args:
-        model: whole in memory.
-        names: names of inputs, or of inner values whose types are declared or can be inferred.
-        dataset: the examples.
+    The names are of inputs, or of inner values whose types are declared or can be inferred. The model is whole in
+    memory.
 
     Raises:
         UsageError: if an example does not fit the model.

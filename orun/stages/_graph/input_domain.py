@@ -67,12 +67,7 @@ def to_input_values(inputs: Mapping[str, DeclaredInput]) -> dict[str, InputValue
 
 
 def domain_of(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> InputDomain:
-    """Return the domain that a conversion declares.
-
-    Args:
-        inputs: inputs of the model.
-        sizes: declared sizes of dynamic axes.
-    """
+    """Return the domain that a conversion declares."""
     values = {item.name: InputValues(item.fill, item.low, item.high) for item in inputs}
     return InputDomain(values, {axis: tuple(values) for axis, values in sizes.items()})
 
@@ -114,11 +109,6 @@ def carry_domain(spec: Spec, output: Path, inputs: Mapping[str, Path]) -> tuple[
 
     If the result has a domain already, that stays. Dynamic axes that lost their names get them back, because other axes
     and sizes refer to them.
-
-    Args:
-        spec: spec of the stage's kind.
-        output: folder of the result, which has been checked.
-        inputs: folder of each connected input port.
 
     Returns:
         A sentence for each part of the domain that does not apply to the result.

@@ -55,14 +55,7 @@ class Limits:
 
 
 def limits_of(context: Context, path: Path, outputs: Sequence[str], target: Target | None) -> Limits:
-    """Return the limits of an ONNX model; sessions are opened on first use.
-
-    Args:
-        context: of the stage; a copy of the model goes to its working folder.
-        path: path of the model.
-        outputs: names of the compared outputs.
-        target: target of the reference.
-    """
+    """Return the limits of an ONNX model; sessions are opened on first use."""
     from orun.stages._graph.masked_rows import open_filled
 
     chosen = target or Target("cpu")
@@ -101,9 +94,7 @@ def nudge(feed: Feed, seed: int) -> list[Feed]:
 def find_arbitrary(model: Callable[[Feed, float], Sequence[Array]] | None, feed: Feed) -> Sequence[Array] | None:
     """Return which values depend on attention rows that see nothing; None where no row can.
 
-    Args:
-        model: runs the model with a number as the result of these rows; None for a model without such rows.
-        feed: the inputs.
+    The model takes a number as the result of these rows; it is None without such rows.
     """
     if model is None:
         return None
@@ -119,9 +110,8 @@ def merge(
 ) -> Sequence[Limit | None]:
     """Return the limit of each output; None for a sequence or a map.
 
-    Args:
-        answers: pairs that would be equal if the reference were exact.
-        unseen: which values are arbitrary, for each output.
+    The pairs of answers would be equal if the reference were exact. `unseen` tells which values of each output are
+    arbitrary.
     """
     import numpy as np
 

@@ -62,13 +62,7 @@ def open_filled(
 ) -> Callable[[Feed, float], Sequence[Array]] | None:
     """Return a copy of the model as a function of its inputs and of the result of rows that see nothing.
 
-    Args:
-        path: path of the model.
-        outputs: names of the outputs to return.
-        target: target of the model; the CPU when None.
-
-    Returns:
-        None when no node of the model's main graph computes attention.
+    It is None when no node of the model's main graph computes attention.
     """
     from orun.stages._graph.io import load, save
     from orun.stages._graph.ort_graph import add_types
@@ -98,14 +92,9 @@ def _ranks(path: Path) -> dict[str, int]:
 
 
 def fill(model: ModelProto, ranks: Mapping[str, int]) -> int:
-    """Let rows that see nothing yield the new input `FILL`, in place.
+    """Let rows that see nothing yield the new input `FILL`, in place; return the number of attentions.
 
-    Args:
-        model: with the element type of every value of its main graph declared.
-        ranks: number of axes of its values, as far as known.
-
-    Returns:
-        Number of nodes that compute attention.
+    The element type of every value of the main graph must be declared. `ranks` has numbers of axes, as far as known.
     """
     from onnx import TensorProto, helper
 
@@ -139,7 +128,8 @@ class _Editor:
         operator = OPERATORS.get((node.domain.removeprefix("ai.onnx"), node.op_type))
         name, seen = (node.output[0], f"{FILL}/{self.count}/seen") if node.output else ("", "")
         blind = ""
-        if node.op_type == "Softmax" and self._over_keys(node):
+        default = -1 if self._version >= AXES_ARE_INPUTS else 1
+        if node.op_type == "Softmax" and attribute(node, "axis", default) in LAST:
             blind = self._below(self._float(node.input[0]), axes=[-1], keep=True)
         elif operator is not None and self._version >= AXES_ARE_INPUTS:
             blind = self._blind(node, operator, seen)
@@ -150,11 +140,6 @@ class _Editor:
         self._node("Where", [blind, number, seen], name=name)
         self.count += 1
         return self._nodes
-
-    def _over_keys(self, node: NodeProto) -> bool:
-        """Return whether a Softmax is over the last axis, which is the default from operator set 13."""
-        default = -1 if self._version >= AXES_ARE_INPUTS else 1
-        return attribute(node, "axis", default) in LAST
 
     def _blind(self, node: NodeProto, operator: Operator, result: str) -> str:
         """Name a boolean for each row of an operator's result, `[batch, queries, 1]`; empty if nothing is hidden."""
@@ -190,10 +175,7 @@ class _Editor:
     def _later(self, scores: str, result: str, queries: int) -> str:
         """Name scores that hide the keys after each query, `[queries, keys]`; the last query sees the last key.
 
-        Args:
-            scores: `[batch, heads, queries, keys]`.
-            result: result of the operator.
-            queries: axis of the queries in the result.
+        `scores` are `[batch, heads, queries, keys]`; `queries` is the axis of the queries in `result`.
         """
         zero, step = self._constant(0), self._constant(1)
         keys = self._node("Gather", [self._node("Shape", [scores]), self._constant(3)])

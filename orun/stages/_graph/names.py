@@ -38,12 +38,7 @@ def _clean(item: Any) -> None:
 
 
 def restore_inputs(model: ModelProto, inputs: Sequence[Input]) -> None:
-    """Declare inputs that an exporter left out because nothing reads them; it must have kept the names of the rest.
-
-    Args:
-        model: with some of the inputs; with all of them, any names are right.
-        inputs: all inputs in order.
-    """
+    """Declare inputs that an exporter left out because nothing reads them; it must have kept the names of the rest."""
     declared = {value.name: value for value in model.graph.input}
     if len(declared) < len(inputs):
         set_items(model.graph.input, (declared.get(item.name) or declare_input(item.name, item) for item in inputs))
@@ -129,11 +124,6 @@ def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequen
 
     Exporters leave their own names, and sometimes the size of their example. An axis without a size whose output comes
     from an operator such as NonZero stays dynamic, although every case may have the same size by chance.
-
-    Args:
-        model: with declared inputs; its outputs are changed in place.
-        tries: cases that it ran on.
-        answers: the outputs for each case.
     """
     named = [axis.dim_param for value in model.graph.input for axis in value.type.tensor_type.shape.dim]
     follows = [axis for axis in dict.fromkeys(named) if dynamic_axes.list_names(axis) != (axis,)]
@@ -176,14 +166,9 @@ def _name_axis(
     *,
     fixed: bool,
 ) -> None:
-    """Declare an axis of an output.
+    """Declare an axis of an output by its size in each case; `name` is for an axis that follows no other.
 
-    Args:
-        axis: changed in place.
-        sizes: its size in each case.
-        known: sizes of the dynamic axes of the inputs in each case.
-        name: for an axis that follows no other.
-        fixed: whether an axis whose size never changes is a constant.
+    If `fixed`, an axis whose size never changes is a constant.
     """
     matching = [symbol for symbol in known[0] if [case[symbol] for case in known] == sizes]
     constant = fixed and set(sizes) == {sizes[0]}

@@ -39,12 +39,8 @@ def optimize(model: Path, level: str, disabled: Collection[str] = (), target: Ta
 def write_optimized(model: Path, level: str, disabled: Collection[str], target: Target | None = None) -> Path:
     """Optimize a model with ONNX Runtime and write the result to the working folder.
 
-    Args:
-        model: path of the model, with external data next to it.
-        level: as in a target's `graph_optimization_level`.
-        disabled: optimizers of ONNX Runtime to leave out.
-        target: target with providers and session options; the CPU when None. Sizes of dynamic axes that it fixes are
-            not built in, so that the model keeps its inputs.
+    The level is that of a target's `graph_optimization_level`. Sizes of dynamic axes that the target fixes are not
+    built in, so that the model keeps its inputs.
 
     Raises:
         UsageError: when the model cannot run, or not on the target.

@@ -139,9 +139,7 @@ def tell_apart(model: ModelProto) -> int:
 def complete_outputs(model: ModelProto, light: ModelProto) -> None:
     """Give outputs without a shape the one that ONNX infers, in place: its checker requires a shape.
 
-    Args:
-        model: the model to complete.
-        light: the same model without its weights.
+    `light` is the same model without its weights.
     """
     bare = {
         value.name: value.type.tensor_type

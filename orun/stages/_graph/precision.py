@@ -31,10 +31,7 @@ def make_tensor_overrides(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return ONNX Runtime's `TensorQuantOverrides`.
 
-    Args:
-        model: the model to quantize.
-        overrides: types by the name of a node or tensor; a node comes first if both have the name.
-        per_channel: whether weights have a scale for each output channel.
+    `overrides` are by the name of a node or tensor; a node comes first if both have the name.
 
     Raises:
         UnknownName: when the model has no such name.

@@ -35,11 +35,7 @@ def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) 
 
     The values of an input come from the domain that the model carries. Without a declaration, an integer that looks up
     a table is bounded by the rows of the table. Bytes with three axes or more are an image. Any other integer counts as
-    a mask of 0 and 1, which suits flags and lengths as well.
-
-    Args:
-        model: its weights are not needed.
-        over: values of inputs that replace those of the domain.
+    a mask of 0 and 1, which suits flags and lengths as well. Values in `over` replace those of the domain.
 
     Raises:
         UsageError: when an input is no tensor, or of a type that NumPy does not have; when the domain cannot be read.

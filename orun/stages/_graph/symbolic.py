@@ -10,7 +10,6 @@ from orun.stages.library_errors import describe_error, failing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
-    from onnx.onnx_pb import TensorShapeProto
 
     from orun.stages.contract import Context
 
@@ -28,7 +27,12 @@ def infer(model: ModelProto) -> ModelProto:
     for output in result.graph.output:  # the inference does not change their shapes
         known = inferred.pop(output.name, None)
         if known is not None and output.type.HasField("tensor_type"):
-            _complete(output.type.tensor_type.shape, known.type.tensor_type.shape)
+            declared, right = output.type.tensor_type.shape, known.type.tensor_type.shape
+            if not declared.dim:
+                declared.CopyFrom(right)
+            for axis, size in zip(declared.dim, right.dim, strict=True):
+                if not axis.HasField("dim_value") and not axis.dim_param:
+                    axis.CopyFrom(size)
     # The entries of sequences, optional values and maps are empty, and the checker refuses them.
     set_items(result.graph.value_info, (value for value in inferred.values() if value.type.WhichOneof("value")))
     return result
@@ -51,12 +55,3 @@ def infer_shapes(context: Context, model: ModelProto) -> ModelProto:
     with failing(context, "the shapes of the model cannot be worked out", "simplify the model first"):
         inferred: ModelProto = shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     return inferred
-
-
-def _complete(declared: TensorShapeProto, known: TensorShapeProto) -> None:
-    """Fill in the axes that have neither size nor name."""
-    if not declared.dim:
-        declared.CopyFrom(known)
-    for axis, right in zip(declared.dim, known.dim, strict=True):
-        if not axis.HasField("dim_value") and not axis.dim_param:
-            axis.CopyFrom(right)

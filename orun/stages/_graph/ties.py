@@ -30,12 +30,7 @@ def find_tied(model: ModelProto) -> dict[str, NodeProto]:
 
 
 def tie(model: ModelProto, nodes: Mapping[str, NodeProto]) -> list[str]:
-    """Put folded nodes back, in place, and return the names of their weights.
-
-    Args:
-        model: the optimized model.
-        nodes: result of `find_tied` for the model before.
-    """
+    """Put the nodes that `find_tied` found before back into the optimized model; return the names of their weights."""
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     restored = [
         node

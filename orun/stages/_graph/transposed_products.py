@@ -61,7 +61,8 @@ def rewrite_products(model: ModelProto) -> None:
             result = f"{node.output[0]}/before_transpose"
             graph.node.add(op_type="Transpose", input=[result], output=node.output, attribute=transpose.attribute)
             node.input[0], node.output[0] = transpose.input[0], result
-        _drop(graph, {product.transpose.output[0] for product in swappable})
+        unread = {product.transpose.output[0] for product in swappable} - list_needed(graph)
+        set_items(graph.node, (node for node in graph.node if unread.isdisjoint(node.output)))
     for product in list(_products(graph)):
         if product.axes < len(product.order):
             _widen(model, product)
@@ -126,9 +127,3 @@ def _reshape(model: ModelProto, kind: str, value: str, result: str, axes: list[i
     stored = numpy_helper.from_array(np.array(axes, dtype=np.int64), f"{result}/axes")
     model.graph.initializer.append(stored)
     model.graph.node.append(helper.make_node(kind, [value, stored.name], [result]))
-
-
-def _drop(graph: GraphProto, names: set[str]) -> None:
-    """Remove the nodes that yield these values, unless another node reads one."""
-    unread = names - list_needed(graph)
-    set_items(graph.node, (node for node in graph.node if unread.isdisjoint(node.output)))

@@ -17,11 +17,8 @@ OTHER_DOMAIN = "com.microsoft"
 def check(path: Path, *, full: bool = False) -> None:
     """Run the ONNX checker on a model by path, because a proto in memory has at most 2 GB.
 
-    A model with `RUNTIME_OPERATORS` is checked in memory, with these operators in a domain that the checker ignores.
-
-    Args:
-        path: path of the model, with external data next to it.
-        full: whether inferred shapes are checked for contradictions as well.
+    A model with `RUNTIME_OPERATORS` is checked in memory, with these operators in a domain that the checker ignores. If
+    `full`, inferred shapes are checked for contradictions as well.
 
     Raises:
         onnx.checker.ValidationError: when the model is not valid.
