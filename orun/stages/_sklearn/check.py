@@ -20,8 +20,7 @@ from orun.stages._graph.io import load_graph
 from orun.stages._graph.limits import Limit, merge
 from orun.stages._graph.sessions import Feed, Model, session
 from orun.stages._sklearn.export import Table
-from orun.stages._sklearn.plain import Estimator, parts_of
-from orun.stages._sklearn.wide_steps import has_trees
+from orun.stages._sklearn.plain import Estimator, has_trees, parts_of
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to

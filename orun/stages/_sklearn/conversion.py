@@ -10,15 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
-from orun.stages._sklearn.input_columns import NUMBERS, accept_columns, matrix_of, widen
-from orun.stages._sklearn.plain import Estimator, last_step, parts_of
-from orun.stages._sklearn.wide_steps import has_trees, with_wide_steps
+from orun.stages._sklearn.plain import Estimator, has_trees, last_step, parts_of
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
+NUMBERS = "iufb"  # kinds of types of NumPy
 LETTER = r"[\p{L}\p{N}_]"  # `\w` of Python; that of ONNX Runtime takes ASCII alone
 TOKENS = {  # by `token_pattern`; the first is the default
     r"(?u)\b\w\w+\b": f"{LETTER}{{2,}}",
@@ -65,16 +64,28 @@ def convert(context: Context, estimator: Estimator, columns: Columns, settings: 
 
 
 def _convert_wide(context: Context, estimator: Estimator, columns: Columns, settings: Settings) -> ModelProto | None:
-    """Convert a pipeline with its steps but the last in float64; None if there are none, or one cannot be converted."""
-    from onnxruntime import InferenceSession
+    """Convert a pipeline with its steps but the last in float64; None if there are none, or one cannot be converted.
 
-    pipeline = with_wide_steps(estimator)
+    What the last step takes is cast to float32, as trees do.
+    """
+    from onnxruntime import InferenceSession
+    from skl2onnx.sklapi import CastTransformer
+    from sklearn.pipeline import Pipeline
+
     kinds = {values.dtype.kind for values in columns.values()}
     is_wide = any(values.dtype == np.float64 for values in columns.values())
-    if pipeline is None or is_wide or not kinds & {*NUMBERS}:
+    if not isinstance(estimator, Pipeline) or not hasattr(estimator, "predict") or is_wide or not kinds & {*NUMBERS}:
         return None
+    *steps, last = [(name, step) for name, step in estimator.steps if step not in (None, "passthrough")]
+    if not steps:
+        return None
+    pipeline = Pipeline([*steps, ("as_float32", CastTransformer(dtype=np.float32)), last])
+    wide = {
+        name: values.astype(np.float64, copy=False) if values.dtype.kind in NUMBERS else values
+        for name, values in columns.items()
+    }
     try:
-        model = _convert_as(context, pipeline, columns, widen(columns), settings)
+        model = _convert_as(context, pipeline, columns, wide, settings)
         InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     except Exception as error:  # noqa: BLE001 - the libraries raise errors of any class
         context.log.info("steps in float64 cannot be converted: %s", error)
@@ -90,8 +101,10 @@ def _convert_as(
     An estimator of one matrix takes columns of numbers joined.
     """
     from skl2onnx import to_onnx
+    from sklearn.compose import ColumnTransformer
 
-    matrix = matrix_of(inside) if _takes_matrix(estimator) else None
+    chooses_columns = any(isinstance(part, ColumnTransformer) for part in parts_of(estimator))
+    matrix = None if chooses_columns else _matrix_of(inside)
     # a name that is longer than any column's, and an identifier, as skl2onnx renames others
     joined = "joined".ljust(max(map(len, columns)) + 1, "_")
     inputs = inside if matrix is None else {joined: matrix}
@@ -101,15 +114,50 @@ def _convert_as(
         options=_options(estimator, settings) or None,
         target_opset={"": settings.opset, "ai.onnx.ml": ML_OPSET},
     )
-    accept_columns(model, columns)
+    _accept_columns(model, columns)
     return model
 
 
-def _takes_matrix(estimator: Estimator) -> bool:
-    """Return whether an estimator takes all columns as one matrix: none of its parts chooses columns."""
-    from sklearn.compose import ColumnTransformer
+def _matrix_of(columns: Columns) -> NDArray[Any] | None:
+    """Return the first example of several columns `[n, k]` as a matrix `[1, ...]`; None if some are no numbers.
 
-    return not any(isinstance(part, ColumnTransformer) for part in parts_of(estimator))
+    Its type is that of floats, if one column has it, else int64.
+    """
+    numeric = all(values.dtype.kind in NUMBERS and values.ndim == 2 for values in columns.values())  # noqa: PLR2004 - axes
+    if len(columns) == 1 or not numeric:
+        return None
+    kind = next((values.dtype for values in columns.values() if values.dtype.kind == "f"), np.dtype(np.int64))
+    return np.concatenate([values[:1].astype(kind) for values in columns.values()], axis=1)
+
+
+def _accept_columns(model: ModelProto, columns: Columns) -> None:
+    """Let a model take columns in their own types: it casts those that differ, and joins all if it takes a matrix.
+
+    The model's inputs are the columns `[n, ...]`, in this order and by any names, or a matrix of them.
+    """
+    from onnx import helper
+
+    from orun.stages._graph.names import make_unique
+    from orun.stages._graph.nodes import set_items
+
+    declared = list(model.graph.input)
+    is_matrix = len(declared) < len(columns)
+    used = {name for node in model.graph.node for name in (*node.input, *node.output)}
+    inputs, nodes, parts = [], [], []
+    for place, values in enumerate(columns.values()):
+        inner = declared[0 if is_matrix else place]
+        own, wanted = helper.np_dtype_to_tensor_dtype(values.dtype), inner.type.tensor_type.elem_type
+        if own == wanted and not is_matrix:
+            inputs.append(inner)
+            continue
+        parts.append(make_unique(inner.name, used) if is_matrix else inner.name)
+        name = make_unique("column", used)
+        inputs.append(helper.make_tensor_value_info(name, own, [None, *values.shape[1:]]))
+        nodes.append(helper.make_node("Cast", [name], [parts[-1]], to=wanted))
+    if is_matrix:
+        nodes.append(helper.make_node("Concat", parts, [declared[0].name], axis=1))
+    set_items(model.graph.node, (*nodes, *model.graph.node))
+    set_items(model.graph.input, inputs)
 
 
 def _options(estimator: Estimator, settings: Settings) -> dict[int, dict[str, Any]]:

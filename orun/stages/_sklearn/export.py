@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from orun.errors import StageFailed
-from orun.stages._sklearn.conversion import Settings, convert, known_options
-from orun.stages._sklearn.input_columns import NUMBERS
+from orun.stages._sklearn.conversion import NUMBERS, Settings, convert, known_options
 from orun.stages._sklearn.plain import Estimator, column_names, last_step, parts_of, without_wrappers
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
@@ -106,7 +105,6 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._sklearn.compat import booleans_as_integers, missing_values_in_trees, weights_of_distances
     from orun.stages._sklearn.converters import register
-    from orun.stages._sklearn.multilabel import has_several_labels, put_examples_first
     from orun.stages._sklearn.trees import register_trees
 
     register()
@@ -134,11 +132,38 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
         model = convert(context, plain, data.columns, settings)
     if only_labels(plain):
         del model.graph.output[1:]
-    if has_several_labels(plain) and len(model.graph.output) > 1 and not settings.zipmap:
-        put_examples_first(model)
+    classes = getattr(last_step(plain), "classes_", None)
+    has_several_labels = isinstance(classes, list) and len({len(group) for group in classes}) == 1
+    if has_several_labels and len(model.graph.output) > 1 and not settings.zipmap:
+        _put_examples_first(model)
     tidy_domains(model)
     _name(context, model, [*data.columns], settings.outputs)
     return model
+
+
+def _put_examples_first(model: ModelProto) -> None:
+    """Let the probabilities of several labels have the axis of the examples first, `[n, labels, classes]`.
+
+    skl2onnx yields a sequence of arrays `[n, classes]`, or an array `[labels, n, classes]`.
+    """
+    from onnx import helper
+
+    from orun.stages._graph.names import make_unique
+
+    graph, output = model.graph, model.graph.output[1]
+    used = {name for node in graph.node for name in (*node.input, *node.output)}
+    inner = make_unique(output.name, used)
+    for node in graph.node:
+        for names in (node.input, node.output):
+            names[:] = [inner if name == output.name else name for name in names]
+    if output.type.HasField("sequence_type"):
+        element = output.type.sequence_type.elem_type.tensor_type.elem_type
+        node = helper.make_node("ConcatFromSequence", [inner], [output.name], axis=1, new_axis=1)
+    else:
+        element = output.type.tensor_type.elem_type
+        node = helper.make_node("Transpose", [inner], [output.name], perm=[1, 0, 2])
+    graph.node.append(node)
+    output.CopyFrom(helper.make_tensor_value_info(output.name, element, [None, None, None]))
 
 
 def _is_fitted(estimator: Estimator) -> bool:

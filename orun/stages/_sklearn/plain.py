@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 Estimator: TypeAlias = Any  # whatever has `predict` or `transform`
+TREES = ("sklearn.tree.", "sklearn.ensemble._hist_gradient_boosting.", "xgboost.", "lightgbm.", "catboost.")  # modules
 
 
 def column_names(estimator: Estimator) -> Sequence[Any] | None:
@@ -63,6 +64,11 @@ def parts_of(estimator: Estimator) -> Iterator[Estimator]:
         if hasattr(part, "get_params"):
             yield part
         pending.extend(value for _, value in _members(part))
+
+
+def has_trees(estimator: Estimator) -> bool:
+    """Return whether trees are among the parts of an estimator."""
+    return any(f"{type(part).__module__}.".startswith(TREES) for part in parts_of(estimator))
 
 
 def _replace(holder: Any, seen: dict[int, Any]) -> None:

@@ -14,19 +14,16 @@ from orun.text.units import show
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from orun.stages._tf.model import Model
+    from orun.stages._tf.function import Function
+    from orun.stages._tf.lite import Lite
 
 GRAPH_LIMIT = 2**31 - 1  # bytes of one protobuf message, which a graph is
 
 
-def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) -> ModelProto:
+def export(context: Context, source: Function | Lite, opset: int, outputs: Sequence[str]) -> ModelProto:
     """Convert the model to canonical form, with the inputs of the source in order.
 
-    Args:
-        context: of the stage.
-        source: the model.
-        opset: version of the ONNX operator set.
-        outputs: names of its outputs; those of the source when empty.
+    Without `outputs`, those of the source keep their names.
 
     Raises:
         StageFailed: when it is too large, tf2onnx cannot convert it, or names do not fit.
@@ -52,7 +49,7 @@ def export(context: Context, source: Model, opset: int, outputs: Sequence[str]) 
     return model
 
 
-def _require_small(context: Context, source: Model) -> None:
+def _require_small(context: Context, source: Function | Lite) -> None:
     """Refuse a model that is too large for a graph of TensorFlow before its long conversion."""
     if source.weights > GRAPH_LIMIT:
         raise StageFailed(
@@ -63,7 +60,7 @@ def _require_small(context: Context, source: Model) -> None:
         )
 
 
-def _output_names(context: Context, source: Model, outputs: Sequence[str]) -> list[str]:
+def _output_names(context: Context, source: Function | Lite, outputs: Sequence[str]) -> list[str]:
     if outputs and len(outputs) != len(source.outputs):
         raise StageFailed(
             context.stage,
@@ -81,7 +78,7 @@ def _output_names(context: Context, source: Model, outputs: Sequence[str]) -> li
     return names
 
 
-def _arrange(model: ModelProto, source: Model, inside: Sequence[str]) -> None:
+def _arrange(model: ModelProto, source: Function | Lite, inside: Sequence[str]) -> None:
     """Bring the graph's inputs into the order of the source, and add those that no node reads."""
     from orun.stages._graph.names import declare_input
     from orun.stages._graph.nodes import set_items

@@ -12,7 +12,7 @@ import tensorflow as tf
 
 from orun.errors import UnknownName, UsageError
 from orun.stages._tf.function import Function
-from orun.stages._tf.model import Declared
+from orun.stages._tf.inputs import Declared
 from orun.stages._tf.wrap import tensor_input, wrap_signature
 
 SIGNATURE = "serving_default"  # TensorFlow's default signature of a SavedModel
@@ -37,10 +37,7 @@ def keras_model(path: Path) -> keras.Model:
 def saved_model(folder: Path, declared: Declared, signature: str) -> Function:
     """Load one signature of a SavedModel.
 
-    Args:
-        folder: of the model.
-        declared: inputs that the pipeline declares.
-        signature: name of the signature; when empty, the only one, or TensorFlow's default.
+    Without a name, it is the only signature, or TensorFlow's default.
 
     Raises:
         UnknownName: when it has no signature of that name.

@@ -40,7 +40,7 @@ class Function:
         self.title = f"TensorFlow {tf.__version__}, traced by tf.function"
         self.inputs = tuple(inputs)
         self._keep = keep
-        self._names: tuple[str, ...] = ()
+        self.outputs: tuple[str, ...] = ()  # keys of dictionaries; otherwise `output`, numbered if there are several
         self._signature = [
             tf.TensorSpec(
                 [None if isinstance(axis, str) else axis for axis in item.shape], _type(item), ARGUMENT.format(n)
@@ -50,7 +50,7 @@ class Function:
 
         def flat(*tensors: Any) -> list[Any]:
             returned = call(*tensors)
-            self._names = tuple(_output_names(returned))
+            self.outputs = tuple(_output_names(returned))
             return list(keras.tree.flatten(returned))
 
         self._flat = flat
@@ -69,11 +69,6 @@ class Function:
             raise UsageError(
                 "TensorFlow cannot trace the model", why=describe_error(error), hint=_tracing_hint(self.inputs)
             ) from error
-
-    @property
-    def outputs(self) -> tuple[str, ...]:
-        """Names of the outputs: keys of dictionaries, otherwise `output`, numbered if there are several."""
-        return self._names
 
     @property
     def weights(self) -> int:

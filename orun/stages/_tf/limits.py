@@ -10,13 +10,14 @@ from orun.stages._graph.limits import NUDGES, Limit, Limits, differs, merge, nud
 if TYPE_CHECKING:
     from orun.measure.dataset import Array
     from orun.stages._graph.feeds import Case
-    from orun.stages._tf.model import Model
+    from orun.stages._tf.function import Function
+    from orun.stages._tf.lite import Lite
     from orun.stages.contract import Context
 
 SPREAD = "differs from itself, with the last bit of its inputs and weights changed,"
 
 
-def limits_of(context: Context, model: Model) -> Limits:
+def limits_of(context: Context, model: Function | Lite) -> Limits:
     """Return the limits of a model; nothing is computed until a check needs them.
 
     Attention rows that see nothing need no look: the converted model masks them with the same operations.

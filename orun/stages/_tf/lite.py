@@ -13,7 +13,7 @@ import tensorflow as tf
 from orun.errors import UsageError
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
-from orun.stages._tf.model import Declared, axes
+from orun.stages._tf.inputs import Declared, axes
 
 if TYPE_CHECKING:
     from onnx import ModelProto

@@ -18,7 +18,9 @@ from orun.stages.library_warnings import warnings_to
 from orun.stages.params import Code
 
 if TYPE_CHECKING:
-    from orun.stages._tf.model import Declared, Model
+    from orun.stages._tf.function import Function
+    from orun.stages._tf.inputs import Declared
+    from orun.stages._tf.lite import Lite
 
 OWN_LAYERS = (
     "if it has layers of your own, return the model from a function of the file that defines them: "
@@ -47,14 +49,11 @@ class Source:
     tensors: Sequence[str]
 
 
-def open_model(context: Context, source: Source, *, timed: bool = False, threads: int | None = None) -> Model:
+def open_model(context: Context, source: Source, *, timed: bool = False, threads: int | None = None) -> Function | Lite:
     """Open the model as a function of named inputs, in inference mode, on the CPU.
 
-    Args:
-        context: of the stage.
-        source: where the model comes from.
-        timed: whether the model is to be fast, instead of having the same results every time.
-        threads: of an inference of a timed model; None for TensorFlow's own choice.
+    A `timed` model is to be fast, instead of having the same results every time; its number of threads is TensorFlow's
+    own choice when None.
 
     Raises:
         StageFailed: when it is no model, cannot be read, or neither it nor the pipeline declares its inputs.
@@ -81,7 +80,7 @@ def open_model(context: Context, source: Source, *, timed: bool = False, threads
         return _open(context, source, (threads or usable_cores()) if timed else 1)
 
 
-def _open(context: Context, source: Source, threads: int) -> Model:
+def _open(context: Context, source: Source, threads: int) -> Function | Lite:
     from orun.stages._tf import files
     from orun.stages._tf.lite import Lite
     from orun.stages._tf.wrap import wrap
@@ -90,7 +89,7 @@ def _open(context: Context, source: Source, threads: int) -> Model:
         model = context.load(Code(source.name), ())()
         with failing(context, f"TensorFlow cannot trace what {source.name} returns", "look at `inputs`"):
             return wrap(context, model, source.name, source.declared)
-    readers: Mapping[str, Callable[[Path], Model]] = {
+    readers: Mapping[str, Callable[[Path], Function | Lite]] = {
         ".tflite": lambda file: Lite(file, source.declared, threads),
         ".pb": lambda file: files.frozen_graph(file, source.declared, source.tensors),
         ".keras": lambda file: wrap(context, files.keras_model(file), source.name, source.declared),

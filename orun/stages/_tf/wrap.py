@@ -11,7 +11,7 @@ import tensorflow as tf
 from orun.errors import StageFailed
 from orun.stages._graph.feeds import Input
 from orun.stages._tf.function import Function
-from orun.stages._tf.model import Declared, axes
+from orun.stages._tf.inputs import Declared, axes
 from orun.stages.code import signature_of
 from orun.stages.contract import Context
 
@@ -21,11 +21,7 @@ UNNAMED = "keras_tensor"  # prefix of the name that Keras gives an input without
 def wrap(context: Context, model: Any, name: str, declared: Declared) -> Function:
     """Wrap a model that a function returned, or that was read from a file.
 
-    Args:
-        context: of the stage.
-        model: a Keras model, a `tf.Module`, a `tf.function` or another callable.
-        name: of its source, for messages.
-        declared: inputs that the pipeline declares.
+    The model is a Keras model, a `tf.Module`, a `tf.function` or another callable.
 
     Raises:
         StageFailed: when it cannot be called, or its inputs are not known.

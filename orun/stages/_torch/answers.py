@@ -31,12 +31,7 @@ def compute_answers(
 ) -> list[Sequence[Array]]:
     """Run the module on each case.
 
-    Args:
-        context: of the stage.
-        bound: the module.
-        tries: the cases.
-        outputs: names of what it returns, in order.
-        tolerance: how far two answers to the same inputs may be apart.
+    Two answers to the same inputs must be within the tolerance.
 
     Raises:
         StageFailed: when the module cannot run, answers the same inputs differently, or returns other tensors than

@@ -286,10 +286,7 @@ def _passing_inputs_alone(module: torch.nn.Module, names: Sequence[str]) -> Iter
     """Let `forward` take its inputs in order, and nothing else, meanwhile.
 
     The TorchScript exporter passes the defaults of all other parameters, and makes inputs of the numbers among them.
-
-    Args:
-        module: the module, which is changed.
-        names: names of the inputs that it takes by name; empty if it takes them by position.
+    The names are of inputs that it takes by name; there are none if it takes them by position.
     """
     own, forward = vars(module).get("forward"), module.forward
 

@@ -12,11 +12,8 @@ class UnknownClass(LookupError):
 def load_pretrained(path: str, model_class: str = "", attention: str | None = None, **options: Any) -> Any:
     """Load a model in its own class, or in another one.
 
-    Args:
-        path: folder, or name on the hub.
-        model_class: class of transformers; empty for the one that the configuration names.
-        attention: how the model computes attention; None for what transformers chooses.
-        options: of `from_pretrained`, such as `revision`.
+    `model_class` is empty for the class that the configuration names, `attention` None for what transformers chooses.
+    Options are those of `from_pretrained`, such as `revision`.
 
     Raises:
         UnknownClass: when transformers has no such class.
@@ -24,16 +21,11 @@ def load_pretrained(path: str, model_class: str = "", attention: str | None = No
     import transformers
 
     config = transformers.AutoConfig.from_pretrained(path, trust_remote_code=False, **options)
-    disable_cache(config)
+    for part in (config, *(getattr(config, name) for name in config.sub_configs)):
+        if part is not None:
+            part.use_cache = False  # a model's cache of keys and values is no tensor
     name = model_class or (config.architectures or ["AutoModel"])[0]
     kind = getattr(transformers, name, None)
     if kind is None:
         raise UnknownClass(f"transformers has no class {name!r}")
     return kind.from_pretrained(path, config=config, attn_implementation=attention, trust_remote_code=False, **options)
-
-
-def disable_cache(config: Any) -> None:
-    """Let a model, and the models in it, return no cache of keys and values, which is no tensor."""
-    for part in (config, *(getattr(config, name) for name in config.sub_configs)):
-        if part is not None:
-            part.use_cache = False

@@ -88,12 +88,6 @@ def trained_weights(context: Context) -> Path | None:
 def load_module(context: Context, function: str, weights: Path | None = None, weights_name: str = "") -> Any:
     """Call the user's function, and load weights into its module.
 
-    Args:
-        context: of the stage.
-        function: `file.py:function`.
-        weights: file of the weights; None when the module has them.
-        weights_name: name of that file for messages.
-
     Raises:
         StageFailed: when it returns no module, or the weights do not fit.
     """

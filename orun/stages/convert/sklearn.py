@@ -117,8 +117,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._sklearn.check import compare
     from orun.stages._sklearn.conversion import Settings
     from orun.stages._sklearn.export import export, table, weight_bytes
+    from orun.stages._sklearn.plain import has_trees
     from orun.stages._sklearn.rounding import note_rounded_inputs
-    from orun.stages._sklearn.wide_steps import has_trees
     from orun.stages.memory_headroom import require_memory
 
     estimator = _estimator(context, params)

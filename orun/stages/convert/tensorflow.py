@@ -42,7 +42,8 @@ if TYPE_CHECKING:
 
     from orun.measure.framework_model import FrameworkModel
     from orun.stages._graph.feeds import Input
-    from orun.stages._tf.model import Model
+    from orun.stages._tf.function import Function
+    from orun.stages._tf.lite import Lite
     from orun.stages._tf.source import Source
 
 DATA_FILES = (".keras", ".h5", ".tflite")  # formats that can neither run code nor write files
@@ -162,7 +163,7 @@ def _source(context: Context, params: Params) -> Source:
     Raises:
         StageFailed: when a parameter is for another form of model.
     """
-    from orun.stages._tf.model import DeclaredInput
+    from orun.stages._tf.inputs import DeclaredInput
     from orun.stages._tf.source import Source
     from orun.stages.port_files import find_only_file
 
@@ -191,7 +192,7 @@ def _unfit_hint(inputs: Sequence[Input]) -> str:
     return f"{UNFIT}; which sizes it takes, `dims: {{{sizes}}}`" if sizes else UNFIT
 
 
-def _inputs(context: Context, params: Params, source: Model, model: ModelProto) -> list[Input]:
+def _inputs(context: Context, params: Params, source: Function | Lite, model: ModelProto) -> list[Input]:
     """Return the model's inputs, with the bounds that its graph has for indices unless the pipeline declares others."""
     from orun.stages._graph.signature import inputs_of
 
