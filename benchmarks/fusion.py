@@ -44,7 +44,7 @@ from orun.stages._graph.signature import inputs_of
 from orun.stages.contract import MODEL
 from orun.stages.convert import torch
 from orun.stages.optimize import transformer
-from orun.stages.optimize._fusion.report import ATTENTION, count_operators
+from orun.stages.optimize._fusion.census import ATTENTION, count_operators
 from orun.stages.params import build as parameters
 
 # Exporter, attention and operator set: from 23 on PyTorch exports the standard's own Attention.

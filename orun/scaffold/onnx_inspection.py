@@ -38,7 +38,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     from orun.stages._graph.implied_sizes import implied_sizes
     from orun.stages._graph.io import external_files, load_graph, tensors
     from orun.stages._graph.signature import axes_of, inputs_of, sizes_of
-    from orun.stages.optimize._fusion.report import ATTENTION, find_unfused
+    from orun.stages.optimize._fusion.census import ATTENTION, find_unfused
 
     try:
         model = load_graph(path)

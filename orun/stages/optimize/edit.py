@@ -26,6 +26,7 @@ from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
+from orun.stages.optimize._editing import constants, interface, nodes, parts
 from orun.stages.optimize._editing.interface import InputType
 from orun.stages.optimize._editing.nodes import Remove, Replace
 from orun.stages.optimize._editing.parts import OTHER, Extract, Merge
@@ -98,6 +99,20 @@ SPEC = Spec(
     preload=("onnx", "onnxruntime"),
     metrics=("size", "nodes", "nodes_before", "max_abs_error"),
 )
+EDITS: Mapping[str, Callable[[Draft, Any, str], None]] = {
+    "rename": interface.rename,
+    "axes": interface.set_axes,
+    "shapes": interface.set_shapes,
+    "types": interface.set_types,
+    "add_outputs": interface.add_outputs,
+    "drop_outputs": interface.drop_outputs,
+    "make_constant": constants.make_constant,
+    "make_input": constants.make_input,
+    "remove": nodes.remove,
+    "replace": nodes.replace_nodes,
+    "extract": parts.extract,
+    "merge": parts.merge,
+}
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
@@ -108,38 +123,18 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.optimize._editing.comparison import compare
 
     draft = _open(context)
-    apply = _edits()
     for number, edit in enumerate(params.edits):
         changes = {item.name: value for item in fields(edit) if (value := getattr(edit, item.name)) is not None}
         if len(changes) != 1:
             raise StageFailed(context.stage, f"edits[{number}]: an edit has one key", why=f"it has {len(changes)}")
         ((name, value),) = changes.items()
-        apply[name](draft, value, f"edits[{number}].{name}")
+        EDITS[name](draft, value, f"edits[{number}].{name}")
     result = _close(draft)
     save(result, context.result, external=bool(external_files(load_graph(context.model()))))
     tolerance = Tolerance(params.atol, params.rtol) if params.check else None
     error = compare(draft, load_graph(context.result), Trial(params.dims, params.inputs), tolerance)
     metrics = {**weigh(context.result), "nodes_before": weigh(context.model())["nodes"]}
     return metrics if error is None else {**metrics, "max_abs_error": error}
-
-
-def _edits() -> Mapping[str, Callable[[Draft, Any, str], None]]:
-    from orun.stages.optimize._editing import constants, interface, nodes, parts
-
-    return {
-        "rename": interface.rename,
-        "axes": interface.set_axes,
-        "shapes": interface.set_shapes,
-        "types": interface.set_types,
-        "add_outputs": interface.add_outputs,
-        "drop_outputs": interface.drop_outputs,
-        "make_constant": constants.make_constant,
-        "make_input": constants.make_input,
-        "remove": nodes.remove,
-        "replace": nodes.replace_nodes,
-        "extract": parts.extract,
-        "merge": parts.merge,
-    }
 
 
 def _open(context: Context) -> Draft:

@@ -99,7 +99,9 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with its pipeline to `context.result`."""
     from orun.stages._graph.differences import Tolerance
+    from orun.stages._graph.input_domain import read_domain, write_domain
     from orun.stages._graph.io import load_graph, save_graph, weigh
+    from orun.stages._graph.signature import fit_domain
     from orun.stages.optimize._pipeline.comparison import compare_outputs, compare_preparation, image_hint, text_hint
     from orun.stages.optimize._pipeline.draft import Draft
     from orun.stages.optimize._pipeline.image import add_decoding
@@ -130,7 +132,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         add_labels(draft, params.labels)
     if params.boxes:
         add_boxes(draft, params.boxes)
-    _keep_domain(draft)
+    write_domain(draft.model, fit_domain(draft.model, read_domain(draft.model)))
     save_graph(draft.model, context.model(), context.result)
     if params.labels or params.boxes:
         errors.append(compare_outputs(context, prepared, cases, params.labels, params.boxes, tolerance))
@@ -179,11 +181,3 @@ def _cases(draft: Draft, params: Params, tokenizer: WordPiece | None) -> Sequenc
     if params.text and params.examples and tokenizer:
         return text_cases(draft, params.examples, params.text.tokenizer, tokenizer.length)
     return load_cases(draft.context, draft.model, Trial(params.dims))
-
-
-def _keep_domain(draft: Draft) -> None:
-    """Drop what the model's input domain says of inputs and axes that it has no more."""
-    from orun.stages._graph.input_domain import read_domain, write_domain
-    from orun.stages._graph.signature import fit_domain
-
-    write_domain(draft.model, fit_domain(draft.model, read_domain(draft.model)))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
@@ -86,19 +86,13 @@ def _change(context: Context, params: Params) -> ModelProto:
     from orun.stages._graph.io import load
 
     function = context.load(params.function, ("model",))
-    model = load(context.model())
-    if params.form == "proto":
-        changed = function(model)
-        _require_type(context, params, changed, ModelProto)
-        return cast("ModelProto", changed)
-    import onnx_ir
+    wanted: type[Any] = ModelProto
+    model: Any = load(context.model())
+    if params.form == "ir":
+        import onnx_ir
 
-    changed = function(onnx_ir.from_proto(model))
-    _require_type(context, params, changed, onnx_ir.Model)
-    return cast("ModelProto", onnx_ir.to_proto(changed))
-
-
-def _require_type(context: Context, params: Params, changed: Any, wanted: type) -> None:
+        wanted, model = onnx_ir.Model, onnx_ir.from_proto(model)
+    changed = function(model)
     if not isinstance(changed, wanted):
         raise StageFailed(
             context.stage,
@@ -106,3 +100,5 @@ def _require_type(context: Context, params: Params, changed: Any, wanted: type) 
             why=f"it returned a {type(changed).__name__}",
             hint="`form` says whether it gets and returns an onnx.ModelProto or an onnx_ir.Model",
         )
+    result: ModelProto = changed if params.form == "proto" else onnx_ir.to_proto(changed)
+    return result

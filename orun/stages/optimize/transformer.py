@@ -138,8 +138,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the fused model to `context.result`."""
     from orun.stages._graph.io import save, weigh
     from orun.stages.memory_headroom import require_memory
+    from orun.stages.optimize._fusion.census import ATTENTION, count_operators, describe_layers
     from orun.stages.optimize._fusion.methods import candidates
-    from orun.stages.optimize._fusion.report import ATTENTION, count_operators, describe_layers
 
     require_memory(context, MEMORY_FACTOR)
     refused: StageFailed | None = None

@@ -13,9 +13,9 @@ from onnx import helper, numpy_helper, parser
 
 from orun.errors import StageFailed, UnknownName
 from orun.stages._graph.sessions import session
+from orun.stages.optimize._low_rank.choice import Option, order_steps, sizes_after, take
 from orun.stages.optimize._low_rank.factors import factorize
 from orun.stages.optimize._low_rank.layers import Layer, find_layers
-from orun.stages.optimize._low_rank.ranks import Option, order_steps, sizes_after, take
 from orun.stages.optimize._low_rank.rewriting import replace_layers
 from tests.stages.models import convolution, weights_of
 from tests.stages.support import StageRun, artifact, run_stage

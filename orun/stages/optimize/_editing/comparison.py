@@ -28,14 +28,8 @@ BAKED = "the graph may hold that size in a constant: export the model with a dyn
 def compare(draft: Draft, result: ModelProto, trial: Trial, tolerance: Tolerance | None) -> Metric | None:
     """Run the edited model, and compare the outputs that the model before it has, too.
 
-    Args:
-        draft: the relation of both models.
-        result: the edited model, which is written already.
-        trial: inputs of the edited model.
-        tolerance: for edits that keep what the model computes; None to compare nothing.
-
-    Returns:
-        The largest error; None if no output can be compared.
+    The result is written already; the trial is of its inputs. Without a tolerance nothing is compared. The largest
+    error is None if no output can be compared.
 
     Raises:
         StageFailed: when a model fails, or they disagree.

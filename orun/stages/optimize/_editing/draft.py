@@ -70,14 +70,7 @@ class Draft:
         self.model = ir.from_proto(infer_shapes(self.context, ir.to_proto(self.model)))
 
     def failed(self, place: str, problem: str, *, why: str = "", hint: str = "") -> StageFailed:
-        """Return the error of an edit.
-
-        Args:
-            place: the edit in the file, such as `edits[2].rename`.
-            problem: what cannot be done.
-            why: the reason.
-            hint: what to do instead.
-        """
+        """Return the error of an edit, such as `edits[2].rename`."""
         return StageFailed(self.context.stage, f"{place}: {problem}", why=why, hint=hint)
 
 

@@ -79,15 +79,20 @@ def set_axes(draft: Draft, sizes: Mapping[str, int | str], place: str) -> None:
     names = {name: text for name, text in sizes.items() if isinstance(text, str)}
     for name, size in sizes.items():
         _require_axis(draft, f"the axis {name!r}", size, place)
+    left = {names.get(name, name) for text in dynamic for name in dynamic_axes.list_names(text)}
+
+    def change(axis: int | str | None) -> int | str | None:
+        axis = dynamic_axes.substitute(axis, fixed) if isinstance(axis, str) else axis
+        return dynamic_axes.rename(axis, names) if isinstance(axis, str) else axis
+
     outputs = set(map(id, draft.model.graph.outputs))
     for value in draft.values():
         if value.shape is None:
             continue
-        changed = [_set_axis(axis, fixed, names) for axis in axis_names(value)]
-        if fixed and id(value) in outputs:  # an axis with a name of its own follows from those that are fixed
-            changed = [
-                None if isinstance(axis, str) and not _is_left(axis, dynamic, names) else axis for axis in changed
-            ]
+        changed = [change(axis) for axis in axis_names(value)]
+        for index, axis in enumerate(changed if fixed and id(value) in outputs else ()):
+            if isinstance(axis, str) and not left.issuperset(dynamic_axes.list_names(axis)):
+                changed[index] = None  # an axis with a name of its own follows from those that are fixed
         value.shape = ir.Shape(changed)
     draft.reshaped = draft.reshaped or bool(fixed)
     kept = {names.get(name, name): tried for name, tried in draft.domain.sizes.items() if name not in fixed}
@@ -98,17 +103,6 @@ def _require_axis(draft: Draft, subject: str, size: int | str, place: str) -> No
     """Refuse a size below 1, and an empty name of an axis."""
     if size == "" or (isinstance(size, int) and size < 1):
         raise draft.failed(place, f"{subject} cannot be {size!r}")
-
-
-def _set_axis(axis: int | str | None, fixed: Mapping[str, int], names: Mapping[str, str]) -> int | str | None:
-    axis = dynamic_axes.substitute(axis, fixed) if isinstance(axis, str) else axis
-    return dynamic_axes.rename(axis, names) if isinstance(axis, str) else axis
-
-
-def _is_left(axis: str, dynamic: set[str], names: Mapping[str, str]) -> bool:
-    """Return whether an axis of an output still follows from axes of inputs."""
-    free = {names.get(name, name) for text in dynamic for name in dynamic_axes.list_names(text)}
-    return set(dynamic_axes.list_names(axis)) <= free
 
 
 def set_shapes(draft: Draft, shapes: Mapping[str, Sequence[int | str]], place: str) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import onnx_ir as ir
-
 from orun.stages.optimize._fusion.graph import MICROSOFT, Rewriter, both_orders, constant, dims, made_by, required
 
 
@@ -17,16 +15,13 @@ def fuse_bias_gelu(edit: Rewriter) -> None:
         source, bias = required(gelu, 0), None
         add = made_by(source, "Add")
         if add is not None and len(source.uses()) == 1:
-            pairs = ((rest, vector) for rest, vector in both_orders(add) if _is_bias(rest, vector))
-            source, bias = next(pairs, (source, None))
+            for rest, vector in both_orders(add):
+                held, shape = constant(vector), dims(rest)
+                if bias is None and held is not None and held.ndim == 1 and shape and shape[-1] == held.shape[0]:
+                    source, bias = rest, vector
         if bias is None:
             continue
         operator = "FastGelu" if fast else "BiasGelu"
         name = f"{gelu.outputs[0].name}_fused"
         fused = edit.put(gelu, operator, [source, bias], name, dims(gelu.outputs[0]), domain=MICROSOFT)
         edit.replace(gelu.outputs[0], fused)
-
-
-def _is_bias(rows: ir.Value, vector: ir.Value) -> bool:
-    held, shape = constant(vector), dims(rows)
-    return held is not None and held.ndim == 1 and shape is not None and shape[-1] == held.shape[0]

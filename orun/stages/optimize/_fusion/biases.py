@@ -7,16 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from orun.stages.optimize._fusion.attention_core import (
-    FOLDED,
-    SEPARATE,
-    Added,
-    Chosen,
-    Core,
-    Floor,
-    InPieces,
-    Step,
-)
+from orun.stages.optimize._fusion.attention_core import FOLDED, SEPARATE, Added, Chosen, Core, Floor, InPieces, Step
 from orun.stages.optimize._fusion.graph import Dim, Rewriter, alike, dims, lowest, made_by, number, required, typed
 from orun.stages.optimize._fusion.heads import separate_heads, unrotated
 
@@ -115,13 +106,8 @@ def _added(edit: Rewriter, core: Core, bias: Added, total: ir.Value | None) -> i
 def _chosen(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *, alone: bool) -> ir.Value:
     """Return a bias that hides the keys that a mask does not show.
 
-    Args:
-        edit: of the graph.
-        core: the attention.
-        bias: the mask.
-        total: the biases that it is applied to.
-        alone: whether nothing is added after it. Then hidden keys get the lowest number, and a row that sees nothing
-            weighs all keys equally, as in the model, where the mask replaces the scores.
+    If nothing is added after it (`alone`), hidden keys get the lowest number. A row that sees nothing then weighs all
+    keys equally, as in the model, where the mask replaces the scores.
     """
     mask = _unfolded(edit, core, bias)
     hidden = lowest(core.query) if alone and np.isfinite(bias.hidden) else bias.hidden

@@ -1,4 +1,4 @@
-"""Attentions of a graph, found by what the graph computes.
+"""Census of a graph: fused operators, and attentions that are still in pieces, found by what the graph computes.
 
 An attention is a softmax over scores. The scores come from a product of queries and keys, and the weights of the
 softmax are multiplied by values. Scales, biases, masks, a soft cap and reshapes may stand between the two products.
@@ -6,11 +6,18 @@ softmax are multiplied by values. Scales, biases, masks, a soft cap and reshapes
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import onnx_ir as ir
+from onnx import ModelProto
+from onnx_ir.passes import common
 
+from orun.stages._graph.io import nodes
+from orun.stages.optimize._fusion import COUNTED
 from orun.stages.optimize._fusion.graph import constant
+
+ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
 
 PRODUCTS = frozenset({"MatMul", "Einsum", "FusedMatMul", "Gemm", "TransposeMatMul"})
 # Operators that move or round the elements of their first input.
@@ -30,9 +37,32 @@ PASSED = MOVES | ELEMENTWISE
 ROUTED = 2  # axes of the weight of a linear layer
 
 
-def attentions(nodes: Iterable[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
+def count_operators(model: ModelProto) -> Counter[str]:
+    """Count nodes by operator type."""
+    return Counter(node.op_type for node in nodes(model))
+
+
+def describe_layers(model: ModelProto) -> Iterator[str]:
+    """Yield a line for each fused operator: its type, first output and first weight."""
+    stored = {tensor.name for tensor in model.graph.initializer}
+    for node in nodes(model):
+        if node.op_type in COUNTED:
+            weight = next((name for name in node.input if name in stored), "")
+            yield f"{node.op_type}: {node.output[0]}" + (f", by {weight}" if weight else "")
+
+
+def find_unfused(model: ModelProto) -> list[str]:
+    """Return the results of attentions still in pieces, including those in branches and loops."""
+    graph = ir.from_proto(model)
+    common.InlinePass()(graph)
+    common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
+    names = (product.outputs[0].name for _, product in attentions(graph.graph.all_nodes()))
+    return [str(name) for name in dict.fromkeys(names)]
+
+
+def attentions(graph: Iterable[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
     """Yield each softmax over the scores of an attention, with the product of its weights and the values."""
-    for node in nodes:
+    for node in graph:
         if node.op_type == "Softmax" and not node.domain and _scores(node):
             yield from ((node, product) for product in _weighted(node))
 

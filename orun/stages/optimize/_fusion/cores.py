@@ -13,16 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from orun.stages.optimize._fusion.attention_core import (
-    FOLDED,
-    SEPARATE,
-    Added,
-    Chosen,
-    Core,
-    Floor,
-    InPieces,
-    Step,
-)
+from orun.stages.optimize._fusion.attention_core import FOLDED, SEPARATE, Added, Chosen, Core, Floor, InPieces, Step
 from orun.stages.optimize._fusion.graph import (
     Dim,
     Rewriter,

@@ -108,14 +108,7 @@ def split(edit: Rewriter, before: ir.Node, rows: ir.Value, heads: Heads, name: s
 
 
 def separate_heads(edit: Rewriter, before: ir.Node, value: ir.Value, count: int) -> ir.Value:
-    """Return a value `[batch * heads, ...]` as `[batch, heads, ...]`: the value before folding, or a new reshape.
-
-    Args:
-        edit: of the graph.
-        before: node in front of which new nodes are inserted.
-        value: value with three axes.
-        count: number of heads.
-    """
+    """Return a value `[batch * heads, ...]` as `[batch, heads, ...]`: the value before folding, or a new reshape."""
     key = ("apart", value, count)
     if key not in edit.cache:
         edit.cache[key] = _unfolded(value, count) or _split_batch(edit, before, value, count)

@@ -16,8 +16,8 @@ from orun.stages._graph.ties import find_tied, tie
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.optimize._fusion import Settings
+from orun.stages.optimize._fusion.census import find_unfused
 from orun.stages.optimize._fusion.optimizer import apply_optimizer
-from orun.stages.optimize._fusion.report import find_unfused
 from orun.stages.optimize._fusion.rules import apply_rules
 
 LAYER_NORMALIZATION = 17  # operator set from which ONNX has LayerNormalization
@@ -113,20 +113,9 @@ def _apply(context: Context, settings: Settings, method: str, read: Callable[[],
         return FusedModel(method, fused, {name: reasons.get(name, unknown) for name in find_unfused(fused)})
 
 
-def _optimizer(context: Context, model: ModelProto, settings: Settings) -> tuple[ModelProto, Mapping[str, str]]:
-    return apply_optimizer(context, model, settings), {}
-
-
-def _rules(context: Context, model: ModelProto, settings: Settings) -> tuple[ModelProto, Mapping[str, str]]:
-    disabled = [*settings.disable, *(["packing"] if settings.multi_head_attention else [])]
-    hint = "use `method: onnxruntime`, or leave fusions out: `disable: [...]`"
-    with failing(context, "the model cannot be fused by rules", hint):
-        return apply_rules(model, disabled)
-
-
 METHODS: Mapping[str, Callable[[Context, ModelProto, Settings], tuple[ModelProto, Mapping[str, str]]]] = {
-    "onnxruntime": _optimizer,
-    "rules": _rules,
+    "onnxruntime": apply_optimizer,
+    "rules": apply_rules,
 }
 UNKNOWN = {  # reason of an unfused attention for which a method gives none
     "onnxruntime": "ONNX Runtime's optimizer does not know its pattern",

@@ -16,13 +16,8 @@ from orun.stages.library_errors import failing
 from orun.stages.optimize._fusion import Settings
 
 
-def apply_optimizer(context: Context, model: ModelProto, settings: Settings) -> ModelProto:
-    """Fuse a model with ONNX Runtime's optimizer.
-
-    Args:
-        context: of the stage.
-        model: the model after ONNX Runtime's own optimizations.
-        settings: settings of the fusion.
+def apply_optimizer(context: Context, model: ModelProto, settings: Settings) -> tuple[ModelProto, Mapping[str, str]]:
+    """Fuse a model with ONNX Runtime's optimizer; it gives no reasons for attentions that stay in pieces.
 
     Raises:
         StageFailed: when it cannot handle the model, or heads and hidden size do not fit.
@@ -44,8 +39,7 @@ def apply_optimizer(context: Context, model: ModelProto, settings: Settings) -> 
         "use `method: rules`, try another `model_type`, or leave fusions out: `disable: [...]`",
     ):
         fused = optimize_by_fusion(model, settings.model_type, num_heads, hidden_size, _options(settings))
-    result: ModelProto = fused.model
-    return result
+    return fused.model, {}
 
 
 def _options(settings: Settings) -> FusionOptions:

@@ -20,6 +20,9 @@ from onnxruntime.transformers.onnx_model import OnnxModel
 from orun.stages._graph.compat import patch_quadratic_scan
 from orun.stages._graph.nodes import set_items
 from orun.stages._graph.symbolic import infer
+from orun.stages.contract import Context
+from orun.stages.library_errors import failing
+from orun.stages.optimize._fusion import Settings
 from orun.stages.optimize._fusion.activations import fuse_bias_gelu
 from orun.stages.optimize._fusion.attention import fuse_attention
 from orun.stages.optimize._fusion.embedding import fuse_embedding
@@ -51,16 +54,21 @@ PRIMITIVES = (
 )
 
 
-def apply_rules(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProto, Mapping[str, str]]:
+def apply_rules(context: Context, model: ModelProto, settings: Settings) -> tuple[ModelProto, Mapping[str, str]]:
     """Fuse all layers that match; return the model and the reason for each unfused attention, by its result's name.
 
-    Args:
-        model: the model after ONNX Runtime's basic optimizations; it is changed.
-        disabled: names of fusions to leave out.
+    ONNX Runtime's basic optimizations must have been applied.
 
     Raises:
-        Exception: of any type, when shape inference fails.
+        StageFailed: when the model cannot be fused.
     """
+    disabled = [*settings.disable, *(["packing"] if settings.multi_head_attention else [])]
+    hint = "use `method: onnxruntime`, or leave fusions out: `disable: [...]`"
+    with failing(context, "the model cannot be fused by rules", hint):
+        return _fuse(model, disabled)
+
+
+def _fuse(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProto, Mapping[str, str]]:
     patch_quadratic_scan()
     primitive = OnnxModel(model)
     for fusion, name in PRIMITIVES:

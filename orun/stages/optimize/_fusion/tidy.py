@@ -46,17 +46,14 @@ def _unreshaped(node: ir.Node) -> ir.Value | None:
     original = None
     while True:
         source = required(reshape, 0)
-        if alike(dims(source), shape) and (reshape is not node or not _guessed(shape)):
+        # Equal sizes may be a guess of the inference, which cannot compare the results of divisions.
+        guessed = any("floor" in axis for axis in shape or () if isinstance(axis, str))
+        if alike(dims(source), shape) and (reshape is not node or not guessed):
             original = source
         inner = made_by(source, "Reshape")
         if inner is None:
             return original
         reshape = inner
-
-
-def _guessed(shape: tuple[Dim, ...] | None) -> bool:
-    """Return whether equal sizes may be a guess of the inference, which cannot compare the results of divisions."""
-    return shape is not None and any("floor" in axis for axis in shape if isinstance(axis, str))
 
 
 def separate_linear(edit: Rewriter) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,6 @@ from orun.stages.contract import Context
 from orun.stages.optimize._low_rank.factors import Factors, factorize
 from orun.stages.optimize._low_rank.layers import Layer
 from orun.stages.optimize._low_rank.probe import Probe
-from orun.stages.optimize._low_rank.ranks import Option, order_steps, sizes_after, take
 from orun.text.units import show
 
 if TYPE_CHECKING:
@@ -22,6 +21,25 @@ if TYPE_CHECKING:
 
 PROBED = 0.01  # energy of a layer's error, relative to its outputs, near which its harm is measured
 PROBES = 8  # examples that show the harm of a layer
+
+
+@dataclass(frozen=True)
+class Option:
+    """Way to store the weight of a layer.
+
+    Attributes:
+        layer: index of the layer.
+        rows: rows of the matrix that is factorised.
+        rank: its rank.
+        numbers: how many numbers it stores.
+        harm: error of the model that it is expected to cause, as an energy.
+    """
+
+    layer: int
+    rows: int
+    rank: int
+    numbers: int
+    harm: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,11 +127,8 @@ class Choice:
 def prepare(context: Context, layers: Sequence[Layer], probe: Probe | None, *, whitened: bool) -> Choice:
     """Factorise each layer at every rank, measure the harm, and order the steps.
 
-    Args:
-        context: of the stage.
-        layers: layers to choose from.
-        probe: the model with a dataset; without it, errors of all layers count alike.
-        whitened: whether factors suit the inputs that the layers see; this needs a probe.
+    Without a probe, errors of all layers count alike. If `whitened`, factors suit the inputs that the layers see, which
+    needs a probe.
     """
     grams = probe.collect_grams(context.progress) if probe and whitened else [None] * len(layers)
     factors: dict[tuple[int, int], Factors] = {}
@@ -151,3 +166,44 @@ def _harm(layer: Layer, factors: Sequence[Factors], probe: Probe) -> float:
 
 def _product(layer: Layer, factors: Factors, rank: int) -> Array:
     return layer.restore(factors.product(rank, layer.row_counts()[0]))
+
+
+def order_steps(sizes: Sequence[int], options: Sequence[Option]) -> list[Option]:
+    """Return steps that each give a layer other factors, those first that cost the least harm for a number saved.
+
+    Of each layer, only options on the convex hull of numbers and harm are among them. So every beginning of the list is
+    the least harm for the numbers that it leaves. `sizes` are the numbers that the weight of each layer holds.
+    """
+    steps: list[tuple[float, Option]] = []
+    for layer, size in enumerate(sizes):
+        steps += _descend(size, [option for option in options if option.layer == layer])
+    return [option for _, option in sorted(steps, key=lambda step: step[0])]
+
+
+def _descend(size: int, options: Sequence[Option]) -> Iterator[tuple[float, Option]]:
+    """Yield the options of a layer on the hull, from its weight as it is downwards, with harm for a number saved."""
+    numbers, harm = size, 0.0
+
+    def cost(option: Option) -> float:
+        return (option.harm - harm) / (numbers - option.numbers)
+
+    while smaller := [option for option in options if option.numbers < numbers]:
+        best = min(smaller, key=lambda option: (cost(option), option.numbers))
+        yield cost(best), best
+        numbers, harm = best.numbers, best.harm
+
+
+def take(steps: Sequence[Option], count: int) -> Mapping[int, Option]:
+    """Return the option of each changed layer after so many steps."""
+    return {option.layer: option for option in steps[:count]}
+
+
+def sizes_after(sizes: Sequence[int], steps: Sequence[Option]) -> Iterator[int]:
+    """Yield how many numbers all layers hold: before the first step, and after each."""
+    now = list(sizes)
+    total = sum(now)
+    yield total
+    for option in steps:
+        total += option.numbers - now[option.layer]
+        now[option.layer] = option.numbers
+        yield total

@@ -50,13 +50,11 @@ class Factors:
 
 
 def factorize(weight: Floats, rows: int, most: int, gram: Floats | None) -> Factors:
-    """Return the factors of a weight.
+    """Return the factors of a weight `[inputs, outputs]` at ranks up to `most`.
 
-    Args:
-        weight: `[inputs, outputs]`.
-        rows: number of rows of the matrix to factorise, which has all values of the weight in their order.
-        most: the largest rank.
-        gram: sum of `x.T @ x` over typical rows `x` of the layer's input, `[inputs, inputs]`; None to weigh all alike.
+    The matrix that is factorised has all values of the weight in their order, and so many rows. The Gram matrix
+    `[inputs, inputs]` is the sum of `x.T @ x` over typical rows `x` of the layer's input; without it, all inputs count
+    alike.
     """
     matrix = weight.reshape(rows, -1)
     shared = len(weight) // rows  # places of the kernel that the second factor tells apart

@@ -132,11 +132,8 @@ def find_layers(
 ) -> list[Layer]:
     """Return the layers that can be factorised.
 
-    Args:
-        model: the model, without functions, its weights stored in initializers.
-        op_types: operators to factorise.
-        exclude: names of nodes to leave as they are.
-        tell: called with a message for each other layer that stays as it is.
+    The model has no functions, and stores its weights in initializers. `tell` is called with a message for each other
+    layer that stays as it is.
     """
     kept = stored(model)
     layers = []

@@ -34,13 +34,7 @@ class Probe:
     """Session of a model in which layers may get other weights for a run, on one thread of the CPU."""
 
     def __init__(self, model: ModelProto, layers: Sequence[Layer], dataset: Dataset) -> None:
-        """Open the session.
-
-        Args:
-            model: whole in memory, of an IR version in which weights need not be inputs.
-            layers: its layers.
-            dataset: typical inputs; of fewer than `JUDGED`, all serve both ends.
-        """
+        """Open the session; of fewer examples than `JUDGED`, all serve both ends."""
         numbers = np.arange(len(dataset))
         judged = numbers % JUDGED == JUDGED - 1
         self._model, self._layers = model, layers
@@ -77,11 +71,8 @@ class Probe:
     def error(self, weights: Mapping[str, Array], examples: int | None = None) -> float:
         """Return the root mean square error with other weights, relative to the output; the largest of all outputs.
 
-        Values that are not finite in the right answers, such as those of masks, do not count.
-
-        Args:
-            weights: weights by name.
-            examples: judge by the first so many; by all when None.
+        Values that are not finite in the right answers, such as those of masks, do not count. Only the first `examples`
+        judge, or all of them if None.
         """
         errors, totals = np.zeros(len(self.outputs)), np.zeros(len(self.outputs))
         for expected, actual in zip(self._right[:examples], self._answers(weights), strict=False):

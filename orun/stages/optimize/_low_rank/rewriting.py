@@ -23,10 +23,7 @@ NEUTRAL = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 0}  # along 
 def replace_layers(model: ModelProto, layers: Sequence[Layer], factors: Mapping[int, tuple[Array, Array]]) -> None:
     """Replace layers by two nodes each, in place; the second has the name and the bias of the former.
 
-    Args:
-        model: as `find_layers` took it.
-        layers: its layers.
-        factors: left and right factor of each layer to replace, by its index.
+    The left and right factor of each layer to replace is given by its index.
     """
     graph = model.graph
     names = {name for node in graph.node for name in (node.name, *node.input, *node.output)}
@@ -52,14 +49,7 @@ def replace_layers(model: ModelProto, layers: Sequence[Layer], factors: Mapping[
 
 
 def _nodes(layer: Layer, between: str, weights: Sequence[str], *, separated: bool) -> tuple[NodeProto, NodeProto]:
-    """Return both nodes.
-
-    Args:
-        layer: the layer.
-        between: name of the value between them.
-        weights: names of their weights.
-        separated: whether they are a vertical and a horizontal convolution.
-    """
+    """Return both nodes; `separated` are a vertical and a horizontal convolution."""
     node = layer.node
     attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
     first, second = {}, {name: value for name, value in attributes.items() if name != "transB"}

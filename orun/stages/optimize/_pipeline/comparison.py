@@ -128,12 +128,7 @@ def text_cases(draft: Draft, file: str, tokenizer: str, length: int) -> tuple[Ca
 
 
 def text_hint(cases: Sequence[Case], special: Collection[str]) -> str:
-    """Name what texts contain that the operator tokenizes otherwise than `transformers`; empty if there is nothing.
-
-    Args:
-        cases: the texts.
-        special: the special tokens of the tokenizer.
-    """
+    """Name what texts contain that the operator tokenizes otherwise than `transformers`; empty if there is nothing."""
     texts = [str(text) for case in cases for text in case.feed[TEXT]]
     written = [sign for sign in (*special, *MISREAD) if any(sign in text for text in texts)]
     if not written:
@@ -145,17 +140,11 @@ def text_hint(cases: Sequence[Case], special: Collection[str]) -> str:
 
 
 def compare_preparation(
-    context: Context, model: Path, cases: Sequence[Case], code: str, tolerance: Tolerance, hint: str = ""
+    context: Context, model: Path, cases: Sequence[Case], code: str, tolerance: Tolerance, hint: str
 ) -> Metric:
     """Compare a model that prepares its inputs with the one before it on what Python prepared.
 
-    Args:
-        context: of the stage.
-        model: the model with its preparation, and the outputs of the one before.
-        cases: the inputs of both.
-        code: what prepared them (`Pillow`).
-        tolerance: for the outputs.
-        hint: what to do about a disagreement whose cause is known.
+    `code` is what prepared the inputs (`Pillow`), `hint` what to do about a disagreement whose cause is known.
 
     Raises:
         StageFailed: when the outputs disagree.

@@ -25,10 +25,6 @@ INTEGERS = (TensorProto.INT64, TensorProto.INT32)
 def add_tokenizer(draft: Draft, tokenizer: WordPiece) -> None:
     """Let the model take texts, `[batch]`, in the place of tokens; they are padded to the longest of a batch.
 
-    Args:
-        draft: the model.
-        tokenizer: of its training.
-
     Raises:
         StageFailed: when the model has other inputs than BERT.
     """
@@ -88,7 +84,7 @@ def _loop_body(step: str, tokenizer: WordPiece) -> GraphProto:
     body.extension("BertTokenizer", text, outputs=tokens, **_attributes(tokenizer))
     outputs = []
     for name, value in zip(ORDER, tokens, strict=True):
-        filler = tokenizer.id_of("pad") if name == IDS else 0
+        filler = tokenizer.vocabulary.index(tokenizer.special["pad"]) if name == IDS else 0
         missing = body.add("Sub", body.constant(np.array([tokenizer.length], np.int64)), body.add("Shape", value))
         pads = body.add("Concat", body.constant(first), missing, axis=0)
         outputs.append(body.add("Pad", value, pads, body.constant(np.array(filler, np.int64))))

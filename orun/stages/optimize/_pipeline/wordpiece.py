@@ -37,18 +37,11 @@ class WordPiece:
     prefix: str
     length: int
 
-    def id_of(self, kind: str) -> int:
-        """Return the id of a special token."""
-        return self.vocabulary.index(self.special[kind])
-
 
 def read_wordpiece(root: Path, name: str, length: int | None) -> WordPiece:
     """Read the tokenizer in the folder `name` of `root`.
 
-    Args:
-        root: folder of the pipeline.
-        name: path of the tokenizer.
-        length: most tokens of a text; the tokenizer's own limit when None.
+    Without a `length`, the tokenizer's own limit counts.
 
     Raises:
         UsageError: when it is no tokenizer, none that onnxruntime-extensions computes alike, or one without a limit.

@@ -144,12 +144,7 @@ def weights(model: ModelProto, kept: Stored) -> Iterator[tuple[NodeProto, str, i
 def follow(model: ModelProto, kept: Stored, node: NodeProto, weight: str, axis: int) -> Layer:
     """Follow the output channels of a layer up to the next layers; return all that they take with them.
 
-    Args:
-        model: the model, with sorted nodes.
-        kept: its stored tensors.
-        node: node of the layer, as `weights` yields it.
-        weight: name of its weights.
-        axis: axis of the output channels in the weights.
+    The nodes of the model are sorted; node, weight and axis are as `weights` yields them.
 
     Raises:
         Stuck: when the channels reach a node or tensor that cannot lose them.
@@ -256,18 +251,11 @@ def _flatten(_layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, 
     return place if place.back == 1 else Place(1, 0)
 
 
-def _gemm(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> None:
+def _take(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> None:
+    """Cut the rows of a matrix that the channels are multiplied by, of a Gemm or MatMul."""
     if attribute(node, "transA", 0):
         raise Stuck(f"they reach Gemm {node.name!r} turned")
-    _take(layer, kept, node, places, 1 if attribute(node, "transB", 0) else 0)
-
-
-def _matmul(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> None:
-    _take(layer, kept, node, places, 0)
-
-
-def _take(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place], axis: int) -> None:
-    """Cut the rows of a matrix that the channels are multiplied by."""
+    axis = 1 if attribute(node, "transB", 0) else 0
     place = _only_first(node, places)
     array = kept.arrays.get(node.input[1])
     if array is None or array.ndim != 2 or place.back != 1:  # noqa: PLR2004 - a matrix
@@ -299,6 +287,6 @@ _HANDLERS: Mapping[str, Callable[[Layer, Stored, NodeProto, Mapping[str, Place]]
     "BatchNormalization": _normalize,
     "Conv": _conv,
     "Flatten": _flatten,
-    "Gemm": _gemm,
-    "MatMul": _matmul,
+    "Gemm": _take,
+    "MatMul": _take,
 }

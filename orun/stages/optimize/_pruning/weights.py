@@ -40,12 +40,6 @@ class Choice:
             if name not in spared and node.op_type in self.op_types:
                 yield node, name, axis
 
-    def require_allowed(self, layer: Layer) -> None:
-        """Raise `Stuck` for a layer whose channels are those of an excluded node as well."""
-        for node in layer.depthwise:
-            if node.name in self.exclude:
-                raise Stuck(f"they reach Conv {node.name!r}, which is in `exclude`")
-
 
 def zero(model: ModelProto, choice: Choice) -> int:
     """Set the weights of least magnitude to zero, in place; return the number of tensors to choose from.
@@ -67,25 +61,23 @@ def zero(model: ModelProto, choice: Choice) -> int:
 def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> list[Layer]:
     """Remove the channels whose weights have the least mean magnitude, and all that depends on them, in place.
 
-    The order is that of L1 norms: Li et al., "Pruning Filters for Efficient ConvNets", 2017.
-
-    Args:
-        model: the model, with sorted nodes.
-        choice: what to remove.
-        tell: called with a message for each layer that keeps its channels.
-
-    Returns:
-        The layers that lost channels.
+    The order is that of L1 norms: Li et al., "Pruning Filters for Efficient ConvNets", 2017. The nodes of the model are
+    sorted. `tell` is called with a message for each layer that keeps its channels. The layers that lost channels are
+    returned.
     """
     kept = stored(model)
     layers = []
     for node, name, axis in choice.layers(model, kept):
+        stays = f"{node.op_type} {node.name or node.output[0]!r} keeps its channels"
         try:
             layer = follow(model, kept, node, name, axis)
-            choice.require_allowed(layer)
-            layers.append(layer)
         except Stuck as why:
-            tell(f"{node.op_type} {node.name or node.output[0]!r} keeps its channels: {why}")
+            tell(f"{stays}: {why}")
+            continue
+        if excluded := [later.name for later in layer.depthwise if later.name in choice.exclude]:
+            tell(f"{stays}: they reach Conv {excluded[0]!r}, which is in `exclude`")
+        else:
+            layers.append(layer)
     ranks = [_channel_means(kept.arrays[layer.weight], layer.axis) for layer in layers]
     arrays: dict[str, Array] = {}
     changed = []

@@ -70,10 +70,8 @@ DEFAULT = Candidate()
 def list_candidates(target: Target, cores: int, available: Collection[str]) -> list[Candidate]:
     """Return the candidates for a target.
 
-    Args:
-        target: whose own session options are not changed. On a GPU, threads and memory of the CPU are not varied.
-        cores: that a session may use.
-        available: providers of this build of ONNX Runtime.
+    Session options that the target sets are not changed. On a GPU, threads and memory of the CPU are not varied.
+    `available` are providers of this build of ONNX Runtime.
     """
     first = target.providers[0]
     settings = GRAPH if first.name in GPU_PROVIDERS else _settings(cores, target.session.get(THREADS))
