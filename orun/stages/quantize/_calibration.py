@@ -29,13 +29,7 @@ def load_calibration_data(
 ) -> Dataset:
     """Return the examples that a parameter names; without one, made-up examples, with a note.
 
-    Args:
-        context: of the stage.
-        dataset: the parameter.
-        names: names of the model's inputs.
-        samples: how many examples at most.
-        dims: sizes of dynamic axes for made-up inputs.
-        inputs: values of made-up inputs, where the stage declares them.
+    `dims` are sizes of dynamic axes for made-up inputs, `inputs` their values where the stage declares them.
 
     Raises:
         StageFailed: when the parameter's function fails, or an example holds NaN.
@@ -67,13 +61,7 @@ def make_trial(
 
 
 def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:
-    """Return the examples as a reader of ONNX Runtime: one dictionary after another, then None.
-
-    Args:
-        context: of the stage.
-        dataset: the examples.
-        ranks: number of axes of each input of the model.
-    """
+    """Return the examples as a reader of ONNX Runtime: one dictionary after another, then None."""
     import numpy as np
     from onnxruntime.quantization import CalibrationDataReader
 

@@ -99,11 +99,8 @@ def with_bounds(
 ) -> dict[str, list[dict[str, Any]]]:
     """Return ONNX Runtime's `TensorQuantOverrides` with a range for every float value that is finite in some example.
 
-    Args:
-        model: whole in memory, the types of its values declared.
-        dataset: typical examples.
-        overrides: types of some tensors, in ONNX Runtime's form.
-        stored: type of all other values, such as `uint8`.
+    The model is whole in memory, the types of its values declared. `overrides` are types of some tensors, in ONNX
+    Runtime's form; all other values are `stored` in one type, such as `uint8`.
     """
     import numpy as np
     from onnx import TensorProto

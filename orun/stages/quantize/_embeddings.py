@@ -20,13 +20,7 @@ POSITIONS = 8  # place of the input with the positions; without it they count fr
 def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[NodeProto], bool], trial: Trial) -> None:
     """Split fused embeddings whose positions do not count from 0 into look-ups and a normalization.
 
-    The quantizer takes these. A note says so.
-
-    Args:
-        context: of the stage; the model before it has the same inputs.
-        model: whole in memory; it is changed.
-        is_selected: tells whether a node is to be quantized.
-        trial: inputs of the model to see the positions with.
+    The quantizer takes these. A note says so. The trial shows the positions.
 
     Raises:
         StageFailed: when one cannot be split, as its mask is read.

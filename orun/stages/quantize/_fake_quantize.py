@@ -33,11 +33,7 @@ def check_pairs(context: Context, model: ModelProto) -> None:
 
     Every scale and zero point must be a constant, and every scale finite and above zero. Only DequantizeLinear with the
     same scale, zero point and axis may follow a QuantizeLinear. Between them the integers may be moved and cut off:
-    PyTorch trains with 7 of 8 bits for some processors.
-
-    Args:
-        context: of the stage.
-        model: with its constants as initializers.
+    PyTorch trains with 7 of 8 bits for some processors. The constants of the model are initializers.
 
     Raises:
         StageFailed: naming each node that breaks a rule, or when the model has no fake quantization.

@@ -40,12 +40,7 @@ def require_float8(
 ) -> None:
     """Refuse parameters that 8-bit floats do not support.
 
-    Args:
-        context: of the stage.
-        types: of activations and weights.
-        method: of calibration.
-        op_types: types of operators to quantize; all when empty.
-        conflicts: whether each of some further settings is made, by its name.
+    `conflicts` tells by name whether each of some further settings is made.
     """
     if types[0] != types[1]:
         raise StageFailed(
@@ -75,9 +70,8 @@ def require_float8(
 def convert_to_float8(model: ModelProto, before: ModelProto) -> None:
     """Turn pairs of int8 into pairs of float8e4m3fn, in place: the largest magnitude becomes 448.
 
-    Args:
-        model: result of ONNX Runtime's quantizer; the integers of its pairs are int8 with a zero point of 0.
-        before: the float model, whole in memory; it is changed. Pairs that it has already stay as they are.
+    The integers of the pairs are int8 with a zero point of 0. The float model before is whole in memory and is changed;
+    pairs that it has already stay as they are.
     """
     hoist(before)
     weights = {tensor.name: tensor for tensor in before.graph.initializer}

@@ -62,10 +62,8 @@ class Rounded:
 def gptq(weight: Floats, hessian: Floats, grid: Grid) -> Rounded:
     """Round a weight so that its product with typical inputs changes little.
 
-    Args:
-        weight: `[rows, columns]`; a row for each channel of the input.
-        hessian: of the error, `[rows, rows]`: the sum of `x.T @ x` over inputs `x`.
-        grid: integers to round to.
+    The weight is `[rows, columns]`, with a row for each channel of the input. The Hessian of the error, `[rows, rows]`,
+    is the sum of `x.T @ x` over inputs `x`.
     """
     weight, hessian = weight.astype(np.float64), hessian.copy()
     rows = len(weight)
@@ -92,12 +90,7 @@ def gptq(weight: Floats, hessian: Floats, grid: Grid) -> Rounded:
 def quantize(model: ModelProto, grid: Grid, dataset: Dataset, excluded: Collection[str], accuracy_level: int) -> None:
     """Replace each MatMul whose right side is a constant matrix by MatMulNBits, in place.
 
-    Args:
-        model: whole in memory.
-        grid: integers to round weights to.
-        dataset: typical inputs.
-        excluded: names of nodes that stay.
-        accuracy_level: attribute of MatMulNBits; 0 leaves it out.
+    The attribute `accuracy_level` is left out if 0.
     """
     graph = model.graph
     weights = {tensor.name: tensor for tensor in graph.initializer}

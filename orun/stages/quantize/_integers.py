@@ -114,11 +114,6 @@ def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
     """Turn errors of a quantizer into failures of the stage, and keep its standing advice out of the log.
 
     For weights that are not finite the quantizer only has an assertion: the failure names them.
-
-    Args:
-        context: of the stage.
-        path: path of the float model.
-        hint: what to do instead.
     """
     from orun.stages._graph.io import load_graph
 

@@ -32,11 +32,7 @@ def exclude_masks(
 ) -> tuple[str, ...]:
     """Return the names of the nodes that must stay in float, and note those that would have been quantized.
 
-    Args:
-        context: of the stage.
-        model: whole in memory, the types of its values declared. Masked nodes without a name get one.
-        dataset: typical examples.
-        is_selected: whether the parameters leave a node to be quantized.
+    The model is whole in memory, the types of its values declared. Masked nodes without a name get one.
     """
     from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
@@ -58,12 +54,7 @@ def exclude_masks(
 
 
 def find_mask_nodes(model: ModelProto, dataset: Dataset) -> list[NodeProto]:
-    """Return the nodes without weights that read or yield values of masks, or infinite values.
-
-    Args:
-        model: whole in memory, the types of its values declared.
-        dataset: typical examples.
-    """
+    """Return the nodes without weights that read or yield values of masks, or infinite values."""
     ranges = _ranges(model, dataset)
     infinite = {name for name, bounds in ranges.items() if not all(abs(bound) < INFINITE for bound in bounds)}  # or NaN
     masked = infinite | _masks(model, ranges)

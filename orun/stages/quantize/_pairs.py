@@ -20,15 +20,7 @@ BEFORE, INTEGERS = "_QuantizeLinear_Input", "_quantized"
 def keep_in_float(
     context: Context, path: Path, result: ModelProto, include: Sequence[str], exclude: Sequence[str]
 ) -> None:
-    """Keep tensors in float that are not to be quantized.
-
-    Args:
-        context: of the stage.
-        path: path of the float model.
-        result: the quantized model; changed in place.
-        include: names of the only tensors to quantize; all when empty.
-        exclude: names of tensors to keep in float.
-    """
+    """Keep tensors in float, in place, that are in `exclude`, or not in `include` if that is not empty."""
     from orun.stages._graph.io import load
 
     def stays(name: str) -> bool:
@@ -42,16 +34,7 @@ def keep_in_float(
 def remove_pairs(
     model: ModelProto, weights: Mapping[str, TensorProto], stays: Callable[[str], bool]
 ) -> tuple[str, ...]:
-    """Remove the pairs of some tensors, in place.
-
-    Args:
-        model: with pairs, as ONNX Runtime's quantizer leaves it.
-        weights: weights of the float model, by name.
-        stays: whether the tensor of a name is to stay float.
-
-    Returns:
-        Names of the tensors that had a pair, in the order of the graph.
-    """
+    """Remove the pairs of some tensors, in place; return the names of those that had one, in the order of the graph."""
     graph = model.graph
     outputs = {value.name for value in graph.output}
     stored = {tensor.name for tensor in graph.initializer}

@@ -44,12 +44,7 @@ def separate_axes(model: ModelProto) -> None:
 
 
 def _separate(model: ModelProto, find_group: Callable[[NodeProto, int], str | int | None]) -> None:
-    """Copy weights, in place, so that only nodes of one group share a weight; nodes without a group read any of them.
-
-    Args:
-        model: whole in memory.
-        find_group: returns the group of a node, for the weight at one place among its inputs.
-    """
+    """Copy weights, in place, so that only nodes of one group share a weight; nodes without a group read any."""
     scopes = list_scopes(model)
     names = {tensor.name for graph in scopes for tensor in graph.initializer}
     names |= {name for graph in scopes for node in graph.node for name in (*list_reads(node), *node.output)}

@@ -47,13 +47,7 @@ def smooth_and_check(
 ) -> None:
     """Smooth a model in place, and check that it still computes the same.
 
-    Args:
-        context: of the stage; `context.result` is used for the check and is empty afterwards.
-        model: as `smooth` takes it.
-        alpha: how much of the outliers moves into the weights, 0 to 1.
-        dataset: typical inputs.
-        is_selected: whether a node is to be quantized.
-        trial: inputs of the check.
+    `context.result` is used for the check and is empty afterwards.
 
     Raises:
         StageFailed: when no product can be smoothed, or the smoothed model computes something else.
@@ -79,16 +73,9 @@ def smooth(model: ModelProto, alpha: float, dataset: Dataset, is_selected: Calla
     """Rewrite a model so that the inputs of its matrix products have channels of like size; it computes the same.
 
     A LayerNormalization whose output goes into such products alone takes the factors into its own scale and bias. Any
-    other activation gets a Mul of its own.
-
-    Args:
-        model: whole in memory, with the types of its values declared; changed in place.
-        alpha: how much of the outliers moves into the weights, 0 to 1.
-        dataset: typical inputs.
-        is_selected: whether a node is to be quantized.
-
-    Returns:
-        Names of the products with smoothed inputs.
+    other activation gets a Mul of its own. The model is whole in memory, the types of its values declared. `alpha`, 0
+    to 1, tells how much of the outliers moves into the weights. The names of the products with smoothed inputs are
+    returned.
     """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     groups = _groups(model, weights, is_selected)

@@ -25,7 +25,7 @@ values beyond 4.5 standard deviations (MiniLM: a cosine of 0.70), and loses a Re
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -46,7 +46,6 @@ from orun.stages.quantize._integers import is_quantized, require_integers, requi
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from orun.measure.dataset import Dataset
     from orun.stages._graph.agreement import Trial
 
 FLOAT8 = "float8e4m3fn"
@@ -147,12 +146,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if params.weight_type == FLOAT8:
         context = replace(context, target=UNFUSED)  # fused integer operators take no 8-bit floats
     with TemporaryDirectory(dir=".") as folder:  # the quantizer writes beside its input
-        prepared = _prepare(context, params, Path(folder, "float.onnx"))
-        result = _quantize(context, params, prepared)
+        path = Path(folder, "float.onnx")
+        result = _quantize(context, params, path, *_prepare(context, params, path))
         if params.include_tensors or params.exclude_tensors:
-            keep_in_float(context, prepared.path, result, params.include_tensors, params.exclude_tensors)
+            keep_in_float(context, path, result, params.include_tensors, params.exclude_tensors)
         if params.weight_type == FLOAT8:
-            convert_to_float8(result, load(prepared.path))
+            convert_to_float8(result, load(path))
     why = "static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul"
     quantized = require_integers(context, result, why)
     require_scales(context, result)
@@ -194,32 +193,13 @@ def _require_supported(context: Context, params: Params) -> None:
             raise StageFailed(context.stage, f"`{name}` needs `format: qdq`, not {params.format}")
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """Float model that is ready to be quantized.
-
-    Attributes:
-        path: path of the float model.
-        ranks: number of axes of each input.
-        dataset: typical values of the inputs.
-        overrides: other types for some tensors, as ONNX Runtime takes them.
-        masked: names of nodes that stay in float, because masks pass through them.
-    """
-
-    path: Path
-    ranks: Mapping[str, int]
-    dataset: Dataset
-    overrides: Mapping[str, Any]
-    masked: tuple[str, ...]
-
-
-def _prepare(context: Context, params: Params, path: Path) -> Prepared:
-    """Write the float model to a path."""
+def _prepare(context: Context, params: Params, path: Path) -> tuple[Any, Mapping[str, Any], Sequence[str]]:
+    """Write the float model to a path; return a reader of the dataset, the types of some tensors, and masked nodes."""
     from orun.stages._graph.io import input_names, load, save
     from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimize
     from orun.stages._graph.precision import make_tensor_overrides
     from orun.stages._graph.signature import ranks_of
-    from orun.stages.quantize._calibration import load_calibration_data
+    from orun.stages.quantize._calibration import load_calibration_data, reader_of
     from orun.stages.quantize._clipping import with_bounds
     from orun.stages.quantize._embeddings import keep_positions
     from orun.stages.quantize._masks import exclude_masks
@@ -249,25 +229,26 @@ def _prepare(context: Context, params: Params, path: Path) -> Prepared:
     if params.method == "distribution":
         overrides = with_bounds(model, dataset, overrides, params.activation_type)
     save(model, path, external=True)
-    return Prepared(path, ranks_of(model), dataset, overrides, masked)
+    return reader_of(context, dataset, ranks_of(model)), overrides, masked
 
 
-def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProto:
+def _quantize(
+    context: Context, params: Params, path: Path, reader: Any, overrides: Mapping[str, Any], masked: Sequence[str]
+) -> ModelProto:
     import numpy as np
     from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType, quantize_static
 
     from orun.stages._graph.io import load
     from orun.stages._graph.nodes import sort_nodes
-    from orun.stages.quantize._calibration import quantizing_static, reader_of
+    from orun.stages.quantize._calibration import quantizing_static
     from orun.stages.quantize._float8 import OPERATORS, QUANTIZER_OPTIONS
 
     float8 = params.weight_type == FLOAT8
-    result = prepared.path.with_name("quantized.onnx")
-    reader = reader_of(context, prepared.dataset, prepared.ranks)
+    result = path.with_name("quantized.onnx")
     # A mask may span all of float32, whose width overflows.
-    with quantizing_static(context, prepared.path), np.errstate(over="ignore", invalid="ignore"):
+    with quantizing_static(context, path), np.errstate(over="ignore", invalid="ignore"):
         quantize_static(
-            prepared.path,
+            path,
             result,
             reader,
             quant_format=QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
@@ -277,7 +258,7 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
             activation_type=QuantType[TYPES.get(params.activation_type, "QInt8")],
             weight_type=QuantType[TYPES.get(params.weight_type, "QInt8")],
             nodes_to_quantize=params.include,
-            nodes_to_exclude=[*params.exclude, *prepared.masked],
+            nodes_to_exclude=[*params.exclude, *masked],
             use_external_data_format=True,
             calibrate_method=CalibrationMethod[METHODS.get(params.method, "MinMax")],
             extra_options={
@@ -285,7 +266,7 @@ def _quantize(context: Context, params: Params, prepared: Prepared) -> ModelProt
                 **(QUANTIZER_OPTIONS if float8 else {}),
                 "CalibMovingAverage": params.moving_average,
                 "CalibPercentile": PERCENTILE if params.percentile is None else params.percentile,
-                "TensorQuantOverrides": prepared.overrides,
+                "TensorQuantOverrides": overrides,
                 # Histograms of examples that differ in shape can only be collected one example at a time.
                 "CalibStridedMinMax": 1
                 if reader.shapes_differ and params.method in ("entropy", "percentile")

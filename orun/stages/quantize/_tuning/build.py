@@ -39,9 +39,7 @@ class Workshop:
     def make(self, wanted: Settings, kept: Sequence[str] = ()) -> Path:
         """Return the folder of a candidate, making it if need be.
 
-        Args:
-            wanted: its settings; the place does not matter.
-            kept: names of nodes that stay in float.
+        The place in its settings does not matter.
 
         Raises:
             RefusedError: when it cannot be made.

@@ -61,14 +61,8 @@ def rank(
 
     Each group is quantized alone, and the outputs are compared with those of the float model. Errors of layers add up
     about as energies do, so that keeping the first groups in float is a good guess at the best set of that cost. A
-    group that time did not suffice for counts with the mean of the others.
-
-    Args:
-        model: the model in float.
-        outputs: names of its outputs.
-        feeds: inputs of a few real examples.
-        make_except: makes the model with some nodes in float and all others quantized.
-        seconds: time after which no further group is tried.
+    group that time did not suffice for counts with the mean of the others. `make_except` makes the model with some
+    nodes in float and all others quantized. After so many seconds, no further group is tried.
     """
     from orun.stages._graph.io import load_graph
 

@@ -105,10 +105,7 @@ class Judge:
     ) -> list[float]:
         """Return the fastest time of each finalist divided by that of the float model on the CPU.
 
-        Args:
-            finalists: models and their targets.
-            seconds: time for all of them together.
-            progress: called with the number of each round of launches.
+        The seconds are for all of them together. `progress` is called with the number of each round of launches.
         """
         subjects = {str(number): BenchmarkCase(*finalist, self.feed) for number, finalist in enumerate(finalists)}
         spent = time_candidates({**subjects, FLOAT: self.reference}, seconds, self.seed, progress)

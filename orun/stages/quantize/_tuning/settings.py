@@ -90,12 +90,7 @@ def list_recipes(
 ) -> list[Settings]:
     """Return the single recipes of the library that are worth a trial, quickly made ones first.
 
-    Args:
-        names: names of places.
-        operators: types of the model's operators.
-        calibrated: whether there is a dataset to calibrate with.
-        fusable: whether to try fused variants.
-        saturates: whether the processor's 8-bit sums saturate, so that weights of 7 bits may be more accurate.
+    Where the processor's 8-bit sums saturate, weights of 7 bits may be more accurate.
     """
     on_processor = [place for place in names if place == "cpu" or place.startswith("openvino")]
     result = [make_settings("float", place) for place in names]

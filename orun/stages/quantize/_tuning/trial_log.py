@@ -49,9 +49,7 @@ class Trial:
 def name_of(key: str, datasets: Iterable[Dataset]) -> str:
     """Return the digest of everything that the trials of a search depend on.
 
-    Args:
-        key: key of the stage. It does not cover undeclared files that the functions of the datasets read.
-        datasets: results of these functions.
+    The stage's key does not cover undeclared files that the functions of the datasets read.
     """
     digest = hashlib.sha256(key.encode())
     for dataset in datasets:
