@@ -186,7 +186,6 @@ class _Narrowing:
         return defs.get_schema(node.op_type, self.opset, "")
 
     def _wide(self, name: str) -> bool:
-        """Return whether a value or weight was float32."""
         if name in self.weights:
             return bool(self.weights[name].data_type == WIDE)
         if name in self.home:
@@ -236,7 +235,6 @@ def _nearest(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rename(node: NodeProto, names: Mapping[str, str]) -> None:
-    """Rename the values that a node, and the graphs in it, read."""
     if not names:
         return
     node.input[:] = [names.get(name, name) for name in node.input]

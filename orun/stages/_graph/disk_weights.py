@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import onnx
+from onnx import ModelProto, TensorProto
+from onnx.external_data_helper import load_external_data_for_tensor, set_external_data, uses_external_data
 
 from orun.stages._graph.io import EXTERNAL_FROM, load_graph, tensors
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, TensorProto
 
 PAGE = 4096  # offset of a weight is a multiple, so that ONNX Runtime can map it
 
@@ -22,9 +22,6 @@ def load_on_disk(path: Path, name: str) -> ModelProto:
     Raises:
         UsageError: as `io.load` does.
     """
-    from onnx import ModelProto, TensorProto
-    from onnx.external_data_helper import set_external_data
-
     model, base = load_graph(path), str(path.parent)
     for tensor in itertools.islice(tensors(model), len(model.graph.initializer), None):  # inside of nodes
         _load(tensor, base)
@@ -44,9 +41,6 @@ def load_on_disk(path: Path, name: str) -> ModelProto:
 
 
 def _load(tensor: TensorProto, base: str) -> None:
-    from onnx import TensorProto
-    from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
-
     if uses_external_data(tensor):
         load_external_data_for_tensor(tensor, base)
         tensor.data_location = TensorProto.DEFAULT  # onnx 1.20 leaves both as they were
@@ -55,6 +49,4 @@ def _load(tensor: TensorProto, base: str) -> None:
 
 def load_weights(model: ModelProto) -> None:
     """Read the weights of a model made of tensors from `load_on_disk` back into it, so that it can be saved."""
-    import onnx
-
     onnx.load_external_data_for_model(model, ".")

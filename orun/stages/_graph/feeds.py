@@ -48,13 +48,7 @@ class Input:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Inputs for one run of a model.
-
-    Attributes:
-        title: description for messages.
-        sizes: sizes of the dynamic axes.
-        feed: the value of each input.
-    """
+    """Inputs for one run of a model, at some sizes of its dynamic axes; the title is for messages."""
 
     title: str
     sizes: Mapping[str, int]

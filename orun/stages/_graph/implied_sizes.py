@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+from onnx import ModelProto, NodeProto, shape_inference
 
 from orun.core.dynamic_axes import batch_axes, list_free
 from orun.stages._graph.io import EXTERNAL_FROM
 from orun.stages._graph.signature import axes_of, list_inputs
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
 
 Shape = tuple[int, ...]
 
@@ -103,9 +101,6 @@ def _fits(light: ModelProto, axis: str, size: int) -> bool:
 
 
 def _with_sizes(light: ModelProto, axes: Sequence[str], size: int) -> ModelProto:
-    """Return a copy of the model in which these axes of its inputs have this size."""
-    from onnx import ModelProto
-
     model = ModelProto()
     model.CopyFrom(light)
     for value in model.graph.input:
@@ -117,8 +112,6 @@ def _with_sizes(light: ModelProto, axes: Sequence[str], size: int) -> ModelProto
 
 def _without_weights(model: ModelProto) -> ModelProto:
     """Return the model without large weights, with a name for each dynamic axis of its inputs."""
-    from onnx import ModelProto
-
     light = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     light.graph.node.extend(model.graph.node)
     light.graph.input.extend(model.graph.input)
@@ -140,8 +133,6 @@ def _infer_shapes(
 
     If `reshaped`, shapes that the graph computes from others are followed, too.
     """
-    from onnx import shape_inference
-
     graph = shape_inference.infer_shapes(light, data_prop=reshaped).graph
     values = {
         value.name: tuple(

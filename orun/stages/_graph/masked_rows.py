@@ -14,16 +14,17 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
 from orun.stages._graph.domains import standard_opset
+from orun.stages._graph.io import load, load_graph, save
 from orun.stages._graph.nodes import attribute, set_items
+from orun.stages._graph.ort_graph import add_types
+from orun.stages._graph.sessions import Feed, session
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
-
     from orun.core.targets import Target
     from orun.measure.dataset import Array
-    from orun.stages._graph.sessions import Feed
 
 HIDDEN = -5e3  # lower scores belong to hidden keys: masks add at least -1e4, and no real score is as low
 FILL = "orun_fill"  # input of the copy: the result of rows that see nothing
@@ -64,10 +65,6 @@ def open_filled(
 
     It is None when no node of the model's main graph computes attention.
     """
-    from orun.stages._graph.io import load, save
-    from orun.stages._graph.ort_graph import add_types
-    from orun.stages._graph.sessions import session
-
     ranks = _ranks(path)
     model = add_types(load(path))
     if not fill(model, ranks):
@@ -81,10 +78,6 @@ def open_filled(
 
 def _ranks(path: Path) -> dict[str, int]:
     """Return the number of axes of values of the main graph, as far as ONNX can infer it."""
-    from onnx import shape_inference
-
-    from orun.stages._graph.io import load_graph
-
     graph = shape_inference.infer_shapes(load_graph(path)).graph
     values = [*graph.value_info, *graph.input, *graph.output]
     shapes = {value.name: value.type.tensor_type for value in values if value.type.tensor_type.HasField("shape")}
@@ -96,8 +89,6 @@ def fill(model: ModelProto, ranks: Mapping[str, int]) -> int:
 
     The element type of every value of the main graph must be declared. `ranks` has numbers of axes, as far as known.
     """
-    from onnx import TensorProto, helper
-
     graph = model.graph
     editor = _Editor(model, ranks)
     set_items(graph.node, (item for node in graph.node for item in (node, *editor.following(node))))
@@ -159,15 +150,11 @@ class _Editor:
 
     def _bias(self, bias: str) -> str:
         """Name the scores that a bias adds, `[batch, heads, queries, keys]`; a boolean shows or hides."""
-        from onnx import TensorProto
-
         scores = self._choose(bias) if self._types.get(bias) == TensorProto.BOOL else self._float(bias)
         return self._node("Add", [scores, self._constant(np.zeros((1,) * HEADS, np.float32))])
 
     def _mask(self, mask: str) -> str:
         """Name the scores of a mask of keys, `[batch, keys]` or `[batch, queries, keys]`."""
-        from onnx import TensorProto
-
         axes = [1] if self._ranks.get(mask) == QUERIES_TOO else [1, 2]
         shown = self._node("Cast", [mask], to=TensorProto.BOOL)
         return self._choose(self._node("Unsqueeze", [shown, self._constant(axes)]))
@@ -197,19 +184,13 @@ class _Editor:
         return self._node("Less", [most, self._constant(np.float32(HIDDEN))])
 
     def _float(self, value: str) -> str:
-        from onnx import TensorProto
-
         return self._node("Cast", [value], to=TensorProto.FLOAT)
 
     def _constant(self, value: int | list[int] | np.float32 | Array) -> str:
-        from onnx import numpy_helper
-
         return self._node("Constant", [], value=numpy_helper.from_array(np.asarray(value)))
 
     def _node(self, kind: str, inputs: list[str], name: str = "", **attributes: Any) -> str:
         """Make a node that yields one value; return the name of the value."""
-        from onnx import helper
-
         output = name or f"{FILL}/{self.count}/{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, inputs, [output], **attributes))
         return output

@@ -7,14 +7,17 @@ import re
 import tempfile
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from onnx import ModelProto, TensorProto, ValueInfoProto, helper
 
 from orun.core.targets import Target
 from orun.errors import UsageError
+from orun.measure.extension_operators import add_extensions
+from orun.measure.plugins import make_session
+from orun.measure.session import describe_refusal, open_session
+from orun.measure.session_options import session_options
 from orun.stages._graph.domains import tidy_domains
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
+from orun.stages._graph.io import load, save, store_freely
 
 # Optimizers of ONNX Runtime that hide operators from fusion and quantization, or stop shape inference.
 IN_THE_WAY = (
@@ -28,8 +31,6 @@ LEVELLED = re.compile(r"Level[0-9]_")  # composed names, which are not in the li
 
 def optimize(model: Path, level: str, disabled: Collection[str] = (), target: Target | None = None) -> ModelProto:
     """Optimize a model with ONNX Runtime and load the result; see `write_optimized`."""
-    from orun.stages._graph.io import load, store_freely
-
     result = load(write_optimized(model, level, disabled, target))
     store_freely(result)
     tidy_domains(result)
@@ -45,11 +46,6 @@ def write_optimized(model: Path, level: str, disabled: Collection[str], target: 
     Raises:
         UsageError: when the model cannot run, or not on the target.
     """
-    from orun.measure.extension_operators import add_extensions
-    from orun.measure.plugins import make_session
-    from orun.measure.session import describe_refusal, open_session
-    from orun.measure.session_options import session_options
-
     result = Path("optimized.onnx")
     chosen = add_extensions(model, (target or Target("cpu")).any_size(graph_optimization_level=level))
     options = session_options(chosen)
@@ -97,11 +93,6 @@ def add_types(model: ModelProto) -> ModelProto:
     ONNX cannot infer the results of ONNX Runtime's own operators, and converters guess their types. The input model is
     emptied; drop it to free its memory.
     """
-    from onnx import TensorProto, ValueInfoProto, helper
-
-    from orun.measure.session import open_session
-    from orun.stages._graph.io import load, save
-
     outputs = len(model.graph.output)
     known = {value.name for value in (*model.graph.value_info, *model.graph.output)}
     inner = [name for node in model.graph.node for name in node.output if name and name not in known]

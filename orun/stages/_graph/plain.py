@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import ModelProto, NodeProto, helper, inliner, numpy_helper, shape_inference
 
 from orun.stages._graph.domains import standard_opset
-from orun.stages._graph.io import STORED_FREELY, store_freely
+from orun.stages._graph.io import STORED_FREELY, graphs, store_freely
 from orun.stages._graph.names import list_scopes, make_unique
-from orun.stages._graph.nodes import attribute, set_items
+from orun.stages._graph.nodes import attribute, list_needed, set_items
 from orun.stages._graph.signature import list_inputs
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
 
 ADD_BROADCASTS = 7  # operator set since which Add broadcasts as Gemm does
 
@@ -21,8 +20,6 @@ def inline(model: ModelProto) -> ModelProto:
     """Return the model with its functions inlined; names of inner nodes begin with the caller's name."""
     if not model.functions:
         return model
-    from onnx import inliner
-
     inlined: ModelProto = inliner.inline_local_functions(model)
     return inlined
 
@@ -51,8 +48,6 @@ def split_gemm(model: ModelProto, exclude: Collection[str]) -> None:
         model: the model.
         exclude: names of nodes that stay.
     """
-    from onnx import helper
-
     if standard_opset(model) < ADD_BROADCASTS:
         return
     stored = {tensor.name for tensor in model.graph.initializer}
@@ -81,10 +76,6 @@ def fold_transposes(model: ModelProto) -> None:
 
     One example is an embedding table that is also the last product. Quantizers of products only find stored matrices.
     """
-    from onnx import numpy_helper
-
-    from orun.stages._graph.nodes import attribute, list_needed
-
     stored = {tensor.name: tensor for tensor in model.graph.initializer}
     matrices = {node.input[1] for node in model.graph.node if node.op_type == "MatMul"}
     transposes = [
@@ -103,9 +94,6 @@ def fold_transposes(model: ModelProto) -> None:
 
 def fill(model: ModelProto) -> int:
     """Store sparse tensors as dense ones, in place, and return their number: only ONNX Runtime reads sparse ones."""
-    import numpy as np
-    from onnx import numpy_helper
-
     count = 0
     for graph in list_scopes(model):
         for sparse in graph.sparse_initializer:
@@ -120,9 +108,6 @@ def fill(model: ModelProto) -> int:
 
 def tell_apart(model: ModelProto) -> int:
     """Rename nodes that share a name, in place, and return their number: ONNX Runtime refuses such a graph."""
-    from orun.stages._graph.io import graphs
-    from orun.stages._graph.names import make_unique
-
     renamed = 0
     for graph in graphs(model):
         used: set[str] = set()
@@ -148,8 +133,6 @@ def complete_outputs(model: ModelProto, light: ModelProto) -> None:
     }
     if not bare:
         return
-    from onnx import shape_inference
-
     for value in shape_inference.infer_shapes(light).graph.output:
         if value.name in bare and value.type.tensor_type.HasField("shape"):
             bare[value.name].shape.CopyFrom(value.type.tensor_type.shape)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnx import ModelProto, shape_inference
+
 from orun.stages._graph.compat import patch_shape_inference
 from orun.stages._graph.nodes import set_items
 from orun.stages.library_errors import describe_error, failing
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-
     from orun.stages.contract import Context
 
 
@@ -44,8 +44,6 @@ def infer_shapes(context: Context, model: ModelProto) -> ModelProto:
     Raises:
         StageFailed: when neither can.
     """
-    from onnx import shape_inference
-
     try:
         return infer(model)
     except Exception as error:  # noqa: BLE001 - it raises errors of any type

@@ -189,7 +189,6 @@ def _open(context: Context, names: Sequence[str], feed: Feed) -> Model:
 
 
 def _join(context: Context, name: str, parts: Sequence[Array]) -> Array:
-    """Join the answers to batches of several sizes."""
     if len({part.shape[1:] for part in parts}) > 1:
         raise StageFailed(
             context.stage,
@@ -250,7 +249,6 @@ def _as_texts(values: Any, labels: Array) -> list[str]:
 
 
 def _largest_error(right: Array, value: Array) -> float:
-    """Return the largest error of a score; 0 for labels."""
     if value.dtype.kind != "f":
         return 0.0
     error = np.abs(value.astype(np.float64).ravel() - right.astype(np.float64).ravel())

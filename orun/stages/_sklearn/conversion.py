@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import ModelProto, helper
+from sklearn.compose import ColumnTransformer
+from sklearn.multiclass import OneVsRestClassifier
+from sklearn.pipeline import Pipeline
+from sklearn.svm import SVC, NuSVC
 
 from orun.errors import StageFailed
+from orun.stages._graph.names import make_unique
+from orun.stages._graph.nodes import set_items
 from orun.stages._sklearn.plain import Estimator, has_trees, last_step, parts_of
 from orun.stages.contract import Context
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
 
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
 NUMBERS = "iufb"  # kinds of types of NumPy
@@ -70,7 +74,6 @@ def _convert_wide(context: Context, estimator: Estimator, columns: Columns, sett
     """
     from onnxruntime import InferenceSession
     from skl2onnx.sklapi import CastTransformer
-    from sklearn.pipeline import Pipeline
 
     kinds = {values.dtype.kind for values in columns.values()}
     is_wide = any(values.dtype == np.float64 for values in columns.values())
@@ -101,7 +104,6 @@ def _convert_as(
     An estimator of one matrix takes columns of numbers joined.
     """
     from skl2onnx import to_onnx
-    from sklearn.compose import ColumnTransformer
 
     chooses_columns = any(isinstance(part, ColumnTransformer) for part in parts_of(estimator))
     matrix = None if chooses_columns else _matrix_of(inside)
@@ -135,11 +137,6 @@ def _accept_columns(model: ModelProto, columns: Columns) -> None:
 
     The model's inputs are the columns `[n, ...]`, in this order and by any names, or a matrix of them.
     """
-    from onnx import helper
-
-    from orun.stages._graph.names import make_unique
-    from orun.stages._graph.nodes import set_items
-
     declared = list(model.graph.input)
     is_matrix = len(declared) < len(columns)
     used = {name for node in model.graph.node for name in (*node.input, *node.output)}
@@ -192,9 +189,6 @@ def known_options(estimator: Estimator) -> Collection[str]:
 
 def _score_options(estimator: Estimator) -> dict[str, Any]:
     """Return options that keep raw scores: skl2onnx negates those of an SVC of two classes and normalizes others."""
-    from sklearn.multiclass import OneVsRestClassifier
-    from sklearn.svm import SVC, NuSVC
-
     two = isinstance(estimator, (SVC, NuSVC)) and len(estimator.classes_) == 2  # noqa: PLR2004 - classes
     raw = two or isinstance(estimator, OneVsRestClassifier)
     return {"raw_scores": True} if raw and not hasattr(estimator, "predict_proba") else {}

@@ -9,17 +9,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from onnx import ModelProto, helper
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import VotingClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.svm import LinearSVC
+from sklearn.utils.validation import check_is_fitted
 
+from orun.core.dynamic_axes import BATCH
 from orun.errors import StageFailed
+from orun.stages._graph.domains import tidy_domains
+from orun.stages._graph.names import make_unique, name_values
 from orun.stages._sklearn.conversion import NUMBERS, Settings, convert, known_options
-from orun.stages._sklearn.plain import Estimator, column_names, last_step, parts_of, without_wrappers
+from orun.stages._sklearn.plain import Estimator, column_names, last_step, parts_of, walk, without_wrappers
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-
     from orun.measure.dataset import Array, Dataset
 
 
@@ -55,22 +62,8 @@ class Table:
 
 def weight_bytes(estimator: Estimator) -> int:
     """Return the bytes, in float32, of all arrays of numbers in an estimator."""
-    total, seen = 0, set[int]()
-    pending: list[Any] = [estimator]
-    while pending:
-        value = pending.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, np.ndarray):
-            total += 4 * value.size if value.dtype.kind in "iuf" else 0
-        elif isinstance(value, Mapping):
-            pending.extend(value.values())
-        elif isinstance(value, (list, tuple)):
-            pending.extend(value)
-        elif hasattr(value, "get_params"):
-            pending.extend(vars(value).values())
-    return total
+    arrays = (value for value in walk(estimator) if isinstance(value, np.ndarray))
+    return sum(4 * array.size for array in arrays if array.dtype.kind in "iuf")
 
 
 def table(context: Context, dataset: Dataset, precision: str) -> Table:
@@ -102,7 +95,6 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     Raises:
         StageFailed: when skl2onnx cannot convert the estimator.
     """
-    from orun.stages._graph.domains import tidy_domains
     from orun.stages._sklearn.compat import booleans_as_integers, missing_values_in_trees, weights_of_distances
     from orun.stages._sklearn.converters import register
     from orun.stages._sklearn.trees import register_trees
@@ -146,10 +138,6 @@ def _put_examples_first(model: ModelProto) -> None:
 
     skl2onnx yields a sequence of arrays `[n, classes]`, or an array `[labels, n, classes]`.
     """
-    from onnx import helper
-
-    from orun.stages._graph.names import make_unique
-
     graph, output = model.graph, model.graph.output[1]
     used = {name for node in graph.node for name in (*node.input, *node.output)}
     inner = make_unique(output.name, used)
@@ -167,9 +155,6 @@ def _put_examples_first(model: ModelProto) -> None:
 
 
 def _is_fitted(estimator: Estimator) -> bool:
-    from sklearn.exceptions import NotFittedError
-    from sklearn.utils.validation import check_is_fitted
-
     try:
         check_is_fitted(estimator)
     except NotFittedError:
@@ -180,8 +165,6 @@ def _is_fitted(estimator: Estimator) -> bool:
 
 
 def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) -> None:
-    from sklearn.svm import LinearSVC
-
     last = last_step(estimator)
     if "zipmap" in settings.options:
         hint = "`zipmap: true` beside `options`, or nothing"
@@ -192,8 +175,6 @@ def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) 
 
 def _refuse_isotonic(context: Context, estimator: Estimator) -> None:
     """Refuse a calibration that skl2onnx converts wrongly, often for few examples: it takes the nearest step."""
-    from sklearn.calibration import CalibratedClassifierCV
-
     if any(isinstance(part, CalibratedClassifierCV) and part.method == "isotonic" for part in parts_of(estimator)):
         raise StageFailed(
             context.stage,
@@ -205,8 +186,6 @@ def _refuse_isotonic(context: Context, estimator: Estimator) -> None:
 
 def only_labels(estimator: Estimator) -> bool:
     """Return whether skl2onnx yields probabilities that scikit-learn lacks: the shares of a hard vote."""
-    from sklearn.ensemble import VotingClassifier
-
     last = last_step(estimator)
     return isinstance(last, VotingClassifier) and last.voting == "hard"
 
@@ -238,9 +217,6 @@ def _naming_missing_converter(context: Context, problem: str) -> Iterator[None]:
 
 def _name(context: Context, model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Give the model these inputs, as skl2onnx makes identifiers of the names of several, and these outputs, if any."""
-    from orun.core.dynamic_axes import BATCH
-    from orun.stages._graph.names import name_values
-
     names = [value.name for value in model.graph.output]
     if outputs and len(outputs) != len(names):
         raise StageFailed(

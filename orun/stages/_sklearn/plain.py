@@ -55,15 +55,18 @@ def last_step(estimator: Estimator) -> Estimator:
 
 def parts_of(estimator: Estimator) -> Iterator[Estimator]:
     """Yield the estimator and all estimators inside, each once."""
+    return (part for part in walk(estimator) if hasattr(part, "get_params"))
+
+
+def walk(estimator: Estimator) -> Iterator[Any]:
+    """Yield the estimator and everything that it, and what is inside, has as members, each once."""
     pending, seen = [estimator], set[int]()
     while pending:
         part = pending.pop()
-        if id(part) in seen:
-            continue
-        seen.add(id(part))
-        if hasattr(part, "get_params"):
+        if id(part) not in seen:
+            seen.add(id(part))
             yield part
-        pending.extend(value for _, value in _members(part))
+            pending.extend(value for _, value in _members(part))
 
 
 def has_trees(estimator: Estimator) -> bool:

@@ -6,6 +6,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
+from orun.stages._graph.canonical import canonicalize
+from orun.stages._graph.domains import tidy_domains
+from orun.stages._graph.names import clean, declare_input, name_input_axes, name_values
+from orun.stages._graph.nodes import set_items
+from orun.stages._tf.leftover_operators import replace_leftover_operators
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -28,11 +33,6 @@ def export(context: Context, source: Function | Lite, opset: int, outputs: Seque
     Raises:
         StageFailed: when it is too large, tf2onnx cannot convert it, or names do not fit.
     """
-    from orun.stages._graph.canonical import canonicalize
-    from orun.stages._graph.domains import tidy_domains
-    from orun.stages._graph.names import clean, name_input_axes, name_values
-    from orun.stages._tf.leftover_operators import replace_leftover_operators
-
     names = _output_names(context, source, outputs)
     _require_small(context, source)
     with warnings_to(context.log), failing(context, "tf2onnx cannot convert the model", "try another `opset`"):
@@ -80,9 +80,6 @@ def _output_names(context: Context, source: Function | Lite, outputs: Sequence[s
 
 def _arrange(model: ModelProto, source: Function | Lite, inside: Sequence[str]) -> None:
     """Bring the graph's inputs into the order of the source, and add those that no node reads."""
-    from orun.stages._graph.names import declare_input
-    from orun.stages._graph.nodes import set_items
-
     known = {value.name.removesuffix(":0"): value for value in model.graph.input}
     pairs = zip(inside, source.inputs, strict=True)
     set_items(

@@ -80,7 +80,6 @@ def frozen_graph(path: Path, declared: Declared, tensors: Sequence[str]) -> Func
 
 
 def _unread_nodes(graph: Any) -> list[str]:
-    """Return the names of nodes whose result no other node reads."""
     read = {name.lstrip("^").partition(":")[0] for node in graph.node for name in node.input}
     without_result = {"Const", "NoOp", "Placeholder", "Assert"}
     return [node.name for node in graph.node if node.name not in read and node.op not in without_result]

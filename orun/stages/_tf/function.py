@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 import tensorflow as tf
+from onnx import ModelProto, numpy_helper
 
 from orun.errors import UsageError
 from orun.stages._graph.feeds import Input
@@ -17,8 +18,6 @@ from orun.stages._tf.compat import without_xla
 from orun.stages.library_errors import describe_error
 
 if TYPE_CHECKING:
-    from onnx import ModelProto
-
     from orun.measure.dataset import Array
 
 COMPILED = "_XlaMustCompile"  # attribute of a call whose function XLA must compile
@@ -76,7 +75,6 @@ class Function:
         return sum(variable.shape.num_elements() * variable.dtype.size for variable in self._concrete.variables)
 
     def __call__(self, feed: Feed) -> Sequence[Array]:
-        """Run the function."""
         return [tensor.numpy() for tensor in self.bind(feed)()]
 
     def bind(self, feed: Feed) -> Callable[[], Any]:
@@ -138,8 +136,6 @@ def _text_operators(concrete: Any) -> list[str]:
 
 def _store_constants(model: ModelProto, concrete: Any) -> None:
     """Store the tensors that the function captures, as in Keras's Normalization: tf2onnx makes inputs of them."""
-    from onnx import numpy_helper
-
     captured = {inside.name: value for value, inside in concrete.graph.captures if hasattr(value, "numpy")}
     for value in [value for value in model.graph.input if value.name in captured]:
         model.graph.input.remove(value)

@@ -4,21 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Annotated, TypeAlias
 
 from orun.core.dynamic_axes import make_name
 from orun.errors import UsageError
+from orun.stages.common_parameters import DType, Fill, High, Low
+from orun.stages.params import Doc
 
 
 @dataclass(frozen=True)
-class DeclaredInput:
-    """Axes and type that a pipeline declares for an input; None where the model has them."""
+class InputSpec:
+    """Input of the model."""
 
-    shape: Sequence[int | str] | None
-    dtype: str | None
+    shape: Annotated[
+        list[int | str] | None,
+        Doc(
+            "Axes: a size, the name of a dynamic axis, or a formula of other axes (`past + sequence`, `32 * rows`); "
+            "by default those of the model."
+        ),
+    ] = None
+    dtype: Annotated[DType | None, Doc("Type of its values, where the model has none.")] = None
+    low: Low = None
+    high: High = None
+    fill: Fill = "random"
 
 
-Declared: TypeAlias = Mapping[str, DeclaredInput]
+Declared: TypeAlias = Mapping[str, InputSpec]
 
 
 def axes(name: str, shape: Sequence[int | None] | None, declared: Declared) -> tuple[int | str, ...]:

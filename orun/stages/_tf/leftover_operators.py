@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from onnx import ModelProto, NodeProto, TensorProto, defs, helper
+
 from orun.errors import StageFailed
+from orun.stages._graph.domains import STANDARD, standard_opset
+from orun.stages._graph.io import nodes
+from orun.stages._graph.names import list_scopes
+from orun.stages._graph.nodes import set_items
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from onnx import ModelProto, NodeProto
 
 WITH_ONE = frozenset({"Erfc", "Expm1", "Log1p"})  # operators whose replacement reads the constant 1
 
@@ -21,9 +26,6 @@ def replace_leftover_operators(context: Context, model: ModelProto) -> None:
     Raises:
         StageFailed: when others are left; tf2onnx 1.17 only logs them.
     """
-    from orun.stages._graph.names import list_scopes
-    from orun.stages._graph.nodes import set_items
-
     for graph in list_scopes(model):
         values = (*graph.value_info, *graph.input)
         types = {value.name: value.type.tensor_type.elem_type for value in values}
@@ -39,8 +41,6 @@ def replace_leftover_operators(context: Context, model: ModelProto) -> None:
 
 def _replacement(node: NodeProto, types: Mapping[str, int]) -> Iterator[NodeProto]:
     """Yield the nodes in place of a node: `1 - erf(x)`, `exp(x) - 1`, `log(1 + x)`, or the node itself."""
-    from onnx import TensorProto, helper
-
     if node.op_type == "Bucketize":
         yield from _buckets(node, types.get(node.input[0], TensorProto.FLOAT))
         return
@@ -64,8 +64,6 @@ def _replacement(node: NodeProto, types: Mapping[str, int]) -> Iterator[NodeProt
 
 def _buckets(node: NodeProto, kind: int) -> Iterator[NodeProto]:
     """Yield nodes that count the boundaries, in rising order, that each value reaches: Keras's Discretization."""
-    from onnx import TensorProto, helper
-
     (source,), (result,) = node.input, node.output
     (bounds,) = (list(item.floats) for item in node.attribute if item.name == "boundaries")
     constants = {
@@ -81,12 +79,6 @@ def _buckets(node: NodeProto, kind: int) -> Iterator[NodeProto]:
 
 
 def _unknown(model: ModelProto) -> Iterator[str]:
-    """Yield the types of operators that are not in the standard."""
-    from onnx import defs
-
-    from orun.stages._graph.domains import STANDARD, standard_opset
-    from orun.stages._graph.io import nodes
-
     version = standard_opset(model)
     for node in nodes(model):
         if node.domain in STANDARD and not defs.has(node.op_type, version, ""):

@@ -53,7 +53,6 @@ class Lite:
         return self._path.stat().st_size
 
     def __call__(self, feed: Feed) -> Sequence[Array]:
-        """Run the interpreter."""
         self.bind(feed)()
         return [self._interpreter.get_tensor(detail["index"]) for detail in self._outputs.values()]
 

@@ -9,17 +9,19 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import torch
+from torch.utils._pytree import tree_unflatten
+
 from orun.errors import UsageError
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
+from orun.stages._torch.quantized import freeze, stop_training
 from orun.stages.code import signature_of
 from orun.stages.library_warnings import warnings_to
 
 if TYPE_CHECKING:
     import logging
     from inspect import Signature
-
-    import torch
 
     from orun.measure.dataset import Array
 
@@ -54,8 +56,6 @@ class Bound:
 
     def arguments(self, feed: Feed) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return positional and named arguments for `forward`, as copies that a module may change."""
-        import torch
-
         tensors = {item.name: torch.tensor(feed[item.name]) for item in self.inputs}
         if self.nesting is not None:
             positional, named = torch.utils._pytree.tree_unflatten(tensors.values(), self.nesting)  # noqa: SLF001
@@ -64,8 +64,6 @@ class Bound:
 
     def __call__(self, feed: Feed) -> list[Array]:
         """Run the module; return its tensors as a flat list of arrays."""
-        import torch
-
         positional, named = self.arguments(feed)
         with torch.inference_mode():
             return [tensor.numpy() for tensor in flatten(self.module(*positional, **named))]
@@ -77,10 +75,6 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
     Raises:
         UsageError: when `forward` does not take them.
     """
-    import torch
-
-    from orun.stages._torch.quantized import stop_training
-
     scripted = isinstance(module, torch.jit.ScriptModule)
     parameters = _parameters(module)
     known = all(item.name in parameters for item in inputs)
@@ -99,9 +93,6 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
 
 
 def _parameters(module: torch.nn.Module) -> list[str]:
-    """Return the names of the parameters of a module's `forward`."""
-    import torch
-
     if isinstance(module, torch.jit.ScriptModule):
         return [argument.name for argument in module.forward.schema.arguments[1:]]  # all but `self`
     return list(signature_of(module.forward).parameters)
@@ -109,8 +100,6 @@ def _parameters(module: torch.nn.Module) -> list[str]:
 
 def _renamed(module: torch.nn.Module, inputs: Sequence[Input]) -> dict[str, str]:
     """Return the parameters of `forward` before `*parameters` that get an input of another name, with that name."""
-    import torch
-
     names = _parameters(module)
     if not isinstance(module, torch.jit.ScriptModule):
         parameters = signature_of(module.forward).parameters.values()
@@ -134,7 +123,6 @@ def _require_unmixed(parameters: Sequence[str], names: Sequence[str]) -> None:
 
 
 def _require_callable(forward: Signature, names: Sequence[str], known: bool) -> None:
-    """Refuse inputs with which the module cannot be called."""
     try:
         forward.bind(**dict.fromkeys(names)) if known else forward.bind(*names)
     except TypeError as error:
@@ -162,8 +150,6 @@ def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:
 
 def _nesting(program: Any, count: int) -> Any:
     """Return the description of the arguments of a program if one of them holds several of its tensors."""
-    from torch.utils._pytree import tree_unflatten
-
     spec = program.call_spec.in_spec
     if spec is None or spec.num_leaves != count:
         return None
@@ -182,8 +168,6 @@ def flatten(value: Any) -> Iterator[torch.Tensor]:
 
 def flatten_named(value: Any, name: str = "") -> Iterator[tuple[str, torch.Tensor]]:
     """Yield the tensors of `flatten`, each with the innermost key or field under which it stands, or `name`."""
-    import torch
-
     if isinstance(value, torch.Tensor):
         yield name, value
     elif isinstance(value, Mapping):
@@ -229,9 +213,6 @@ def advise_other(bound: Bound, exporter: str) -> str:
 
 
 def _exporters(bound: Bound) -> tuple[str, ...]:
-    """Return the exporters of PyTorch that take this form of model."""
-    import torch
-
     if bound.program is not None:
         return ("dynamo",)
     return ("torchscript",) if isinstance(bound.module, torch.jit.ScriptModule) else ("dynamo", "torchscript")
@@ -243,10 +224,6 @@ def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.
     The inputs of the graph are those of `bound`, in order, under any names. Modules of fake quantization are replaced
     in it.
     """
-    import torch
-
-    from orun.stages._torch.quantized import freeze
-
     path = Path("export.onnx")
     positional, named = bound.arguments(example)
     axes = {

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile, is_zipfile
 
+import torch
+
 from orun.environment.env_vars import variable
 from orun.errors import StageFailed
 from orun.stages._data.packages import need
@@ -64,8 +66,6 @@ def open_model(context: Context, source: Source, inputs: Sequence[Input]) -> Bou
     Raises:
         StageFailed: when it cannot be read.
     """
-    import torch
-
     torch.manual_seed(context.seed)  # a function may initialize weights at random
     names = [item.name for item in inputs]
     with warnings_to(context.log):
@@ -91,8 +91,6 @@ def load_module(context: Context, function: str, weights: Path | None = None, we
     Raises:
         StageFailed: when it returns no module, or the weights do not fit.
     """
-    import torch
-
     load = context.load(Code(function), ())
     if isinstance(load, torch.nn.Module):
         name = function.rpartition(":")[2]
@@ -137,8 +135,6 @@ def _advise_state(state: Mapping[str, Any]) -> str:
 
 def _read_weights(context: Context, path: Path, name: str) -> Any:
     """Return the tensors of a `state_dict`. No code in the file is run."""
-    import torch
-
     hint = "save them so: torch.save(model.state_dict(), ...); or as safetensors"
     _require_complete(context, path, name)
     with failing(context, f"{name} is no file of weights alone", hint):
@@ -159,9 +155,6 @@ def _require_complete(context: Context, path: Path, name: str) -> None:
 
 
 def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input]) -> Bound:
-    """Read an ExportedProgram or TorchScript."""
-    import torch
-
     problem = f"{name} is neither TorchScript nor an ExportedProgram that is safe to read"
     _require_complete(context, path, name)
     is_program = path.suffix.lower() == ".pt2"

@@ -32,7 +32,8 @@ from typing import TYPE_CHECKING, Annotated
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Rtol
-from orun.stages.common_parameters import DType, ExternalData, Fill, High, Low
+from orun.stages._tf.inputs import InputSpec
+from orun.stages.common_parameters import ExternalData
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import CODE
 from orun.stages.params import Code, Doc, FilePath, Range
@@ -51,23 +52,6 @@ UNFIT = (
     "say in `inputs` which values the model takes, `low`, `high`, `fill`, and give axes that must be equal one name, "
     "`shape: [batch, length]`"
 )
-
-
-@dataclass(frozen=True)
-class InputSpec:
-    """Input of the model."""
-
-    shape: Annotated[
-        list[int | str] | None,
-        Doc(
-            "Axes: a size, the name of a dynamic axis, or a formula of other axes (`past + sequence`, `32 * rows`); "
-            "by default those of the model."
-        ),
-    ] = None
-    dtype: Annotated[DType | None, Doc("Type of its values, where the model has none.")] = None
-    low: Low = None
-    high: High = None
-    fill: Fill = "random"
 
 
 @dataclass(frozen=True)
@@ -163,7 +147,6 @@ def _source(context: Context, params: Params) -> Source:
     Raises:
         StageFailed: when a parameter is for another form of model.
     """
-    from orun.stages._tf.inputs import DeclaredInput
     from orun.stages._tf.source import Source
     from orun.stages.port_files import find_only_file
 
@@ -179,8 +162,7 @@ def _source(context: Context, params: Params) -> Source:
     ):
         if not used:
             raise StageFailed(context.stage, f"`{parameter}` is for {wanted}, and {name} is another form of model")
-    declared = {item: DeclaredInput(spec.shape, spec.dtype) for item, spec in params.inputs.items()}
-    return Source(name, path, declared, params.signature, params.tensors)
+    return Source(name, path, params.inputs, params.signature, params.tensors)
 
 
 def _unfit_hint(inputs: Sequence[Input]) -> str:

@@ -138,7 +138,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _open(context: Context) -> Draft:
-    """Return the model as a draft."""
     import onnx_ir as ir
 
     from orun.stages._graph.input_domain import read_domain

@@ -187,7 +187,6 @@ def _convert(context: Context, params: Params, kept: Collection[str]) -> ModelPr
 
 
 def _count_weights(model: ModelProto, kind: str) -> int:
-    """Return how many weights of a type, by its name in ONNX, a model has."""
     from onnx import TensorProto
 
     from orun.stages._graph.io import tensors

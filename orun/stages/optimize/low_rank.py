@@ -116,7 +116,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _require_data(context: Context, params: Params) -> None:
-    """Refuse parameters that need a dataset without one."""
     needing = "method: whitened" if params.method == "whitened" else "error" if params.error is not None else ""
     if needing and params.dataset is None:
         raise StageFailed(

@@ -183,7 +183,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _in_pieces(candidate: FusedModel) -> Iterator[str]:
-    """Yield a line for each attention that is not fused."""
     for name, reason in candidate.unfused.items():
         yield f"in pieces: the attention that yields {name}: {reason}"
 

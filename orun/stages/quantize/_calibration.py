@@ -7,15 +7,21 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from orun.errors import StageFailed
 from orun.stages._data.source import Examples
+from orun.stages._data.synthetic import make_examples
+from orun.stages._graph.agreement import Trial
+from orun.stages._graph.feeds import take_example
+from orun.stages._graph.input_domain import Declarations, to_input_values
+from orun.stages._graph.missing import require_ranges
 from orun.stages.contract import Context
+from orun.stages.datasets import load_dataset
 from orun.stages.quantize._integers import CANNOT, quantizing
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
-    from orun.stages._graph.agreement import Trial
-    from orun.stages._graph.input_domain import Declarations
     from orun.stages._graph.sessions import Feed
 
 
@@ -34,11 +40,6 @@ def load_calibration_data(
     Raises:
         StageFailed: when the parameter's function fails, or an example holds NaN.
     """
-    from orun.stages._data.synthetic import make_examples
-    from orun.stages._graph.input_domain import to_input_values
-    from orun.stages._graph.missing import require_ranges
-    from orun.stages.datasets import load_dataset
-
     if dataset is not None:
         examples = load_dataset(context, dataset, names).spread(samples)
         require_ranges(context, examples)
@@ -52,8 +53,6 @@ def make_trial(
     dims: Mapping[str, Sequence[int]], inputs: Examples | Declarations | None, *, ranges_made_up: bool
 ) -> Trial:
     """Return what the result is compared on; `dims` may also be sizes of made-up calibration inputs only."""
-    from orun.stages._graph.agreement import Trial
-
     trial = Trial(dims, inputs)
     if ranges_made_up and not trial.is_made_up:  # `dims` are for the ranges: examples of a dataset have their own sizes
         return Trial({}, inputs)
@@ -62,10 +61,7 @@ def make_trial(
 
 def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:
     """Return the examples as a reader of ONNX Runtime: one dictionary after another, then None."""
-    import numpy as np
     from onnxruntime.quantization import CalibrationDataReader
-
-    from orun.stages._graph.feeds import take_example
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]  # ONNX Runtime is not checked
         shapes_differ = not all(isinstance(dataset.inputs[name], np.ndarray) for name in ranks)

@@ -13,10 +13,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from onnx import ModelProto
+import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, TensorProto
 
+from orun.stages._graph.inner_values import values_of
+
+if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
 
 BETWEEN = 4.5  # kurtosis; normal values have 3, Laplacian ones 6
@@ -43,8 +46,6 @@ class Moments:
     @classmethod
     def of(cls, values: NDArray[Any], shift: float | None = None) -> Moments:
         """Return the moments of finite values, of which there is at least one."""
-        import numpy as np
-
         flat = values.astype(np.float64).ravel()
         centre = float(flat.mean()) if shift is None else shift
         away = flat - centre
@@ -102,11 +103,6 @@ def with_bounds(
     The model is whole in memory, the types of its values declared. `overrides` are types of some tensors, in ONNX
     Runtime's form; all other values are `stored` in one type, such as `uint8`.
     """
-    import numpy as np
-    from onnx import TensorProto
-
-    from orun.stages._graph.inner_values import values_of
-
     graph = model.graph
     declared = (*graph.input, *graph.value_info, *graph.output)
     floats = {item.name for item in declared if item.type.tensor_type.elem_type == TensorProto.FLOAT}

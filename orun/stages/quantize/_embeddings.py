@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import ModelProto, NodeProto, helper
 
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import Trial
+from orun.stages._graph.agreement import Trial, load_cases
 from orun.stages._graph.feeds import Case
+from orun.stages._graph.inner_values import values_for
+from orun.stages._graph.io import load_graph
+from orun.stages._graph.nodes import list_needed
 from orun.stages.contract import Context
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
 
 FUSED = "EmbedLayerNormalization"
 POSITIONS = 8  # place of the input with the positions; without it they count from 0
@@ -25,10 +27,6 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
     Raises:
         StageFailed: when one cannot be split, as its mask is read.
     """
-    from orun.stages._graph.agreement import load_cases
-    from orun.stages._graph.io import load_graph
-    from orun.stages._graph.nodes import list_needed
-
     fused = [
         node for node in model.graph.node if node.op_type == FUSED and node.input[POSITIONS:] and is_selected(node)
     ]
@@ -59,18 +57,12 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
 
 def _find_counting(model: ModelProto, names: Collection[str], cases: Sequence[Case]) -> set[str]:
     """Return which values are 0, 1, 2, ... along the last axis in all cases."""
-    import numpy as np
-
-    from orun.stages._graph.inner_values import values_for
-
     seen = list(values_for(model, sorted(names), (case.feed for case in cases)))
     return {name for name in names if all(np.all(item[name] == np.arange(item[name].shape[-1])) for item in seen)}
 
 
 def _parts_of(node: NodeProto) -> list[NodeProto]:
     """Return the nodes that compute what a fused node does."""
-    from onnx import helper
-
     ids, segments, tokens, positions, kinds, scale, shift = node.input[:7]
     name = node.output[0]
     parts = [

@@ -118,8 +118,11 @@ def quantize(model: ModelProto, grid: Grid, dataset: Dataset, excluded: Collecti
 def _replace(model: ModelProto, node: NodeProto, weight: Rounded, grid: Grid, accuracy_level: int) -> None:
     rows, columns = weight.integers.shape
     name = f"{node.input[1]}_{node.name or node.output[0]}"
+    padded = np.repeat(weight.zeros, grid.block_size, axis=0)  # padding of the last block stands for 0
+    padded[:rows] = weight.integers
+    blocks = padded.T.reshape(columns, len(weight.scales), grid.block_size)
     tensors = [
-        numpy_helper.from_array(_packed(weight, grid), f"{name}_integers"),
+        numpy_helper.from_array(_nibbles(blocks, grid.bits), f"{name}_integers"),  # [columns, blocks, bytes of a block]
         numpy_helper.from_array(np.ascontiguousarray(weight.scales.T), f"{name}_scales"),
     ]
     if not grid.symmetric:
@@ -140,15 +143,6 @@ def _replace(model: ModelProto, node: NodeProto, weight: Rounded, grid: Grid, ac
     )
     if accuracy_level:
         node.attribute.append(helper.make_attribute("accuracy_level", accuracy_level))
-
-
-def _packed(weight: Rounded, grid: Grid) -> Bytes:
-    """Return the integers in the layout of MatMulNBits, `[columns, blocks, bytes of a block]`."""
-    rows, columns = weight.integers.shape
-    blocks = len(weight.scales)
-    padded = np.repeat(weight.zeros, grid.block_size, axis=0)  # padding of the last block stands for 0
-    padded[:rows] = weight.integers
-    return _nibbles(padded.T.reshape(columns, blocks, grid.block_size), grid.bits)
 
 
 def _nibbles(values: Bytes, bits: int) -> Bytes:

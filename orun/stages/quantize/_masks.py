@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from onnx import ModelProto, TensorProto, helper
 
+from orun.stages._graph.inner_values import values_of
 from orun.stages._graph.masked_rows import HIDDEN, OPERATORS
 from orun.stages.contract import Context
 
@@ -93,8 +94,6 @@ def _scores(model: ModelProto) -> Iterator[str]:
 
 def _ranges(model: ModelProto, dataset: Dataset) -> dict[str, tuple[float, float]]:
     """Return the minimum and maximum of each float32 value that nodes yield, over the dataset."""
-    from orun.stages._graph.inner_values import values_of
-
     types = {value.name: value.type.tensor_type.elem_type for value in (*model.graph.value_info, *model.graph.output)}
     names = [name for node in model.graph.node for name in node.output if types.get(name) == TensorProto.FLOAT]
     copy = ModelProto()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orun.stages._graph.io import load
 from orun.stages._graph.nodes import list_readers, set_items
 from orun.stages.contract import Context
 from orun.stages.quantize._fake_quantize import DEQUANTIZE, QUANTIZE
@@ -21,7 +22,6 @@ def keep_in_float(
     context: Context, path: Path, result: ModelProto, include: Sequence[str], exclude: Sequence[str]
 ) -> None:
     """Keep tensors in float, in place, that are in `exclude`, or not in `include` if that is not empty."""
-    from orun.stages._graph.io import load
 
     def stays(name: str) -> bool:
         return name in exclude or bool(include and name not in include)

@@ -25,7 +25,7 @@ themselves, nor are tensors of graphs inside nodes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
@@ -119,18 +119,12 @@ def _metrics(analysis: Analysis) -> dict[str, Metric]:
     }
 
 
-def sort_worst_first(findings: Sequence[Finding]) -> list[Finding]:
-    """Sort findings by share of the outputs' error, then by the error that arises at the node, then by SQNR."""
-
+def _write(context: Context, analysis: Analysis) -> None:
     def rank(finding: Finding) -> tuple[float, float, float]:
         local = float("inf") if finding.local is None else finding.local
         return -(finding.share or 0.0), local, finding.sqnr
 
-    return sorted(findings, key=rank)
-
-
-def _write(context: Context, analysis: Analysis) -> None:
-    rows = sort_worst_first(analysis.findings)
+    rows = sorted(analysis.findings, key=rank)
     order = {row.tensor: number for number, row in enumerate(analysis.findings)}
     listed = [{**encode(row), "order": order[row.tensor]} for row in rows]
     document = {"format": 1, "worst": rows[0].node, **encode(analysis), "findings": listed}

@@ -168,7 +168,6 @@ def _trial(params: Params) -> Trial:
 
 
 def _require_supported(context: Context, params: Params) -> None:
-    """Refuse parameters that exclude one another."""
     if FLOAT8 in (params.activation_type, params.weight_type):
         from orun.stages.quantize._float8 import require_float8
 

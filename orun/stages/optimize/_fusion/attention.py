@@ -49,7 +49,9 @@ def fuse_attention(edit: Rewriter) -> None:
 
 
 def _fuse(edit: Rewriter, core: Core) -> None:
-    core = _scaled(edit, _upright(edit, core))
+    key = _turned_back(edit, core, core.key) if core.turned else core.key
+    value = _turned_back(edit, core, core.value) if core.mirrored else core.value
+    core = _scaled(edit, replace(core, key=key, value=value, turned=False))
     operands = _operands(core)
     query, result = operands.query[1], replace(operands.query[1], size=operands.value[1].size)
     shared = _shared(core, operands)
@@ -211,13 +213,6 @@ def _folded(edit: Rewriter, core: Core, output: ir.Value) -> ir.Value:
     sizes = [edit.ints(-1), *(edit.size(core.last, output, axis) for axis in (2, 3))]
     size = edit.put(core.last, "Concat", sizes, f"{name}_size", (FOLDED,), attributes={"axis": 0})
     return edit.put(core.last, "Reshape", [output, size], name, shape)
-
-
-def _upright(edit: Rewriter, core: Core) -> Core:
-    """Return the attention with key and value as `[batch, heads, length, size]`."""
-    key = _turned_back(edit, core, core.key) if core.turned else core.key
-    value = _turned_back(edit, core, core.value) if core.mirrored else core.value
-    return replace(core, key=key, value=value, turned=False)
 
 
 def _turned_back(edit: Rewriter, core: Core, value: ir.Value) -> ir.Value:

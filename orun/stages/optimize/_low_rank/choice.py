@@ -46,11 +46,7 @@ class Option:
 class Choice:
     """Layers with their factors, and the steps from all weights as they are to the smallest factors.
 
-    Attributes:
-        context: of the stage.
-        layers: the layers.
-        factors: factors of each layer, by its index and the rows of the factorised matrix.
-        steps: see `order_steps`.
+    Factors are by the index of a layer and the rows of the factorised matrix; `order_steps` made the steps.
     """
 
     context: Context

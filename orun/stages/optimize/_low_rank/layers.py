@@ -31,13 +31,7 @@ QUANTIZED = frozenset({
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """MatMul, Gemm or Conv with a weight that nothing else reads.
-
-    Attributes:
-        node: its node.
-        weight: name of its weight.
-        array: the weight.
-    """
+    """MatMul, Gemm or Conv with a weight that nothing else reads; `weight` is its name, and `array` its values."""
 
     node: NodeProto
     weight: str

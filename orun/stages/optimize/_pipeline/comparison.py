@@ -11,7 +11,10 @@ import numpy as np
 
 from orun.errors import StageFailed
 from orun.measure.dataset import choose, spread
+from orun.stages._data.images import ORIENTATION, list_images, open_image, prepare_image
 from orun.stages._data.source import Images, Source, Text
+from orun.stages._data.tables import read_lines
+from orun.stages._data.texts import tokenize
 from orun.stages._graph.agreement import check, run_cases
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.io import load_graph
@@ -44,8 +47,6 @@ def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ..
     Raises:
         StageFailed: when the operator cannot decode a file.
     """
-    from orun.stages._data.images import list_images, prepare_image
-
     root = context.root / folder
     files = list_images(root, folder, images)
     titles = [f"{folder}/{path.relative_to(root).as_posix()}" for path in files]
@@ -67,8 +68,6 @@ def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ..
 
 def _form(context: Context, path: Path, name: str) -> tuple[str | None, str, bool]:
     """Return the format and the mode of an image, and whether its EXIF orientation turns it."""
-    from orun.stages._data.images import open_image
-
     with open_image(path, name) as opened:
         if opened.format not in FORMATS or opened.mode == "CMYK":
             raise StageFailed(
@@ -81,8 +80,6 @@ def _form(context: Context, path: Path, name: str) -> tuple[str | None, str, boo
 
 
 def _is_turned(image: Image) -> bool:
-    from orun.stages._data.images import ORIENTATION
-
     return image.getexif().get(ORIENTATION) in TURNED
 
 
@@ -101,9 +98,6 @@ def image_hint(cases: Sequence[Case]) -> str:
 
 def text_cases(draft: Draft, file: str, tokenizer: str, length: int) -> tuple[Case, ...]:
     """Return each text of a file as `transformers` tokenizes it, with the text itself."""
-    from orun.stages._data.tables import read_lines
-    from orun.stages._data.texts import tokenize
-
     root, inputs = draft.context.root, {item.name: item for item in inputs_of(draft.model)}
     pad = any(isinstance(item.shape[-1], int) for item in inputs.values() if item.shape)
     texts = read_lines(root / file, file)["text"]

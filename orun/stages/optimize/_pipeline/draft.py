@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+
 from orun.errors import StageFailed
 from orun.measure.extension_operators import DOMAIN
 from orun.stages._graph.domains import standard_opset
@@ -13,10 +15,10 @@ from orun.stages._graph.io import graphs, input_names
 from orun.stages._graph.names import rename_values
 from orun.stages._graph.nodes import set_items
 from orun.stages.contract import Context
+from orun.stages.name_checks import require_known
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from onnx import ModelProto, NodeProto, ValueInfoProto
 
 LEAST_OPSET = 13  # from which axes are inputs of the reductions
 
@@ -30,21 +32,13 @@ class Nodes:
 
     def add(self, operator: str, *inputs: str, outputs: Sequence[str] = (), domain: str = "", **attributes: Any) -> str:
         """Add a node; return its first output, which gets the name of the node unless `outputs` names it."""
-        from onnx import helper
-
         name = f"{self.step}/{operator}_{len(self.nodes)}"
         named = list(outputs) or [name]
         self.nodes.append(helper.make_node(operator, inputs, named, name=name, domain=domain, **attributes))
         return named[0]
 
-    def extension(self, operator: str, *inputs: str, outputs: Sequence[str] = (), **attributes: Any) -> str:
-        """Add a node of onnxruntime-extensions."""
-        return self.add(operator, *inputs, outputs=outputs, domain=DOMAIN, **attributes)
-
     def constant(self, value: NDArray[Any]) -> str:
         """Add a constant."""
-        from onnx import numpy_helper
-
         return self.add("Constant", value=numpy_helper.from_array(value))
 
 
@@ -73,8 +67,6 @@ class Draft:
 
     def input(self, name: str) -> ValueInfoProto:
         """Return an input of the model."""
-        from orun.stages.name_checks import require_known
-
         names = input_names(self.model)
         require_known("input", [name], names)
         inputs: dict[str, ValueInfoProto] = {value.name: value for value in self.model.graph.input}
@@ -82,8 +74,6 @@ class Draft:
 
     def output(self, name: str | None) -> ValueInfoProto:
         """Return an output of the model; the only one when no name is given."""
-        from orun.stages.name_checks import require_known
-
         outputs: dict[str, ValueInfoProto] = {value.name: value for value in self.model.graph.output}
         if name is None and len(outputs) > 1:
             raise self.failed(f"the model has {len(outputs)} outputs", f"say which in `output`: {', '.join(outputs)}")
@@ -95,8 +85,6 @@ class Draft:
 
     def replace_inputs(self, names: Sequence[str], new: ValueInfoProto, nodes: Nodes) -> None:
         """Let nodes compute some inputs of the model from one new input."""
-        from onnx import helper
-
         graph = self.model.graph
         if any(value.name == new.name for value in (*graph.input, *graph.output)):
             raise self.failed(f"the model has a value {new.name!r} already", "rename it: `rename` of `optimize/edit`")

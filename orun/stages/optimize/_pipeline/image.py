@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from onnx import TensorProto, helper
 
+from orun.measure.extension_operators import DOMAIN
 from orun.stages._graph.signature import axes_of
 from orun.stages.optimize._pipeline.draft import Draft, Nodes
 
@@ -40,7 +41,7 @@ def add_decoding(draft: Draft, images: Images) -> None:
     nodes = draft.nodes(BYTES, SMOOTHING)
     content = nodes.add("Squeeze", BYTES, nodes.constant(_ints(0)))
     # Its default, BGR, swaps the channels of a grey JPEG, too, which has only one: it writes where it must not.
-    decoded = nodes.extension("DecodeImage", content, color_space="rgb")
+    decoded = nodes.add("DecodeImage", content, domain=DOMAIN, color_space="rgb")
     colours = nodes.add("Expand", decoded, nodes.constant(_ints(1, 1, 3)))  # [h, w, rgb]; four of CMYK do not fit
     channels = _channels(nodes, colours, grey=images.channels == "grey")
     size = nodes.add("Shape", channels, start=2)

@@ -8,6 +8,7 @@ import numpy as np
 from onnx import TensorProto, helper
 
 from orun.errors import StageFailed
+from orun.measure.extension_operators import DOMAIN
 from orun.stages._graph.io import input_names
 from orun.stages._graph.signature import axes_of
 from orun.stages.optimize._pipeline.draft import Draft, Nodes
@@ -81,7 +82,7 @@ def _loop_body(step: str, tokenizer: WordPiece) -> GraphProto:
     going, number = f"{body.step}/going", f"{body.step}/number"
     text = body.add("Gather", TEXT, body.add("Unsqueeze", number, body.constant(first)))
     tokens = [f"{body.step}/{name}" for name in ORDER]
-    body.extension("BertTokenizer", text, outputs=tokens, **_attributes(tokenizer))
+    body.add("BertTokenizer", text, outputs=tokens, domain=DOMAIN, **_attributes(tokenizer))
     outputs = []
     for name, value in zip(ORDER, tokens, strict=True):
         filler = tokenizer.vocabulary.index(tokenizer.special["pad"]) if name == IDS else 0
@@ -104,7 +105,6 @@ def _loop_body(step: str, tokenizer: WordPiece) -> GraphProto:
 
 
 def _attributes(tokenizer: WordPiece) -> dict[str, str | int]:
-    """Return the attributes of the operator."""
     special = {f"{kind}_token": token for kind, token in tokenizer.special.items()}
     return {
         "vocab_file": "\n".join(tokenizer.vocabulary),

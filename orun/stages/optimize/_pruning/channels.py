@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from onnx import numpy_helper
 
 from orun.stages._graph.domains import STANDARD
+from orun.stages._graph.io import graphs
 from orun.stages._graph.nodes import attribute
 
 if TYPE_CHECKING:
@@ -107,8 +108,6 @@ class Arrays(Mapping[str, "Array"]):
 
 def stored(model: ModelProto) -> Stored:
     """Return the stored tensors of a model, and the number of their readers."""
-    from orun.stages._graph.io import graphs
-
     uses: dict[str, int] = {}
     for node in model.graph.node:
         for name in node.input:

@@ -85,7 +85,9 @@ def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> li
         if len(gone):
             _cut(layer, gone, kept.arrays, arrays)
             changed.append(layer)
-    _store(model, arrays)
+    for tensor in model.graph.initializer:
+        if tensor.name in arrays:
+            tensor.CopyFrom(numpy_helper.from_array(arrays[tensor.name], tensor.name))
     if changed:
         del model.graph.value_info[:]  # it holds the former shapes
     return changed
@@ -142,9 +144,3 @@ def _cut(layer: Layer, gone: Array, before: Mapping[str, Array], after: dict[str
         after[cut.name] = np.delete(after.get(cut.name, before[cut.name]), places, cut.axis)
     for node in layer.depthwise:
         next(item for item in node.attribute if item.name == "group").i -= len(gone)
-
-
-def _store(model: ModelProto, arrays: Mapping[str, Array]) -> None:
-    for tensor in model.graph.initializer:
-        if tensor.name in arrays:
-            tensor.CopyFrom(numpy_helper.from_array(arrays[tensor.name], tensor.name))

@@ -76,8 +76,9 @@ def list_candidates(target: Target, cores: int, available: Collection[str]) -> l
     first = target.providers[0]
     settings = GRAPH if first.name in GPU_PROVIDERS else _settings(cores, target.session.get(THREADS))
     candidates = [Candidate((change,), session) for change, session in settings]
-    if first.name == CPU and XNNPACK in available:
-        candidates += [_xnnpack(target, cores)]
+    if first.name == CPU and XNNPACK in available:  # with its own threads: those of ONNX Runtime would spin beside them
+        providers = (Provider(XNNPACK, {THREADS: str(cores)}), *target.providers)
+        candidates += [Candidate(("provider",), {THREADS: 1, SPINNING: False}, providers)]
     if first.name == CUDA and NHWC not in first.options:
         preferring = replace(first, options={**first.options, NHWC: "1"})
         candidates += [Candidate(("layout",), providers=(preferring, *target.providers[1:]))]
@@ -85,25 +86,14 @@ def list_candidates(target: Target, cores: int, available: Collection[str]) -> l
 
 
 def _settings(cores: int, threads_of_target: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for threads in _thread_counts(cores):
+    powers = [1 << power for power in range(cores.bit_length()) if 1 << power <= cores]
+    for threads in sorted({*powers, max(cores // 2, 1), cores}):
         yield "threads", {THREADS: threads}
     for operators in sorted({2, cores} if cores > 1 else ()):
         yield "execution mode", {MODE: "parallel", "inter_op_num_threads": operators}
     yield from (*GRAPH, *MEMORY)
     if cores > 1 and threads_of_target != 1:
         yield from THREADED
-
-
-def _thread_counts(cores: int) -> list[int]:
-    """Return the powers of two up to the number of cores, half of the cores, and all of them."""
-    powers = [1 << power for power in range(cores.bit_length()) if 1 << power <= cores]
-    return sorted({*powers, max(cores // 2, 1), cores})
-
-
-def _xnnpack(target: Target, cores: int) -> Candidate:
-    """Return XNNPACK with its own threads: those of ONNX Runtime would spin beside them."""
-    provider = Provider(XNNPACK, {THREADS: str(cores)})
-    return Candidate(("provider",), {THREADS: 1, SPINNING: False}, (provider, *target.providers))
 
 
 def _describe(provider: Provider) -> str:

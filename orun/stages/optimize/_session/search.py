@@ -125,7 +125,11 @@ class Search:
             if time.monotonic() >= self.until:
                 break
         for track in tracks:
-            _settle(track)
+            if not track.dropped and track.ratio is None:
+                undisturbed = len(track.log_ratios)
+                track.dropped = f"undecided: {undisturbed} undisturbed of {track.launches} launches"
+            elif not track.dropped and track.ratio and track.ratio.high >= 1:
+                track.dropped = f"not shown to be faster, {_describe(track)}"
             self.log.info("%s: %s", track.candidate.title, track.dropped or _describe(track))
         return sorted((track for track in tracks if not track.dropped), key=_mean)
 
@@ -156,17 +160,6 @@ def _drop_slower(tracks: Sequence[Track]) -> None:
             track.dropped = f"not faster, {_describe(track)}"
         elif ratio.low > min(alike):
             track.dropped = f"slower than another value, {_describe(track)}"
-
-
-def _settle(track: Track) -> None:
-    """Drop a candidate that is not shown to be faster."""
-    if track.dropped:
-        return
-    if track.ratio is None:
-        launches = len(track.log_ratios)
-        track.dropped = f"undecided: {launches} undisturbed of {track.launches} launches"
-    elif track.ratio.high >= 1:
-        track.dropped = f"not shown to be faster, {_describe(track)}"
 
 
 def _simplest(faster: Sequence[Track]) -> Candidate:

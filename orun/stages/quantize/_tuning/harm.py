@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from orun.stages._graph.io import load_graph
 from orun.stages._graph.sessions import Model, session
 
 if TYPE_CHECKING:
@@ -64,8 +67,6 @@ def rank(
     group that time did not suffice for counts with the mean of the others. `make_except` makes the model with some
     nodes in float and all others quantized. After so many seconds, no further group is tried.
     """
-    from orun.stages._graph.io import load_graph
-
     nodes = find_candidates(load_graph(model))
     right = [run_model(session(model, outputs), feed) for feed in feeds]
     every = [name for name, _ in nodes]
@@ -86,15 +87,11 @@ def rank(
 
 def run_model(model: Model, feed: Mapping[str, Array]) -> list[Array]:
     """Return the floating-point outputs of a model as doubles."""
-    import numpy as np
-
     return [np.asarray(value, np.float64) for value in model(feed) if np.asarray(value).dtype.kind == "f"]
 
 
 def measure_error(right: Sequence[Sequence[Array]], values: Sequence[Sequence[Array]]) -> float:
     """Return the energy of the error relative to that of the right values, over all examples and outputs."""
-    import numpy as np
-
     error = total = 0.0
     for expected, actual in zip(right, values, strict=True):
         for reference, value in zip(expected, actual, strict=True):

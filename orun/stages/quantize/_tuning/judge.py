@@ -34,12 +34,7 @@ FLOAT = "float"
 
 @dataclass(frozen=True)
 class Goal:
-    """Goal of the search.
-
-    Attributes:
-        metric: as `measure/accuracy` names it.
-        at_least, at_most: bounds of the metric; None for no bound.
-    """
+    """Goal of the search: bounds of a metric that `measure/accuracy` names; None for no bound."""
 
     metric: str
     at_least: float | None

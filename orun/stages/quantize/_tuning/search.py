@@ -87,12 +87,10 @@ class Search:
         return not trial.refused and self.judge.goal.short(trial.accuracy) == 0
 
     def _best(self) -> float:
-        """Return the least cost of a candidate that reaches the goal."""
         costs = [self._cost(trial) for trial in self.trial_log.trials.values() if self._reaches(trial)]
         return min((cost for cost in costs if math.isfinite(cost)), default=math.inf)
 
     def _try(self, wanted: Settings) -> Trial:
-        """Make and judge a candidate, unless it is in the log."""
         if wanted in self.trial_log.trials:
             return self.trial_log.trials[wanted]
         self.progress(len(self.trial_log.trials), self.trials, f"candidates, now {wanted.title}")
