@@ -2,10 +2,11 @@
 
 The log lists the fused operators layer by layer, and each unfused attention with the reason, which is also a note of
 the run. `fused.Attention` and similar metrics count fused operators. `attentions` counts attentions by what they
-compute: a softmax over the product of queries and keys, multiplied by values. `attentions_left` counts unfused ones; a
-gate can hold it at 0. `expect: {Attention: 12}` fails the stage if the result has another number. The result is
-compared with the model before it on random and boundary inputs at several sizes of each dynamic axis, with masks that
-hide any position. A wrong fusion fails the stage.
+compute: a softmax over the product of queries and keys, multiplied by values. Anything may stand between these but a
+layer with weights, such as one that mixes the heads ("talking heads"). `attentions_left` counts unfused ones; a gate
+can hold it at 0. `expect: {Attention: 12}` fails the stage if the result has another number. The result is compared
+with the model before it on random and boundary inputs at several sizes of each dynamic axis, with masks that hide any
+position. A wrong fusion fails the stage.
 
 `method: rules` fuses every attention of these models of `transformers` 5, with eager or sdpa attention, from both of
 PyTorch's exporters:

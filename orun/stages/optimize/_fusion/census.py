@@ -1,13 +1,14 @@
 """Census of a graph: fused operators, and attentions that are still in pieces, found by what the graph computes.
 
 An attention is a softmax over scores. The scores come from a product of queries and keys, and the weights of the
-softmax are multiplied by values. Scales, biases, masks, a soft cap and reshapes may stand between the two products.
+softmax are multiplied by values. Between the two products any operator may stand that is no layer of the model.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import onnx_ir as ir
 from onnx import ModelProto
@@ -15,11 +16,20 @@ from onnx_ir.passes import common
 
 from orun.stages._graph.io import nodes
 from orun.stages.optimize._fusion import COUNTED
-from orun.stages.optimize._fusion.graph import constant
+from orun.stages.optimize._fusion.graph import constant, made_by
 
 ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
 
-PRODUCTS = frozenset({"MatMul", "Einsum", "FusedMatMul", "Gemm", "TransposeMatMul"})
+# Parts of the names of operators; ONNX Runtime has many variants of each. A dynamic quantization begins a layer.
+PRODUCT = re.compile("MatMul|Gemm|Einsum")
+LAYER = re.compile("Attention|Conv|DynamicQuantizeLinear|GRU|LSTM|RNN")
+# Operators whose results are sizes, places or truth values, and so no scores or weights.
+FACTS = frozenset(
+    {
+        "And", "ArgMax", "ArgMin", "Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual",
+        "NonZero", "Not", "Or", "Shape", "Size", "Xor",
+    }
+)  # fmt: skip
 # Operators that move or round the elements of their first input.
 MOVES = frozenset(
     {
@@ -27,13 +37,6 @@ MOVES = frozenset(
         "Reshape", "Slice", "Split", "Squeeze", "Transpose", "Unsqueeze",
     }
 )  # fmt: skip
-ELEMENTWISE = frozenset(
-    {
-        "Abs", "Add", "Clip", "Concat", "Div", "Exp", "Max", "Min", "Mul", "Pow", "Relu", "Sigmoid", "Sub", "Sum",
-        "Tanh", "Where",
-    }
-)  # fmt: skip
-PASSED = MOVES | ELEMENTWISE
 ROUTED = 2  # axes of the weight of a linear layer
 
 
@@ -63,8 +66,15 @@ def find_unfused(model: ModelProto) -> list[str]:
 def attentions(graph: Iterable[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
     """Yield each softmax over the scores of an attention, with the product of its weights and the values."""
     for node in graph:
-        if node.op_type == "Softmax" and not node.domain and _scores(node):
+        if _is_softmax(node) and _has_scores(node):
             yield from ((node, product) for product in _weighted(node))
+
+
+def _is_softmax(node: ir.Node) -> bool:
+    """Return whether a node is a softmax or the last of one in pieces: exponentials divided by what sums them."""
+    if node.op_type == "Div" and (exponential := made_by(node.inputs[0], "Exp")) is not None:
+        return any(reader.op_type == "ReduceSum" for reader, _ in exponential.outputs[0].uses())
+    return node.op_type in ("Softmax", "LogSoftmax") and not node.domain
 
 
 def _weighted(softmax: ir.Node) -> Iterator[ir.Node]:
@@ -76,14 +86,14 @@ def _weighted(softmax: ir.Node) -> Iterator[ir.Node]:
             if node in seen:
                 continue
             seen.add(node)
-            if node.op_type in PRODUCTS:
-                if any(not _fixed(other) for number, other in enumerate(node.inputs[:2]) if number != place):
+            if factors := _factors(node):
+                if any(not _fixed(other) for number, other in enumerate(factors) if number != place):
                     yield node
-            elif node.op_type in PASSED:
+            elif _passes(node):
                 waiting += node.outputs
 
 
-def _scores(softmax: ir.Node) -> bool:
+def _has_scores(softmax: ir.Node) -> bool:
     """Return whether the input of a softmax comes from a product of queries and keys."""
     waiting, seen = [softmax.inputs[0]], set[ir.Node]()
     while waiting:
@@ -92,23 +102,33 @@ def _scores(softmax: ir.Node) -> bool:
         if node is None or node in seen:
             continue
         seen.add(node)
-        if node.op_type in PRODUCTS:
-            if _multiplies_keys(node):
+        if factors := _factors(node):
+            if _multiplies_keys(factors):
                 return True
-        elif node.op_type in MOVES:
-            waiting.append(node.inputs[0])
-        elif node.op_type in ELEMENTWISE:
-            waiting += node.inputs[1:] if node.op_type == "Where" else node.inputs
+        elif _passes(node):
+            waiting += node.inputs
     return False
 
 
-def _multiplies_keys(product: ir.Node) -> bool:
-    """Return whether a product multiplies computed keys; the queries may be learned, as in attention pooling."""
-    query, key = product.inputs[:2]
-    if _fixed(key):
-        return False
-    held = constant(query)
-    return not _fixed(query) or (held is not None and held.ndim > ROUTED)
+def _passes(node: ir.Node) -> bool:
+    """Return whether an operator that is no product may stand between the products of an attention."""
+    return not LAYER.search(node.op_type) and node.op_type not in FACTS
+
+
+def _factors(node: ir.Node) -> Sequence[ir.Value | None]:
+    """Return what a product multiplies: the operands of a matrix product, or of a Mul that is summed afterwards."""
+    if PRODUCT.search(node.op_type):
+        factors = node.inputs if node.op_type == "Einsum" else node.inputs[:2]
+        return factors if len(factors) > 1 else ()  # an Einsum of one operand moves its elements
+    summed = node.op_type == "Mul" and {reader.op_type for reader, _ in node.outputs[0].uses()} == {"ReduceSum"}
+    return node.inputs if summed and node.inputs[0] is not node.inputs[1] else ()
+
+
+def _multiplies_keys(factors: Sequence[ir.Value | None]) -> bool:
+    """Return whether the factors hold computed keys. The first may be learned queries, as in attention pooling."""
+    computed = [value for value in factors if not _fixed(value)]
+    held = constant(factors[0])
+    return len(computed) > 1 or (len(computed) == 1 and held is not None and held.ndim > ROUTED)
 
 
 def _fixed(value: ir.Value | None) -> bool:

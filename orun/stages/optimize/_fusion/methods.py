@@ -58,22 +58,24 @@ def candidates(context: Context, settings: Settings) -> Iterator[FusedModel]:
         yield _apply(context, settings, settings.method, read)
         return
     partial: list[FusedModel] = []
-    failures: list[StageFailed] = []
+    failures: dict[str, StageFailed] = {}
     for method in METHODS:
         try:
             fused = _apply(context, settings, method, read)
         except StageFailed as failure:
             context.log.warning("method %s: %s", method, failure)
-            failures.append(failure)
+            failures[method] = failure
             continue
         if fused.unfused:
             context.log.info("method %s leaves %d attentions in pieces", method, len(fused.unfused))
             partial.append(fused)
         else:
             yield fused
-    yield from sorted(partial, key=lambda fused: len(fused.unfused))
     if len(failures) == len(METHODS):
-        raise failures[0]
+        raise next(iter(failures.values()))
+    for method, failed in failures.items():  # it could have fused what the other left
+        context.note(": ".join([f"method {method} failed", failed.problem, *failed.why.splitlines()[:1]]))
+    yield from sorted(partial, key=lambda fused: len(fused.unfused))
 
 
 def _reader(context: Context, settings: Settings) -> Callable[[], ModelProto]:

@@ -19,7 +19,7 @@ from onnxruntime.transformers.onnx_model import OnnxModel
 
 from orun.stages._graph.compat import patch_quadratic_scan
 from orun.stages._graph.nodes import set_items
-from orun.stages._graph.symbolic import infer
+from orun.stages._graph.symbolic import infer_shapes
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.optimize._fusion import Settings
@@ -65,10 +65,10 @@ def apply_rules(context: Context, model: ModelProto, settings: Settings) -> tupl
     disabled = [*settings.disable, *(["packing"] if settings.multi_head_attention else [])]
     hint = "use `method: onnxruntime`, or leave fusions out: `disable: [...]`"
     with failing(context, "the model cannot be fused by rules", hint):
-        return _fuse(model, disabled)
+        return _fuse(context, model, disabled)
 
 
-def _fuse(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProto, Mapping[str, str]]:
+def _fuse(context: Context, model: ModelProto, disabled: Collection[str]) -> tuple[ModelProto, Mapping[str, str]]:
     patch_quadratic_scan()
     primitive = OnnxModel(model)
     for fusion, name in PRIMITIVES:
@@ -76,7 +76,7 @@ def _fuse(model: ModelProto, disabled: Collection[str]) -> tuple[ModelProto, Map
             fusion(primitive).apply()
     primitive.topological_sort()
     known = {value.name: ValueInfoProto.FromString(value.SerializeToString()) for value in model.graph.value_info}
-    graph = ir.from_proto(infer(primitive.model))
+    graph = ir.from_proto(infer_shapes(context, primitive.model))
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
     edit = Rewriter(graph, disabled)
     for fuse, names in RULES:

@@ -327,6 +327,78 @@ def test_why_an_attention_is_left(tmp_path: Path) -> None:
         assert made.notes == (f"method rules left 1 of 1 attentions in pieces: {reason}",)
 
 
+PLACES = """
+  first = Constant <value = int64[1] {0}> ()
+  second = Constant <value = int64[1] {1}> ()
+  third = Constant <value = int64[1] {2}> ()
+  fourth = Constant <value = int64[1] {3}> ()
+  last = Constant <value = int64[1] {-1}> ()
+  at = Constant <value = int64[1, 1] {0}> ()
+"""
+
+
+@pytest.mark.parametrize(
+    ("scores", "reason"),
+    [
+        (
+            'p = MatMul (q, kt) m = Einsum <equation = "bhij->bhij"> (p) w = Softmax (m) seen = MatMul (w, v)',
+            "Einsum stands between its scores and its softmax",
+        ),
+        (
+            'p = Einsum <equation = "bhid,bhdj,h->bhij"> (q, kt, two) w = Softmax (p) seen = MatMul (w, v)',
+            "Einsum stands between its scores and its softmax",
+        ),
+        (
+            'p = MatMul (q, kt) w = Softmax (p) seen = Einsum <equation = "h,bhij,bhjd->bhid"> (two, w, v)',
+            "its values are multiplied by Einsum",
+        ),
+        (
+            "p = MatMul (q, kt) r = ReduceMin (p, first) m = ScatterND (p, at, r) w = Softmax (m) seen = MatMul (w, v)",
+            "ScatterND stands between its scores and its softmax",
+        ),
+        (
+            (
+                "p = MatMul (q, kt) i = Cast <to = 7> (p) z = Sub (i, i) m = GatherElements <axis = 3> (p, z) "
+                "w = Softmax (m) seen = MatMul (w, v)"
+            ),
+            "GatherElements stands between its scores and its softmax",
+        ),
+        (
+            (
+                "p = MatMul (q, kt) most, i = TopK (p, second) u = Softmax (most) "
+                "z = Sub (p, p) w = ScatterElements <axis = 3> (z, i, u) seen = MatMul (w, v)"
+            ),
+            "ScatterElements stands between its softmax and its values",
+        ),
+        (
+            "p = MatMul (q, kt) e = Exp (p) t = ReduceSum (e, last) w = Div (e, t) seen = MatMul (w, v)",
+            "Div stands between its softmax and its values",
+        ),
+        (
+            "p = MatMul (q, kt) l = LogSoftmax (p) w = Exp (l) seen = MatMul (w, v)",
+            "Exp stands between its softmax and its values",
+        ),
+        (
+            (
+                "qs = Unsqueeze (q, fourth) k = Transpose <perm = [0, 2, 1, 3]> (k4) ks = Unsqueeze (k, third) "
+                "m = Mul (qs, ks) p = ReduceSum <keepdims = 0> (m, last) w = Softmax (p) seen = MatMul (w, v)"
+            ),
+            "ReduceSum stands between its scores and its softmax",
+        ),
+        (
+            (
+                "p = MatMul (q, kt) w = Softmax (p) ws = Unsqueeze (w, last) vs = Unsqueeze (v, third) "
+                "m = Mul (ws, vs) seen = ReduceSum <keepdims = 0> (m, fourth)"
+            ),
+            "its values are multiplied by Mul",
+        ),
+    ],
+)
+def test_scores_and_weights_of_any_operators_are_counted(tmp_path: Path, scores: str, reason: str) -> None:
+    made = fuse(tmp_path, attention(PLACES + scores, two=[2, 2]))
+    assert made.notes == (f"method rules left 1 of 1 attentions in pieces: {reason}",)
+
+
 def test_learned_queries_are_counted(tmp_path: Path) -> None:
     """As a pool over tokens has them: the operators take queries for each element of the batch."""
     scores = "p = MatMul (learned, kt) w = Softmax (p) seen = MatMul (w, v)"
@@ -398,6 +470,22 @@ def test_what_is_no_attention_is_not_counted(tmp_path: Path) -> None:
   y = MatMul (sum, wv)
 """
     made = fuse(tmp_path, build(text, matrices("wq", "wk", "wv")), dims={"s": [3], "n": [1, 2]})
+    assert made.value("attentions") == 0
+
+
+@pytest.mark.parametrize(
+    "between",
+    [
+        "t = Transpose <perm = [0, 2, 3, 1]> (p) r = MatMul (t, heads) m = Transpose <perm = [0, 3, 1, 2]> (r)",
+        "m = Conv (p, kernel)",
+        "n = Shape (p) m = ConstantOfShape (n)",
+    ],
+)
+def test_a_layer_between_scores_and_softmax_ends_the_search(tmp_path: Path, between: str) -> None:
+    """As the layer before a choice between experts, behind which the attention before it comes."""
+    scores = f"p = MatMul (q, kt) {between} w = Softmax (m) seen = MatMul (w, v)"
+    heads = np.array([[1, 0.5], [0.25, 1]], np.float32)
+    made = fuse(tmp_path, attention(scores, heads=heads, kernel=heads.reshape(2, 2, 1, 1)))
     assert made.value("attentions") == 0
 
 
@@ -588,14 +676,31 @@ def test_where_the_optimizer_crashes(tmp_path: Path) -> None:
     assert "fused by method rules" in made.log
 
 
+def fail_to_infer(*_: object, **__: object) -> None:
+    """Fail as an inference of shapes may."""
+    raise AssertionError("no shape")
+
+
+@pytest.fixture
+def no_symbolic_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ONNX Runtime's inference of shapes fail, which the rules begin with."""
+    monkeypatch.setattr("orun.stages._graph.symbolic.infer", fail_to_infer)
+
+
 @pytest.fixture
 def no_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the inference of shapes fail, which the rules begin with."""
+    """Let ONNX's inference of shapes fail as well."""
+    monkeypatch.setattr("orun.stages._graph.symbolic.infer", fail_to_infer)
+    monkeypatch.setattr("onnx.shape_inference.infer_shapes", fail_to_infer)
 
-    def lost(_: object) -> None:
-        raise AssertionError("no shape")
 
-    monkeypatch.setattr("orun.stages.optimize._fusion.rules.infer", lost)
+@pytest.mark.usefixtures("no_symbolic_shapes")
+def test_where_the_symbolic_inference_fails_that_of_onnx_serves(tmp_path: Path) -> None:
+    made = fuse(tmp_path, attention(FUSIBLE))
+    assert operators(made) == {"Attention": 1, "MatMul": 1}
+    assert made.log.splitlines()[0] == (
+        "ONNX Runtime's inference cannot follow the model, ONNX's own is used: AssertionError: no shape"
+    )
 
 
 @pytest.mark.usefixtures("no_shapes")
@@ -603,9 +708,18 @@ def test_what_the_rules_cannot_follow_is_told(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         fuse(tmp_path, build("sum = Add (x, bias) y = Gelu (sum)", vectors("bias")))
     assert str(caught.value) == (
-        "the model cannot be fused by rules\n"
+        "the shapes of the model cannot be worked out\n"
         "  AssertionError: no shape\n"
-        "  hint: use `method: onnxruntime`, or leave fusions out: `disable: [...]`; the log has the whole message"
+        "  hint: simplify the model first; the log has the whole message"
+    )
+
+
+@pytest.mark.usefixtures("no_shapes")
+def test_a_method_that_failed_is_named_when_the_other_leaves_some_in_pieces(tmp_path: Path) -> None:
+    made = fuse(tmp_path, attention(FUSIBLE), method="auto")
+    assert made.notes == (
+        "method rules failed: the shapes of the model cannot be worked out: AssertionError: no shape",
+        "method onnxruntime left 1 of 1 attentions in pieces: ONNX Runtime's optimizer does not know its pattern",
     )
 
 
