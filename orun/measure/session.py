@@ -28,6 +28,8 @@ PREFIX = re.compile(  # of its messages: code, path of the model, place in its o
     r"^\[ONNXRuntimeError\] : \d+ : \w+ : (Load model from (?P<path>.*?) failed: ?)?"
     r"(/\S+\.(cc|h|cpp):\d+ .*?\)( const)? (?=\S))?"
 )
+NO_KERNEL = "Could not find an implementation"
+LACKING = re.compile(rf"{NO_KERNEL} for (?P<operator>\w+)\(\d+\) node with name '(?P<name>.*)'")
 DOCTOR = "see what this machine can run: orun doctor"
 HINTS = {  # by what ONNX Runtime says
     # Up to 1.31 it replaces QDQ pairs of 8-bit floats by integer operators, which do not have that type.
@@ -37,9 +39,9 @@ HINTS = {  # by what ONNX Runtime says
     "official support for domain": (
         "export it with an older operator set, lower it by a stage `convert/opset`, or upgrade ONNX Runtime"
     ),
-    "Could not find an implementation": (
-        "it has no kernel of that operator for this type of inputs: convert a model of float64 in float32, in "
-        "PyTorch by `return module.float()`"
+    NO_KERNEL: (
+        "it has most kernels for float32: convert the model in that type, in PyTorch by `return module.float()` and no "
+        "other type in the module's code"
     ),
     "Unsupported model IR version": (
         "save it by an older onnx, lower its ir_version if it uses nothing newer, or upgrade ONNX Runtime"
@@ -91,7 +93,7 @@ def open_session(
     except Exception as error:  # its errors share no base class but this
         raise UsageError(
             f"ONNX Runtime cannot open {model.name} for target '{target.name}'",
-            why=describe_refusal(error),
+            why=describe_refusal(error) + _describe_types(model, str(error)),
             hint=next((hint for text, hint in HINTS.items() if text in str(error)), DOCTOR),
         ) from error
     _require_loaded(target, session.get_providers())
@@ -103,6 +105,21 @@ def open_session(
 def describe_refusal(error: Exception) -> str:
     """Return why ONNX Runtime refuses a model: the first line without the code, and the end of the model's path."""
     return PREFIX.sub(_shorten_path, str(error).strip().partition("\n")[0])
+
+
+def _describe_types(model: Path, refusal: str) -> str:
+    """Return the types of the inputs for which ONNX Runtime has no kernel of a node, for the end of its refusal."""
+    import onnx
+
+    if not (lacking := LACKING.search(refusal)):
+        return ""
+    graph = onnx.shape_inference.infer_shapes(onnx.load(model, load_external_data=False)).graph
+    types = {value.name: value.type.tensor_type.elem_type for value in (*graph.input, *graph.value_info)}
+    types |= {tensor.name: tensor.data_type for tensor in graph.initializer}
+    nodes = [node for node in graph.node if (node.op_type, node.name) == (lacking["operator"], lacking["name"])]
+    inputs = dict.fromkeys(types[name] for node in nodes[:1] for name in node.input if name in types)
+    names = ", ".join(onnx.TensorProto.DataType.Name(kind).lower() for kind in inputs)
+    return f", whose inputs are {names}" if names else ""
 
 
 def open_model(

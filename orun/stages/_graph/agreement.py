@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 from orun.core.metrics import Metric
+from orun.core.targets import Target
 from orun.errors import StageFailed, UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.differences import Tolerance, compare_values
@@ -145,7 +146,7 @@ def check(
     """
     largest = 0.0
     leniency = Leniency(agreement, limits.spread if limits else "")
-    actual = run_cases(context, agreement.candidate, candidate, tries)
+    actual = run_cases(context, agreement.candidate, candidate, tries, agreement.hint or UNFIT)
     for case, references, values in zip(tries, expected, actual, strict=True):
         pairs = [agreement.pair(*item) for item in zip(agreement.outputs, references, values, strict=True)]
         disagree = any(compare_values(*pair, agreement.tolerance)[0] for pair in pairs)
@@ -199,13 +200,25 @@ def check_against_input(
     agreement = Agreement(candidate, "the model before it", outputs, tolerance, hint, find_counts(before))
     tries = load_cases(context, before, trial)
     expected = run_cases(context, agreement.reference, session(context.model(), outputs, context.target), tries)
-    try:
-        result = session(stand_in or context.result, outputs, context.target)
-    except UsageError as error:
-        message = f"ONNX Runtime cannot open {candidate}"
-        raise StageFailed(context.stage, message, why=error.why, hint=hint or error.hint) from error
+    result = open_candidate(context, agreement, stand_in or context.result, context.target)
     limits = limits_of(context, context.model(), outputs, context.target)
     return check(context, agreement, tries, expected, adapt(result) if adapt else result, limits)
+
+
+def open_candidate(context: Context, agreement: Agreement, path: Path, target: Target | None) -> Model:
+    """Return the candidate as a function of its inputs.
+
+    Raises:
+        StageFailed: when ONNX Runtime cannot open it.
+    """
+    from orun.measure.session import DOCTOR
+
+    try:
+        return session(path, agreement.outputs, target)
+    except UsageError as error:
+        message = f"ONNX Runtime cannot open {agreement.candidate}"
+        hints = [hint for hint in (error.hint, agreement.hint) if hint and hint != DOCTOR]
+        raise StageFailed(context.stage, message, why=error.why, hint="; ".join(hints)) from error
 
 
 def check_and_weigh(

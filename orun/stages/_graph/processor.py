@@ -9,11 +9,10 @@ from orun.core.metrics import Metric
 from orun.core.targets import Target
 from orun.environment import processor
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import check
+from orun.stages._graph.agreement import check, open_candidate
 from orun.stages._graph.io import load_graph, nodes
 from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.limits import Limits
-from orun.stages._graph.sessions import session
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Array
@@ -34,11 +33,12 @@ def check_result(
     computed in float, as the model defines them, and the log says so.
 
     Raises:
-        StageFailed: as `check` does.
+        StageFailed: as `check` does, or when ONNX Runtime cannot open the result.
     """
 
     def compared(target: Target | None) -> Metric:
-        return check(context, agreement, tries, expected, session(context.result, agreement.outputs, target), limits)
+        candidate = open_candidate(context, agreement, context.result, target)
+        return check(context, agreement, tries, expected, candidate, limits)
 
     try:
         return compared(None)

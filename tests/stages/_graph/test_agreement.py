@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from numpy.typing import NDArray
 
@@ -14,6 +15,7 @@ from orun.stages._graph.differences import Tolerance, compare_values
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.limits import Limit, Limits, limits_of, merge
+from orun.stages._graph.processor import check_result
 from orun.stages._graph.sessions import session
 from tests.stages.models import ADD, parse
 from tests.stages.support import artifact, make_context, run_stage
@@ -119,6 +121,48 @@ def test_a_model_that_cannot_run_a_case(tmp_path: Path) -> None:
     assert caught.value.hint == (
         "say which sizes the axes can take, `dims: {axis: [16, 32]}`, or give inputs, `inputs: file.py:function`"
     )
+
+
+def test_a_candidate_that_cannot_run_what_the_reference_ran(tmp_path: Path) -> None:
+    model = session(artifact(tmp_path, parse(ADD)) / "model.onnx", ["y"])
+    agreement = Agreement("the new model", "the old model", ["y"], TIGHT, "do something")
+    case = Case("random values at n=2, m=4", {}, {"x": np.ones((2, 4), np.float32)})
+    with pytest.raises(StageFailed) as caught:
+        check(make_context(tmp_path), agreement, [case], [[np.ones((2, 4))]], model)
+    assert caught.value.problem == "the new model cannot run random values at n=2, m=4"
+    assert caught.value.hint == "do something"
+
+
+@pytest.mark.parametrize(
+    ("kind", "why", "hint"),
+    [
+        (
+            "double",
+            "Could not find an implementation for Conv(11) node with name '', whose inputs are double",
+            (
+                "it has most kernels for float32: convert the model in that type, in PyTorch by `return "
+                "module.float()` and no other type in the module's code; do something"
+            ),
+        ),
+        (
+            "complex128",
+            (
+                "o/model.onnx: This is an invalid model. Type Error: Type 'tensor(complex128)' of input parameter (x) "
+                "of operator (Conv) in node () is invalid."
+            ),
+            "do something",
+        ),
+    ],
+)
+def test_a_result_that_cannot_be_opened(tmp_path: Path, kind: str, why: str, hint: str) -> None:
+    context = make_context(tmp_path, output=tmp_path / "o")
+    text = f"g ({kind}[1, 1, 4] x, {kind}[1, 1, 3] w) => ({kind}[1, 1, 2] y) {{ y = Conv (x, w) }}"
+    context.output.mkdir()
+    onnx.save(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 20]> {text}'), context.result)
+    agreement = Agreement("the exported model", "the PyTorch model", ["y"], TIGHT, "do something")
+    with pytest.raises(StageFailed) as caught:
+        check_result(context, agreement, [], [])
+    assert str(caught.value) == f"ONNX Runtime cannot open the exported model\n  {why}\n  hint: {hint}"
 
 
 RESHAPE = """

@@ -26,7 +26,7 @@ TOLD: Mapping[str, Mapping[str, Any]] = {
 NO_OPERATOR = (
     "tf2onnx cannot convert {}\n  ONNX has no operator of that name, and tf2onnx leaves TensorFlow's in its place\n"
 )
-FAILS, UNOPENED = "tf2onnx cannot convert the model\n", "ONNX Runtime cannot open model.onnx for target 'cpu'\n"
+FAILS, UNOPENED = "tf2onnx cannot convert the model\n", "ONNX Runtime cannot open the converted model\n"
 REFUSED: Mapping[str, str] = {
     "area": "the converted model disagrees with the TensorFlow model in output 'output'\n",
     "crossed": NO_OPERATOR.format("SparseCross"),

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed, UsageError
-from orun.stages._graph.agreement import Trial, check, load_cases, run_alone, run_cases
+from orun.stages._graph.agreement import Trial, check, load_cases, open_candidate, run_alone, run_cases
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.sessions import Feed, session
@@ -55,11 +54,7 @@ def compare(draft: Draft, result: ModelProto, trial: Trial, tolerance: Tolerance
         return before(feed)
 
     expected = run_cases(context, agreement.reference, run_before, cases)
-    try:
-        after = session(context.result, shared, context.target)
-    except UsageError as error:
-        message = f"ONNX Runtime cannot open {TITLE}"
-        raise StageFailed(context.stage, message, why=error.why, hint=HINT) from error
+    after = open_candidate(context, agreement, context.result, context.target)
     largest = check(context, agreement, cases, expected, after)
     if draft.sizes and trial.is_made_up:
         run_alone(context, TITLE, trial, BAKED)
