@@ -18,6 +18,7 @@ from orun.text.suggestions import closest, one_of
 
 AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of a folder's name
 MAX_STAGES = 1000  # stages that a stage of the file may expand to
+SHOWN = 8  # steps of a loop that a message shows at either end
 FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
 KEYS = ("uses", "needs", "with", "gate", "matrix", "env")  # of a stage, besides limits of its process
 A_FILE = "a stage needs stages: a file is a parameter of one, as in `import: {uses: convert/onnx, with: {path: FILE}}`"
@@ -146,8 +147,15 @@ class Declarations:
             self.problems.add(span, f"the stage {loop[0]!r} needs itself")
             return
         lines = [f"{stage} needs {needed} at {place(edges[needed, stage].position)}" for stage, needed in steps]
-        message = f"these stages need one another in a loop: {' -> '.join([*loop, loop[0]])}"
-        self.problems.add(span, message, hint="\n".join(lines))
+        message = f"these stages need one another in a loop: {' -> '.join(_shorten([*loop, loop[0]]))}"
+        self.problems.add(span, message, hint="\n".join(_shorten(lines)))
+
+
+def _shorten(steps: Sequence[str]) -> Sequence[str]:
+    """Return the first and last steps of a loop, with the number of those between them."""
+    if len(steps) <= 2 * SHOWN:
+        return steps
+    return [*steps[:SHOWN], f"({len(steps) - 2 * SHOWN} more)", *steps[-SHOWN:]]
 
 
 def _misspelt_needs(stage: Map) -> Node | None:

@@ -18,7 +18,7 @@ from orun.pipeline.schema_targets import environment, target
 from orun.stages.kind import Kind
 from orun.stages.params import ParamType, Range, params_of
 from orun.stages.registry import BUILTIN, EXPECTED, all_kinds
-from orun.text.units import NUMBER, THRESHOLD_UNITS
+from orun.text.units import NUMBER, THRESHOLD_FORMS, THRESHOLD_UNITS
 
 ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # id of a stage, with the axes of a matrix
 NAME_WORDS = "letters, digits, _ and -, beginning with a letter or _"
@@ -32,7 +32,6 @@ GROUPS: Mapping[str, str] = {
     "all": "Gates that must all pass.",
     "any": "Gates at least one of which must pass; an item with several conditions passes if all of them pass.",
 }
-THRESHOLD_WORDS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
 
 
 def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
@@ -178,7 +177,7 @@ def _gates() -> Fragment:
 
 
 def _gate() -> Fragment:
-    threshold = value(["number"], THRESHOLD, THRESHOLD_WORDS)
+    threshold = value(["number"], THRESHOLD, THRESHOLD_FORMS)
     speedup = value(["number"], SPEEDUP, "a factor such as 1.5 or 1.5x")
     rules: Mapping[str, Fragment] = {
         rule: (speedup if rule == "min_speedup" else threshold) | {"description": doc} for rule, doc in RULES.items()

@@ -19,6 +19,7 @@ from orun.pipeline.values import Surroundings, Values
 from orun.pipeline.wiring import wire
 from orun.stages.kind import Kind
 from orun.stages.params import params_of
+from orun.text.suggestions import closest
 
 LIMITS = params_of(Limits)
 
@@ -96,6 +97,9 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
     parameters = instance.node.get("with")
     if parameters is not None and not isinstance(parameters, Map):
         return  # reported by the schema
+    known = [param.name for param in kind.params]
+    if parameters and any(closest(key, known) in names for key in parameters.entries if key not in known):
+        return  # one of them is misspelt, which the schema reports
     message = (
         f"{' and '.join(map(repr, present))} exclude one another"
         if present

@@ -155,8 +155,9 @@ def _arena(node: Map, problems: Problems) -> dict[str, Any]:
         text = entry.value.text
         try:
             limits[key] = text if key == "extend" else parse_size(text)
-        except ValueError:  # a size that is too large
-            problems.add(entry.value.span, f"{key!r} cannot be {text!r}", expected=SIZE_FORM.describe())
+        except ValueError:
+            message = f"{key!r} cannot be {text!r}: it is too large"
+            problems.add(entry.value.span, message, expected=SIZE_FORM.describe())
     return limits
 
 

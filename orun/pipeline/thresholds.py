@@ -12,6 +12,7 @@ from orun.text.units import (
     ENERGIES,
     RATE,
     SIZES,
+    THRESHOLD_FORMS,
     THRESHOLD_UNITS,
     parse_duration,
     parse_energy,
@@ -23,8 +24,11 @@ from orun.text.units import (
 def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
     """Return the limit of a rule; None for an invalid one, which is noted."""
     parts = split(node.text)
-    number, unit = parts or (0.0, "")
-    if parts is None or (unit and not _is_allowed(unit, rule)):
+    if parts is None:
+        problems.add(node.span, f"{rule!r} cannot be {node.text!r}: it is too large", expected=_expected(rule))
+        return None
+    number, unit = parts
+    if unit and not _is_allowed(unit, rule):
         problems.add(node.span, f"{rule!r} cannot be {node.text!r}", expected=_expected(rule))
         return None
     if number < 0 and rule not in ("min", "max"):
@@ -60,4 +64,6 @@ def _is_allowed(unit: str, rule: Rule) -> bool:
 def _expected(rule: Rule) -> str:
     if rule == "min_speedup":
         return "a factor such as 1.5 or 1.5x"
+    if rule not in RELATIVE:
+        return THRESHOLD_FORMS
     return "a proportion such as 5%, or a difference such as 2ms, 10MB or 0.01"

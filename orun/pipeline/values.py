@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -168,13 +167,15 @@ class Values:
         return node.value
 
     def _quantity(self, kind: ParamType, node: Scalar, name: str) -> float | None:
+        message = f"{name.rpartition('.')[2]!r} cannot be {node.text!r}"
         try:
             number = UNITS[kind.name](node.text)
-        except ValueError:  # a quantity that is too large
-            number = math.inf
+        except ValueError:
+            self._wrong(node, f"{message}: it is too large", describe_type(kind))
+            return None
         low, high = kind.range.low, kind.range.high
-        if math.isinf(number) or (low is not None and number < low) or (high is not None and number > high):
-            self._wrong(node, f"{name.rpartition('.')[2]!r} cannot be {node.text!r}", describe_type(kind))
+        if (low is not None and number < low) or (high is not None and number > high):
+            self._wrong(node, message, describe_type(kind))
             return None
         return number
 

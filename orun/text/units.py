@@ -61,6 +61,7 @@ DURATION_FORM = Form("a duration", "12ms, 1.5s, 2min or 1h", "seconds")
 ENERGY_FORM = Form("an energy", "20mJ or 1.5J", "joules")
 SIZE_FORM = Form("a size", "300MB, 22.9kB or 1.5GiB", "bytes")
 RATIO_FORM = Form("a proportion", "5% or 0.05")
+THRESHOLD_FORMS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
 
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 RATE = "/s"
