@@ -8,21 +8,26 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 
-from orun.errors import MissingPackages, OrunError
+from orun.errors import MissingPackages, OrunError, UsageError
 
 
-def missing_package(error: ModuleNotFoundError) -> MissingPackages | None:
-    """The message for a package of one of orun's extras that is not installed; None if the module is not of such."""
-    from orun.environment.distributions import OF_MODULES, normalise
-    from orun.environment.install_commands import EXTRAS
+def missing_package(error: ModuleNotFoundError) -> UsageError | None:
+    """The message for a package of orun or one of its extras that is not installed; None for any other module."""
+    from orun.environment.distributions import OF_MODULES, metadata_paths, normalise, requirements
 
     module = (error.name or "").partition(".")[0]
     name = normalise(OF_MODULES.get(module, module))
-    if name not in EXTRAS or find_spec(module):
+    if "orun" not in metadata_paths() or name not in requirements("orun") or find_spec(module):
         return None
-    return MissingPackages(f"this command needs {name}, which is not installed", [name])
+    with suppress(ModuleNotFoundError):  # what looks up the extras needs what orun needs
+        from orun.environment.install_commands import EXTRAS
+
+        if name in EXTRAS:
+            return MissingPackages(f"this command needs {name}, which is not installed", [name])
+    return UsageError(f"orun needs {name}, which is not installed", hint=f"pip install {name}, or install orun anew")
 
 
 def bug(error: Exception, command_line: Sequence[str]) -> OrunError:

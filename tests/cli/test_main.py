@@ -187,6 +187,18 @@ def test_a_package_of_an_extra_that_is_not_installed_is_no_bug(
     )
 
 
+@pytest.mark.parametrize(("module", "package"), [("blake3", "blake3"), ("yaml", "pyyaml")])
+def test_a_package_of_orun_that_is_not_installed_is_no_bug(module: str, package: str) -> None:
+    code = f"import sys; sys.modules[{module!r}] = None; from orun.__main__ import main; sys.exit(main())"
+    command = [sys.executable, "-c", code, "validate", "bert.yaml"]
+    shown = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (shown.returncode, shown.stdout, shown.stderr) == (
+        2,
+        "",
+        f"error: orun needs {package}, which is not installed\n  hint: pip install {package}, or install orun anew\n",
+    )
+
+
 def test_a_bug_is_5_and_its_traceback_is_in_a_file(orun: CommandLine, failing: Failing) -> None:
     failing(KeyError("tree"))
     shown = orun("bert.yaml", "--set", "vars.token=s3cret")
