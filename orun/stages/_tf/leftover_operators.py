@@ -27,7 +27,7 @@ def replace_leftover_operators(context: Context, model: ModelProto) -> None:
         StageFailed: when others are left; tf2onnx 1.17 only logs them.
     """
     for graph in list_scopes(model):
-        values = (*graph.value_info, *graph.input)
+        values = (*graph.value_info, *graph.input, *graph.output)
         types = {value.name: value.type.tensor_type.elem_type for value in values}
         set_items(graph.node, (part for node in graph.node for part in _replacement(node, types)))
     if unknown := sorted(set(_unknown(model))):
