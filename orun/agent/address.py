@@ -18,6 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from orun.core.serialization import Record
 from orun.errors import UsageError
+from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
 from orun.fs.os_errors import convert_os_errors, quoted
 
 SHORTEST = 16  # characters of a token
@@ -167,7 +168,7 @@ def read_token(file: Path) -> str:
     replacement = f"openssl rand -hex 32 > {quoted(file)}"
     with convert_os_errors(f"read the token {file}", file):
         try:
-            mode, content = file.stat().st_mode, file.read_bytes()
+            mode, content = file.stat().st_mode, read_bounded(file, TEXT_LIMIT)
         except FileNotFoundError:
             hint = f"{replacement} && chmod 600 {quoted(file)}"
             raise UsageError(f"there is no token file {file}", hint=hint) from None

@@ -31,7 +31,7 @@ def read_bounded(path: str | Path, limit: int) -> bytes:
         size = os.fstat(descriptor).st_size
         content = file.read(max(size, CHUNK) + 1) if size <= limit else b""
     if max(size, len(content)) > limit:
-        raise OSError(errno.EFBIG, f"File too large: more than {limit >> 20} MiB", str(path))
+        raise OSError(errno.EOVERFLOW, f"File too large: more than {limit >> 20} MiB", str(path))
     return content
 
 

@@ -47,7 +47,7 @@ def to_store_error(error: OSError, action: str, path: str | Path, read_only_hint
     """
     reason = error.strerror or str(error)
     failed = error.filename if isinstance(error.filename, str) else path
-    text, hint = _missing(error, failed) or _MESSAGES.get(error.errno or 0, (reason.lower(), _OTHER))
+    text, hint = _missing(error, failed) or _MESSAGES.get(error.errno or 0, (reason[:1].lower() + reason[1:], _OTHER))
     if read_only_hint and error.errno == errno.EROFS:
         return StoreError(f"cannot {action}: {text}", why=f"{failed}: {reason}", hint=read_only_hint)
     nearest = _existing(failed)

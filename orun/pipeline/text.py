@@ -62,7 +62,7 @@ def read(path: Path) -> Text:
     try:
         data = read_bounded(path, TEXT_LIMIT)
     except OSError as error:
-        if error.errno != errno.EFBIG:
+        if error.errno != errno.EOVERFLOW:
             raise
         expected = f"a pipeline file of at most {TEXT_LIMIT >> 20} MiB"
         raise _unreadable(Position(file, 1, 1), "the file is too large", expected) from error

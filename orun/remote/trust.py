@@ -9,12 +9,12 @@ import hmac
 import os
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.core.serialization import Record
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
 from orun.errors import UsageError
+from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -111,7 +111,7 @@ def _private(value: str) -> Ed25519PrivateKey:
 
     hint = "openssl genpkey -algorithm ed25519 -out orun-signing.pem"
     try:
-        text = value if value.startswith(_PEM) else Path(value).read_text(encoding="ascii")
+        text = value if value.startswith(_PEM) else read_bounded(value, TEXT_LIMIT).decode("ascii")
     except (OSError, ValueError):  # not shown: the value may be a secret
         raise UsageError(f"{SIGNING_KEY} is neither a key in PEM nor a file that holds one", hint=hint) from None
     try:

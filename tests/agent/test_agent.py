@@ -7,7 +7,7 @@ import platform
 import signal
 import socket
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from threading import Timer
 
@@ -30,7 +30,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Failure
 from orun.core.serialization import from_json, replace
 from orun.environment.env_vars import AGENT_TOKEN, variable
-from orun.errors import UsageError
+from orun.errors import StoreError, UsageError
 from orun.executors import Progress
 from orun.runner.fleet import FleetMessage
 from tests.agent.support import PATIENCE, AgentProcess, Driver, ended, make_project, serving
@@ -484,6 +484,31 @@ def test_a_token_that_cannot_be_used_is_refused(tmp_path: Path, content: bytes, 
     with pytest.raises(UsageError) as caught:
         read_token(file)
     assert str(caught.value) == error.format(file=file)
+
+
+def make_sparse(file: Path) -> None:
+    file.touch()
+    os.truncate(file, 30 << 30)
+
+
+@pytest.mark.parametrize(
+    ("make", "problem"),
+    [
+        (os.mkfifo, "Not a regular file"),
+        (lambda file: file.symlink_to("/dev/zero"), "Not a regular file"),
+        (make_sparse, "File too large: more than 4 MiB"),
+    ],
+    ids=["pipe", "device", "sparse"],
+)
+def test_a_token_that_cannot_end_is_not_read(tmp_path: Path, make: Callable[[Path], object], problem: str) -> None:
+    file = tmp_path / "token"
+    make(file)
+    with pytest.raises(StoreError) as caught:
+        read_token(file)
+    assert str(caught.value) == (
+        f"cannot read the token {file}: {problem[0].lower()}{problem[1:]}\n  {file}: {problem}\n"
+        f"  hint: Look at what is there: ls -ld {file}"
+    )
 
 
 EXPECTED = "expected unix:///run/user/1000/orun.sock, or tcp://127.0.0.1:7777"

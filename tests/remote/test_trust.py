@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,20 @@ def test_keys_of_the_environment(tmp_path: Path) -> None:
         writer = keyring((), {SIGNING_KEY: value, SHARED_KEY: SHARED})
         assert open_envelope(sign(RECORD, writer), keyring((public,), {})) == RECORD
         assert open_envelope(sign(RECORD, writer), keyring((), {SHARED_KEY: SHARED})) == RECORD
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "sparse"])
+def test_a_key_that_cannot_end_is_not_read(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "key.pem"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    else:
+        path.touch()
+        os.truncate(path, 30 << 30)
+    with pytest.raises(UsageError, match=f"^{SIGNING_KEY} is neither a key in PEM nor a file that holds one\n"):
+        keyring((), {SIGNING_KEY: str(path)})
 
 
 def test_keys_that_are_none() -> None:
