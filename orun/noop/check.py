@@ -26,7 +26,7 @@ from orun.environment import device, distributions
 from orun.environment.env_vars import signing_keys_set, stage_value
 from orun.environment.startup import startup_code
 from orun.eventlog import Journal, Listener, unrecorded_notice
-from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
+from orun.fs.bounded_reads import LOG_LIMIT, TEXT_LIMIT, read_bounded
 from orun.fs.observed_state import appearance_as, digest_file, listing_digest, value_digest
 from orun.fs.os_errors import convert_os_errors
 from orun.fs.signatures import Signature, signature_at
@@ -99,7 +99,7 @@ def find_record(request: Request) -> NoopRecord | None:
 def _is_in_order(store: Path, run: str) -> bool:
     """Return whether the recorded run still exists, and the store has this layout and no leftovers."""
     try:
-        known = (store / VERSION_FILE).read_bytes() == VERSION
+        known = read_bounded(store / VERSION_FILE, TEXT_LIMIT) == VERSION
         left = any(any((store / name).iterdir()) for name in ("tmp", "locks"))
         return known and not left and (store / "runs" / run / RECORD_FILE).is_file()
     except OSError:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
 from orun.errors import StoreError, UsageError
+from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
 from orun.fs.digests import ALGORITHM, digest_bytes
 from orun.fs.durable import make_folder, sync_folders, write_if_absent
 from orun.fs.observed_state import presence, project_of
@@ -25,6 +27,7 @@ from orun.text.suggestions import near, settings
 # locks, tmp  locks of keys, and work in progress: worthless between runs
 FOLDERS = ("objects", "actions", "latest", "out", "runs", "pins", "quarantine", "index", "locks", "tmp")
 
+OBJECT_FOLDER = re.compile("[0-9a-f]{2}")  # name of a folder in `objects`
 _SAFE_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.=,+@[]()")
 _LONGEST = 200  # file systems allow 255 bytes
 
@@ -80,7 +83,7 @@ def require_known(root: Path) -> None:
     file = root / VERSION_FILE
     with convert_os_errors("open the store", root):
         try:
-            version = file.read_bytes()
+            version = read_bounded(file, TEXT_LIMIT)
         except (FileNotFoundError, NotADirectoryError):
             _require_own(root)
             return
@@ -112,16 +115,23 @@ def _require_own(root: Path) -> bytes | None:
         return None
     except NotADirectoryError as error:
         raise UsageError(f"{root} is a file, so no store can be there", hint=OTHER_FOLDER) from error
-    version = (root / VERSION_FILE).read_bytes() if VERSION_FILE in names else None
+    version = read_bounded(root / VERSION_FILE, TEXT_LIMIT) if VERSION_FILE in names else None
     is_version = version is not None and (version.startswith(BEGINNING) or not version.strip(b"\0"))
     if names.issuperset(FOLDERS) or is_version:
         return version
-    own = {name for name in names.intersection(FOLDERS) if FOLDERS[0] in names or _is_empty(root / name)}
+    own = {name for name in names.intersection(FOLDERS) if _holds_objects(root) or _is_empty(root / name)}
     partial = {name for name in names if name.startswith((f"{VERSION_FILE}.", ".gitignore."))}  # of `write_if_absent`
     if foreign := names - ALLOWED_FILES - own - partial:
         why = f"it holds {quoted(min(foreign))}" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
         raise UsageError(f"{root} is no store, and not empty", why=why, hint=OTHER_FOLDER)
     return None
+
+
+def _holds_objects(root: Path) -> bool:
+    """Return whether there are objects, as in a store that has lost its version, and nothing else beside them."""
+    folder = root / "objects"
+    names = os.listdir(folder) if folder.is_dir() else []
+    return bool(names) and all(OBJECT_FOLDER.fullmatch(name) for name in names)
 
 
 def _is_empty(folder: Path) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -50,7 +51,13 @@ def test_the_readme_and_gitignore_of_a_project_stay(tmp_path: Path) -> None:
         (["notes.txt"], "notes.txt"),
         (["runs/1/weights.pt"], "runs"),
         (["VERSION"], "VERSION"),
-        (["objects/1", "src/a.py", "setup.py", "README.md"], "setup.py and 1 more"),
+        (["objects/1", "src/a.py", "setup.py", "README.md"], "objects and 2 more"),
+        (["objects/ab/1", "src/a.py", "setup.py", "README.md"], "setup.py and 1 more"),
+        (["objects/mine.txt"], "objects"),
+        (["objects/mine.txt", "out/p/w/mine.txt", "locks/mine.txt"], "locks and 2 more"),
+        (["objects/ab/1", "objects/mine.txt", "out/p/w/mine.txt"], "objects and 1 more"),
+        (["objects/AB/1", "out/p/w/mine.txt"], "objects and 1 more"),
+        (["objects", "out/p/w/mine.txt"], "objects and 1 more"),
         (["out", "README.md"], "out"),
         ([".git/config", ".gitignore"], ".git"),
     ],
@@ -76,6 +83,15 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "file").read_text() == "mine"
 
 
+def test_an_empty_folder_for_objects_makes_no_store(tmp_path: Path) -> None:
+    (tmp_path / "objects").mkdir()
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "locks" / "mine.txt").write_text("mine")
+    with pytest.raises(UsageError, match="is no store, and not empty\n  it holds locks\n"):
+        Store.open(tmp_path)
+    assert (tmp_path / "locks" / "mine.txt").read_text() == "mine"
+
+
 @pytest.mark.parametrize("made", range(1, 10))
 def test_a_store_whose_making_was_cut_off_is_made(tmp_path: Path, made: int) -> None:
     for name in FOLDERS[:made]:
@@ -83,6 +99,17 @@ def test_a_store_whose_making_was_cut_off_is_made(tmp_path: Path, made: int) -> 
     (tmp_path / "VERSION.17-0123456789ab").write_text("orun st")
     Store.open(tmp_path).close()
     assert (tmp_path / "VERSION").exists()
+
+
+def test_a_version_that_is_a_pipe_is_not_waited_for(store: Store) -> None:
+    (store.root / "VERSION").unlink()
+    os.mkfifo(store.root / "VERSION")
+    with pytest.raises(StoreError) as caught:
+        Store.open(store.root)
+    assert str(caught.value) == (
+        f"cannot open the store: not a regular file\n  {store.root / 'VERSION'}: Not a regular file\n"
+        f"  hint: Look at what is there: ls -ld {store.root / 'VERSION'}"
+    )
 
 
 @pytest.mark.parametrize("version", ["orun store, layout 2, blake3\n", "\x00\xff garbage"])
