@@ -15,11 +15,12 @@ from orun.fs.durable import make_database
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import quoted
 from orun.history.points import Point, SeriesName
-from orun.store.layout import VERSION_FILE
+from orun.store.layout import HISTORY_FILE, VERSION_FILE
 from orun.text.suggestions import near
 
 FORMAT = 2
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+OTHER_FILE = "name another file in $ORUN_HISTORY"
 PATIENCE = 30.0  # seconds to wait for another process that writes
 COLUMNS = tuple(field.name for field in dataclasses.fields(Point))
 COLUMN_NAMES = ", ".join(COLUMNS)
@@ -83,12 +84,13 @@ class History:
         """Return whether the file is damaged.
 
         Raises:
-            StoreError: if it cannot be read, or is of a later version.
+            StoreError: if it cannot be read, is of a later version, or is another file that $ORUN_HISTORY names.
         """
         try:
             return self._rows("PRAGMA integrity_check", {}) not in ([], [("ok",)])
         except StoreError as error:
-            if isinstance(error.__cause__, sqlite3.Error) and _code(error.__cause__) in DAMAGE:
+            cause = error.__cause__
+            if isinstance(cause, sqlite3.Error) and _code(cause) in DAMAGE and not self._is_foreign(cause):
                 return True
             raise
 
@@ -135,9 +137,15 @@ class History:
             ) from error
 
     def _unusable(self, why: str) -> StoreError:
-        return StoreError(f"the history {self.path} cannot be used", why=why, hint="name another file in $ORUN_HISTORY")
+        return StoreError(f"the history {self.path} cannot be used", why=why, hint=OTHER_FILE)
+
+    def _is_foreign(self, error: sqlite3.Error) -> bool:
+        """Return whether the file is no database, and has another name than orun gives: $ORUN_HISTORY is mistaken."""
+        return _code(error) == sqlite3.SQLITE_NOTADB and self.path.name != HISTORY_FILE
 
     def _way_on(self, error: sqlite3.Error) -> str:
+        if self._is_foreign(error):
+            return OTHER_FILE
         if _code(error) not in DAMAGE:
             return f"see whose it is, and whether there is room: ls -l {quoted(self.path)}; df -h {quoted(self.path)}"
         store = self.path.parent

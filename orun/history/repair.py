@@ -24,7 +24,8 @@ def repair(history: History, store: Store) -> tuple[Path | None, int]:
         Where the damaged history is now, None if it was intact; and how many measurements were added.
 
     Raises:
-        StoreError: if it is of a later version, or cannot be read or written for another reason than damage.
+        StoreError: if it is of a later version, is another file that $ORUN_HISTORY names, or cannot be read or written
+            for another reason than damage.
     """
     moved_to = _move_away(history.path) if history.is_damaged() else None
     before = len(history.points())

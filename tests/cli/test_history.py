@@ -188,6 +188,37 @@ def test_a_damaged_history_is_made_anew_of_what_runs_have_measured(measured: Pat
     assert json.loads(orun("history", "--mend", "--json").out) == {"file": str(history), "damaged": None, "added": 0}
 
 
+def test_a_file_of_the_user_that_is_no_history_stays_where_it_is(
+    measured: Path, orun: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = {path.name: path.read_bytes() for path in measured.iterdir() if path.is_file()}
+    monkeypatch.setenv("ORUN_HISTORY", "words.yaml")
+    for arguments in (("--mend",), ()):
+        outcome = orun("history", *arguments)
+        assert (outcome.code, outcome.out, outcome.err) == (
+            3,
+            "",
+            (
+                "error: the history words.yaml cannot be used\n  file is not a database\n"
+                "  hint: name another file in $ORUN_HISTORY\n"
+            ),
+        )
+    assert {path.name: path.read_bytes() for path in measured.iterdir() if path.is_file()} == before
+
+
+def test_a_shared_history_whose_pages_are_damaged_is_made_anew(
+    measured: Path, orun: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = (measured / "artifacts" / "history.sqlite").rename(measured / "shared.db")
+    content = shared.read_bytes()
+    shared.write_bytes(content[: len(content) // 2])
+    monkeypatch.setenv("ORUN_HISTORY", "shared.db")
+    assert orun("history", "--mend").out.splitlines() == [
+        "shared.db was damaged, and is shared.db.damaged now",
+        "shared.db: 4 measurements added from the records of runs",
+    ]
+
+
 def test_a_torn_history_is_damaged_and_put_beside_the_one_before(measured: Path, orun: CommandLine) -> None:
     history = measured / "artifacts" / "history.sqlite"
     history.with_name("history.sqlite.damaged").touch()
