@@ -3,7 +3,8 @@
 The key lock makes concurrent processes build a key once. The machine lock lets a measurement run alone.
 
 A short stage waits ten seconds at most for a measurement, then runs during it. Only one stage of all processes does
-so at a time, and the next short stage of the run waits ten seconds again. Measurements tolerate such noise.
+so at a time, and the next short stage of the run waits ten seconds again. Measurements tolerate such noise. A stage
+that never ran may be long: it waits for the end.
 
 A nested orun takes no machine lock: it runs under that of the stage around it, and waiting for its own would deadlock.
 """
@@ -186,18 +187,26 @@ class RunLocks:
 
 
 def who_measures(claim: MachineClaim | None) -> str:
-    """Return the measurement that has the machine, its expected end, and its process if that is another one."""
+    """Return the measurement that has the machine, its expected end, and its process if that is another one.
+
+    Of a measurement that never ended before, the expected end is not known: then when it began.
+    """
     if claim is None:
         return "a measurement of another orun to end"
     stage, pipeline, project = map(_printable, (claim.stage, claim.pipeline, claim.project))
-    end = "to end"
     if claim.since is None:
         end = "to begin and end"
-    elif claim.seconds is not None:
-        end = f"to end at about {strftime('%H:%M:%S', localtime(claim.since + claim.seconds))}"
+    elif claim.seconds is None:
+        end = f"to end; it began at {_time_of_day(claim.since)}"
+    else:
+        end = f"to end at about {_time_of_day(claim.since + claim.seconds)}"
     if claim.process == os.getpid():
         return f"the measurement {stage} {end}"
     return f"the measurement {stage} of {pipeline} {end} (process {claim.process} in {project})"
+
+
+def _time_of_day(seconds: float) -> str:
+    return strftime("%H:%M:%S", localtime(seconds))
 
 
 def _printable(name: str) -> str:

@@ -77,7 +77,7 @@ def step(name: str) -> Step:
     [
         (None, "a measurement of another orun to end"),
         (replace(CLAIM, since=AT_NOON), f"{OTHER} end at about 12:01:30 {WHERE}"),
-        (replace(CLAIM, since=AT_NOON, seconds=None), f"{OTHER} end {WHERE}"),
+        (replace(CLAIM, since=AT_NOON, seconds=None), f"{OTHER} end; it began at 12:00:00 {WHERE}"),
         (CLAIM, f"{OTHER} begin and end {WHERE}"),
         (replace(CLAIM, since=AT_NOON, process=os.getpid()), "the measurement latency to end at about 12:01:30"),
         (
