@@ -128,7 +128,7 @@ def test_a_release_waits_for_the_gates_on_its_model(project: Path) -> None:
     found = []
     for words in (kept, eased, eased, kept):
         code, run = result(project, "given.yaml", *words)
-        stages = {one["stage"]: (one["outcome"], *one["reasons"][:1]) for one in run["stages"]}
+        stages = {stage["stage"]: (stage["outcome"], *stage["reasons"][:1]) for stage in run["stages"]}
         found.append((code, stages["release"], stages["publish"], (project / "there").is_dir()))
     blocked = ("blocked", "a gate of accuracy failed"), ("blocked", "release did not run")
     built = ("built", "never run before")
@@ -147,7 +147,7 @@ def test_whether_an_undecided_gate_may_pass_is_judged_again_and_measured_once(pr
         gate = (f"--set=stages.accuracy.gate.accuracy.{name}={value}" for name, value in rules.items())
         code, run = result(project, "gated.yaml", "--set=stages.accuracy.with.samples=8", *gate)
         (verdict,) = run["verdicts"]
-        outcomes = {one["stage"]: one["outcome"] for one in run["stages"]}
+        outcomes = {stage["stage"]: stage["outcome"] for stage in run["stages"]}
         found.append((code, verdict["outcome"], verdict["fails"], outcomes["accuracy"]))
     assert found == [(0, "undecided", False, "built"), (4, "undecided", True, "cached")]
 
@@ -164,7 +164,7 @@ def test_the_accepted_release_on_another_machine(project: Path, tmp_path: Path) 
         "no baseline yet for `accuracy`; to accept this release: `orun baseline accept next.yaml`"
     )
     assert orun(project, "baseline", "accept", "next.yaml")[0] == 0
-    (who,) = {one["who"] for one in json.loads((project / "next.baseline.json").read_text())["stages"].values()}
+    (who,) = {stage["who"] for stage in json.loads((project / "next.baseline.json").read_text())["stages"].values()}
     shutil.copytree(project, other, ignore=shutil.ignore_patterns("artifacts"))
     write(other / "model.onnx", 0)
     found = []

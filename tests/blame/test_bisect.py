@@ -33,7 +33,7 @@ def test_one_parameter_of_several(project: Project) -> None:
     project.edit("pipeline.yaml", "text: abc", "text: b")
     bad = project.run()
     bisection = project.bisect(good, bad)
-    assert [one.exit_code for one in (good, bad)] == [0, 1]
+    assert [run.exit_code for run in (good, bad)] == [0, 1]
     assert bisection.changes == (
         'make.text: "abc" -> "b"',
         "make.times: 1 -> 2",
@@ -59,7 +59,7 @@ def test_a_gate_that_failed_before_is_not_what_is_looked_for(project: Project) -
     project.edit("pipeline.yaml", "gate: {score: {max: 10}}", gates)
     good = project.run()
     bad = project.run(**{"stages.score.with.weight": 5.0, "seed": 3})
-    assert [one.exit_code for one in (good, bad)] == [1, 1]
+    assert [run.exit_code for run in (good, bad)] == [1, 1]
     assert project.bisect(good, bad).sentence == (
         "score score max 10 fails because of score.weight: 1.0 -> 5.0; 1 other change does not matter"
     )
@@ -69,7 +69,7 @@ def test_a_member_of_a_group_that_passes_is_not_worse(project: Project) -> None:
     project.edit("pipeline.yaml", "gate: {score: {max: 10}}", "gate: {any: [{score: {max: 10}}, {score: {max: 100}}]}")
     good = project.run()
     bad = project.run(**{"stages.score.with.weight": 5.0})
-    assert [one.exit_code for one in (good, bad)] == [0, 0]
+    assert [run.exit_code for run in (good, bad)] == [0, 0]
     with pytest.raises(UsageError) as refused:
         project.bisect(good, bad)
     assert str(refused.value) == nothing_is_worse(good, bad)
@@ -212,7 +212,7 @@ def test_a_stage_that_was_put_between(project: Project) -> None:
     project.edit("pipeline.yaml", "needs: make", "needs: more")
     bad = project.run()
     bisection = project.bisect(good, bad)
-    assert [sorted(one) for one in bisection.causes] == [["stage more was added", "stage score was changed"]]
+    assert [sorted(cause) for cause in bisection.causes] == [["stage more was added", "stage score was changed"]]
 
 
 def test_a_run_that_repeats_another_is_as_good_as_that(project: Project) -> None:
@@ -247,7 +247,7 @@ def load(context, *, file: FilePath, folder: FilePath):
     bad = orun.run(
         project.folder / "pipeline.yaml", to=["score"], set={"stages.score.with.weight": 9.0}, store=project.store
     )
-    assert [one.exit_code for one in (good, bad)] == [0, 1]
+    assert [run.exit_code for run in (good, bad)] == [0, 1]
     (project.folder / "data.bin").unlink()
     assert project.bisect(good, bad).causes == (("score.weight: 1.0 -> 9.0",),)
 
@@ -301,7 +301,7 @@ def test_partial_builds_are_not_given_away(project: Project, tmp_path: Path) -> 
         f"with: {{to: {tmp_path}/up}}}}\n  score:",
     )
     good, bad = project.run(), project.run(**{"vars.text": "abcdef"})
-    assert [one["upload"].outcome for one in (good, bad)] == ["built", "failed"]
+    assert [run["upload"].outcome for run in (good, bad)] == ["built", "failed"]
     sent = (tmp_path / "up").read_text()
     for gate in ("", "upload.sent"):
         with pytest.raises(UsageError) as refused:

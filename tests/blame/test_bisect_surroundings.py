@@ -57,7 +57,7 @@ def test_a_variable_that_was_set(project: Project, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("MORE", NEVER)
     bad = project.run(**{"stages.score.with.note": "two"})
     bisection = project.bisect(good, bad)
-    assert [one.exit_code for one in (good, bad)] == [0, 1]
+    assert [run.exit_code for run in (good, bad)] == [0, 1]
     assert bisection.changes == ('score.note: "one" -> "two"', "environment variable MORE was added")
     assert bisection.causes == (("environment variable MORE was added",),)
     assert bisection.fixed == bisection.advice == ()

@@ -60,7 +60,7 @@ def upgraded(project: Project, *names: str) -> tuple[RunResult, RunResult]:
     for name in names:
         install(project, name, "2.0")
     bad = project.run(**{"stages.score.with.note": "two"})
-    assert [one.exit_code for one in (good, bad)] == [0, 1]
+    assert [run.exit_code for run in (good, bad)] == [0, 1]
     return good, bad
 
 

@@ -92,7 +92,7 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
         "accuracy of same",
         "accuracy of int8 without",
     ]
-    assert [(one.stage, one.passes) for one in blamed.levels] == [("same", True), ("int8", False)]
+    assert [(level.stage, level.passes) for level in blamed.levels] == [("same", True), ("int8", False)]
     assert (blamed.culprit, blamed.chosen) == ("int8", 1)
     assert (blamed.places[0].node, blamed.places[0].op) == ("second", "MatMul")
     assert blamed.proof is not None
@@ -105,7 +105,7 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
     assert blamed.notes == ("found with 64 examples, measured with all of them",)
     monkeypatch.setattr(accuracy, "ROUNDS", 1e9)  # as if there was no time for all of them at all
     hasty = planted.diagnose("many")
-    assert [(one.stage, one.passes, one.why) for one in hasty.levels] == [
+    assert [(level.stage, level.passes, level.why) for level in hasty.levels] == [
         ("import", True, ""),
         ("simplify", None, "not needed: less was lost around it"),
         ("shapes", True, ""),
@@ -154,7 +154,11 @@ COST = r"(costs|saves) (no measurable time( \(less than [\d.]+ [nµm]s\))?|[\d.]
 def test_a_wrong_fusion(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accuracy, "TIMING", {"time": 0.1, "samples": 2, "max_launches": 3})
     blamed = planted.diagnose("fusion")
-    assert [(one.stage, one.passes) for one in blamed.levels] == [("import", True), ("fuse", False), ("shapes", False)]
+    assert [(level.stage, level.passes) for level in blamed.levels] == [
+        ("import", True),
+        ("fuse", False),
+        ("shapes", False),
+    ]
     assert (blamed.culprit, blamed.chosen, len(blamed.places)) == ("fuse", 1, 1)
     (place,) = blamed.places
     assert (place.node, place.nodes, place.now, place.share) == ("bend", ("first", "bend"), ("FusedGemm",), 1)
@@ -172,7 +176,7 @@ def test_a_wrong_fusion(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.slow
 def test_a_place_that_was_made_slow(planted: Planted) -> None:
     blamed = planted.diagnose("slow")
-    assert [one.stage for one in blamed.levels] == ["import", "edit"]
+    assert [level.stage for level in blamed.levels] == ["import", "edit"]
     assert blamed.culprit == "edit"
     assert blamed.places[0].nodes == tuple(f"slow_{number}" for number in range(6))
     assert blamed.places[0].op == "6 for 0"
@@ -191,7 +195,7 @@ def test_slower_than_the_accepted_baseline(planted: Planted, monkeypatch: pytest
     assert main([str(file), "--store", str(planted.store), "-q"]) == 0
     assert main(["baseline", "accept", str(file), "--store", str(planted.store)]) == 0
     blamed = planted.diagnose("accepted", values={"stages.edit.with.function": "faults.py:make_slow"})
-    assert [one.stage for one in blamed.levels] == ["the accepted baseline", "edit"]
+    assert [level.stage for level in blamed.levels] == ["the accepted baseline", "edit"]
     assert blamed.places[0].nodes == tuple(f"slow_{number}" for number in range(6))
     assert re.match(r"`edit` takes [\d.]+ µs longer than the accepted baseline \(", blamed.sentence)
     assert "; computing it as the accepted baseline does saves " in blamed.sentence
@@ -200,7 +204,7 @@ def test_slower_than_the_accepted_baseline(planted: Planted, monkeypatch: pytest
 def test_no_time_at_all(planted: Planted) -> None:
     blamed = planted.diagnose("fusion", seconds=0)
     assert blamed.stopped == "the rest was skipped: time limit reached"
-    assert {one.why for one in blamed.levels} == {"skipped: time limit reached"}
+    assert {level.why for level in blamed.levels} == {"skipped: time limit reached"}
     assert blamed.sentence == (
         "cosine.min could not be measured at any stage before `accuracy`: skipped: time limit reached"
     )

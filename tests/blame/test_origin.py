@@ -72,7 +72,9 @@ class Project:
         """One gate of a run."""
         pipeline = orun.load(self.file)
         stage = pipeline.stage("accuracy")
-        (gate,) = [one for one in conditions(stage.gates) if (one.metric, one.rule) == (metric, rule)]
+        (gate,) = [
+            condition for condition in conditions(stage.gates) if (condition.metric, condition.rule) == (metric, rule)
+        ]
         return BlameRequest(pipeline, stage, gate, result["accuracy"].metrics[metric], result)
 
 
@@ -91,7 +93,7 @@ def past_of(project: Project, question: BlameRequest) -> EarlierModel | None:
 @exact_sums
 def test_against_the_accepted_release(project: Project) -> None:
     diagnosis = blame(project.question(project.bad, "accuracy", "max_regression"), PATIENT, project.store)
-    values = {one.stage: one.value for one in diagnosis.levels}
+    values = {level.stage: level.value for level in diagnosis.levels}
     assert values == {"import before": 1.0, "import": 0.64, "int8": 0.64}
     assert (diagnosis.culprit, round(diagnosis.lost, 6), diagnosis.places) == ("import", 0.36, ())
     assert diagnosis.proof is not None
@@ -105,7 +107,7 @@ def test_against_the_accepted_release(project: Project) -> None:
 @exact_sums
 def test_of_a_fixed_limit_the_last_run_counts_in_which_it_was_kept(project: Project) -> None:
     diagnosis = blame(project.question(project.bad, "accuracy", "min"), PATIENT, project.store)
-    assert [one.passes for one in diagnosis.levels] == [True, False, False]
+    assert [level.passes for level in diagnosis.levels] == [True, False, False]
     assert diagnosis.sentence == (
         f"`import` lost 36 points of accuracy since {project.good.run}: model.onnx changed; "
         "built from its earlier model, accuracy is 100 %; the gate then passes"
@@ -124,7 +126,7 @@ def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_
         case = accuracy.Investigation(experiment, question.stage, question.gate, chain, then, question.gate.metric)
         diagnosis = case.compare_earlier(case.find_stage(Diagnosis("", "accuracy", "cosine.min", "", "")))
     assert (diagnosis.culprit, diagnosis.proof) == ("int8", None)
-    assert [(one.stage, one.passes) for one in diagnosis.levels] == [("import", True), ("int8", False)]
+    assert [(level.stage, level.passes) for level in diagnosis.levels] == [("import", True), ("int8", False)]
     start = f"`import` is not the model that it was in {project.bad.run} (model.onnx changed): "
     (note,) = diagnosis.notes
     assert note.startswith(f"{start}built from its earlier model, cosine.min is 0.99")

@@ -42,7 +42,7 @@ def measured(values: Sequence[float | None], sign: int = 1) -> list[int]:
 )
 def test_no_more_than_it_takes(values: list[float | None], order: list[int]) -> None:
     assert measured(values) == order
-    assert measured([None if one is None else -one for one in values], -1) == order
+    assert measured([None if value is None else -value for value in values], -1) == order
 
 
 @pytest.mark.parametrize(

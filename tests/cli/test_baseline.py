@@ -111,7 +111,7 @@ def test_gates_that_fail_whatever_is_accepted_refuse_the_run(orun: CommandLine, 
         "commit words.baseline.json\n"
     )
     shown = json.loads(orun("baseline", "accept", "words.yaml", "--json", "--force").out)
-    assert [(one["metric"], one["rule"], one["outcome"]) for one in shown["failing"]] == [
+    assert [(verdict["metric"], verdict["rule"], verdict["outcome"]) for verdict in shown["failing"]] == [
         ("words", "min", "failed"),
         ("all of 1", "all", "failed"),
     ]
@@ -271,7 +271,7 @@ def test_accepted_models_are_kept_whatever_becomes_of_the_file(orun: CommandLine
 
     def pinned() -> dict[str, str]:
         with Store.open(store) as opened:
-            return {one.name: one.tree for one in pins(opened)}
+            return {pin.name: pin.tree for pin in pins(opened)}
 
     orun("words.yaml", "--store", str(store))
     shown = orun("baseline", "accept", "words.yaml", "--store", str(store), "--json")

@@ -280,7 +280,7 @@ def test_nothing_is_given_away_to_find_something_out(orun: CommandLine, sized: P
     (sized / "giving.py").write_text(GIVING, encoding="utf-8")
     (sized / "sized.yaml").write_text(PIPELINE + GIVEN, encoding="utf-8")
     done = orun("blame", "sized.yaml", "--json")
-    assert (done.code, [one["stage"] for one in json.loads(done.out)["blame"]]) == (0, ["size"])
+    assert (done.code, [diagnosis["stage"] for diagnosis in json.loads(done.out)["blame"]]) == (0, ["size"])
     for name, why in (("upload", "upload"), ("after", "after comes after upload, which")):
         done = orun("blame", "sized.yaml", name)
         assert (done.code, done.err) == (

@@ -125,7 +125,7 @@ def test_runs_are_counted_of_the_same_pipeline(orun: CommandLine, project: Path)
 def test_what_a_blocked_stage_would_rest_on_is_not_listed_as_gone() -> None:
     made = replace(PASSED["release"], stage=BLOCKED.stage, inputs={"kind": "release/bundle", "seed": "0"})
     found = compare(replace(PASSED, stages=(made,)), replace(PASSED, stages=(BLOCKED,)))
-    assert [(one.outcome, one.inputs) for one in found.stages] == [(("built", "blocked"), ())]
+    assert [(stage.outcome, stage.inputs) for stage in found.stages] == [(("built", "blocked"), ())]
 
 
 def test_a_stage_that_ended_differently_and_has_nothing_differs() -> None:
@@ -222,7 +222,7 @@ def test_a_stage_that_fails_and_one_that_is_new(orun: CommandLine, project: Path
     run(orun, "a b c")
     (project / "words.yaml").write_text(PIPELINE.replace("  count:", "  more:\n    uses: ./words.py:write\n  count:"))
     run(orun, "boom")
-    found = {one["stage"]: one for one in differences(orun)["stages"]}
+    found = {stage["stage"]: stage for stage in differences(orun)["stages"]}
     assert found["count"]["outcome"] == ["built", "failed"]
     assert found["count"]["tree"][1] is None
     assert found["more"]["outcome"] == [None, "built"]

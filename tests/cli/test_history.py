@@ -109,7 +109,7 @@ def test_one_pipeline_of_several(measured: Path, orun: CommandLine) -> None:
     assert orun("other.yaml", "--set", "stages.write.with.text=a b c d e").code == 0
     said = json.loads(orun("history", "words", "--pipeline", "other", "--json").out)["series"]
     assert [(one["pipeline"], [p["value"] for p in one["points"]]) for one in said] == [("other", [5.0])]
-    assert [one["pipeline"] for one in json.loads(orun("history", "words", "--json").out)["series"]] == [
+    assert [point["pipeline"] for point in json.loads(orun("history", "words", "--json").out)["series"]] == [
         "other",
         "words",
     ]

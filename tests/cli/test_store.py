@@ -112,7 +112,7 @@ def test_runs_pins_size_and_age_keep(orun: CommandLine, project: Path) -> None:
     assert collected(orun, "--runs", "0", "--max-size", "400B", "--dry-run")["trees"] == {old}
     document = collected(orun, "--runs", "1")
     assert document["trees"] == {old}
-    assert [one["name"] for one in document["kept"]["pins"]] == ["mine"]
+    assert [pin["name"] for pin in document["kept"]["pins"]] == ["mine"]
     assert orun("store", "unpin", "mine").out == "unpinned mine\n"
     assert collected(orun, "--runs", "1")["trees"] == {pinned}
 
@@ -235,7 +235,7 @@ def test_pins(orun: CommandLine, project: Path) -> None:
         f"pin  artifact      made by      since\nv1   {tree[:12]}  words/write  just now\n"
         f"v2   {tree[:12]}  words/write  just now\n"
     )
-    assert [one["name"] for one in json.loads(orun("store", "pins", "--json").out)["pins"]] == ["v1", "v2"]
+    assert [pin["name"] for pin in json.loads(orun("store", "pins", "--json").out)["pins"]] == ["v1", "v2"]
     shown = orun("store", "unpin", "v3")
     assert (shown.code, shown.err) == (
         2,
@@ -357,7 +357,9 @@ def test_releases_are_kept(orun: CommandLine, project: Path) -> None:
     flip(manifest)
     document = json.loads(orun("store", "gc", "--json", "--dry-run", "--runs", "0").out)
     assert [root["tree"] for root in document["kept"]["roots"]] == [made["1.0"]]
-    assert [one for one in document["notices"] if one.startswith(f"artifact {made['1.1']} does not count as a")] != []
+    assert [
+        notice for notice in document["notices"] if notice.startswith(f"artifact {made['1.1']} does not count as a")
+    ] != []
 
 
 SLOW = """\

@@ -24,7 +24,10 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def test_every_installed_distribution_has_the_version_that_importlib_reports() -> None:
     tools.installed.cache_clear()
-    expected = {tools.normalise(one.metadata["Name"]): one.version for one in importlib.metadata.distributions()}
+    expected = {
+        tools.normalise(distribution.metadata["Name"]): distribution.version
+        for distribution in importlib.metadata.distributions()
+    }
     assert dict(tools.installed()) == expected
 
 

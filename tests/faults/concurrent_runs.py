@@ -30,10 +30,10 @@ def trial(rig: Rig, count: int, variants: int) -> Judgement:
     for one in ended:
         if (one.code, one.err) != (0, ""):
             return Judgement("wrong", f"exit {one.code}: {one.out}{one.err}")
-    keys = Counter(stage["key"] for one in ended for stage in one.document["stages"] if stage["outcome"] == "built")
+    keys = Counter(stage["key"] for run in ended for stage in run.document["stages"] if stage["outcome"] == "built")
     if twice := [key for key, times in keys.items() if times > 1]:
         return Judgement("wrong", f"built more than once: {', '.join(twice)}")
-    wanted = {stage["key"] for one in ended for stage in one.document["stages"]}
+    wanted = {stage["key"] for run in ended for stage in run.document["stages"]}
     if wanted != set(keys):
         return Judgement("wrong", f"never built: {', '.join(wanted - set(keys))}")
     for variant in names:

@@ -111,7 +111,9 @@ def judged(rig: Rig, command: Command, ended: Ended, answer: Mapping[str, object
             return Judgement("wrong", f"exit 0, and {wrong}")
         return judgement
     stages = ended.document.get("stages", ())
-    if ended.code == StoreError.exit_code and (why := [one["why"] for one in stages if one.get("verdict") == "failed"]):
+    if ended.code == StoreError.exit_code and (
+        why := [stage["why"] for stage in stages if stage.get("verdict") == "failed"]
+    ):
         return Judgement("refused", " / ".join(why))
     if complaint := rig.complaint(ended):
         return complaint

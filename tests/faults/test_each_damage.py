@@ -44,7 +44,7 @@ def settled(rig: Rig) -> bool:
 
 def reasons(ended: Ended) -> Mapping[str, list[str]]:
     """Why each stage ran that did."""
-    return {one["stage"]: one["reasons"] for one in ended.document["stages"] if one["outcome"] == "built"}
+    return {stage["stage"]: stage["reasons"] for stage in ended.document["stages"] if stage["outcome"] == "built"}
 
 
 @pytest.mark.parametrize("damage", mostly_slow([*CHANGED, *GONE], "flip", "delete"))

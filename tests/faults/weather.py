@@ -149,7 +149,7 @@ def trial(
         ended = [run.result() for run in runs]
     met, weather.trouble = weather.met, ""
     what = f"{direction}, {count} at once {' '.join(words)}: {trouble} from request {first} {how}, {met} times"
-    judgements = [rig.judge(FIRST, one, ()) for one in ended]
+    judgements = [rig.judge(FIRST, run, ()) for run in ended]
     judgement = next((one for one in judgements if one.outcome == "wrong"), judgements[0])
     if any(one.outcome == "refused" for one in judgements) and not words:
         judgement = Judgement("wrong", f"the remote is in the way: {judgements}")

@@ -148,7 +148,7 @@ def test_stages_outside_of_the_run_keep_what_they_had(pipeline: Pipeline) -> Non
     alone = {"latency": actions(replace(P50, value=0.0122))["latency"]}
     accept(pipeline, run_of(alone, name="run-8"), alone)
     baseline = stored(pipeline)
-    assert {name: one.run for name, one in baseline.stages.items()} == {"int8": "run-7", "latency": "run-8"}
+    assert {name: stage.run for name, stage in baseline.stages.items()} == {"int8": "run-7", "latency": "run-8"}
     assert baseline.stages["latency"].metrics["p50"].value == 0.0122
 
 

@@ -52,7 +52,7 @@ def test_one_that_fails_is_enough_against_all() -> None:
     whole, *members = judged(group("all", SLOW, QUICKER, CLOSE))
     assert (whole.title, whole.outcome, whole.fails) == ("latency all of 3", "failed", True)
     assert why(whole) == "passed: speedup min 1.3; failed: p50 max 11ms; undecided: p50 max 12.5ms"
-    assert [one.fails for one in members] == [False, False, False]
+    assert [member.fails for member in members] == [False, False, False]
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_undecided_group_does_what_the_gravest_of_its_undecided_members_would
     allowed = replace(CLOSE, undecided="allow")
     whole, *members = judged(group(rule, sure, allowed, replace(CLOSE, undecided=undecided)))
     assert (whole.outcome, whole.fails, whole.blocks) == ("undecided", fails, blocks)
-    assert not any(one.fails or one.blocks for one in members)
+    assert not any(member.fails or member.blocks for member in members)
 
 
 @pytest.mark.parametrize(("strict", "fails"), [(False, False), (True, True)])
@@ -103,7 +103,9 @@ def test_any_and_all_are_those_of_kleenes_logic() -> None:
 
 
 def _ways(outcomes: tuple[GateOutcome, ...]) -> Iterator[list[bool]]:
-    choices = [[True, False] if one in ("undecided", "no baseline") else [one == "passed"] for one in outcomes]
+    choices = [
+        [True, False] if outcome in ("undecided", "no baseline") else [outcome == "passed"] for outcome in outcomes
+    ]
     return map(list, itertools.product(*choices))
 
 

@@ -150,7 +150,7 @@ def test_a_rule_that_changed_is_judged_as_if_it_had_been_there_when_it_was_measu
     again, fresh = orun.run("release.yaml"), orun.run("release.yaml", store=project / "other")
     assert [(one["right"].outcome, one.exit_code) for one in (again, fresh)] == [("cached", 0), ("built", 0)]
     assert again.verdicts == fresh.verdicts
-    assert [one.outcome for one in again.verdicts] == ["passed", "failed", "passed", "passed", "no baseline"]
+    assert [verdict.outcome for verdict in again.verdicts] == ["passed", "failed", "passed", "passed", "no baseline"]
 
 
 @pytest.mark.usefixtures("with_words")

@@ -230,9 +230,9 @@ def test_an_object_that_is_damaged_or_gone_takes_the_whole_way(project: Project)
         assert outcomes(result) == {"make": "cached", "upper": "built", "count": "cached"}
         assert sentences(result["upper"].reasons) == ("its stored result is damaged: text is missing from the store",)
         assert project.text("upper") == "A B!"
-        assert [f"object {damaged.parent.name}{damaged.name} was damaged" in one.text for one in notices(project)] == (
-            [True] if damage is flip else []
-        )
+        assert [
+            f"object {damaged.parent.name}{damaged.name} was damaged" in notice.text for notice in notices(project)
+        ] == ([True] if damage is flip else [])
         assert project.run().repeats
 
 

@@ -185,7 +185,10 @@ def test_what_narrows_a_gate(tmp_path: Path) -> None:
     pipeline = loaded(tmp_path, text)
 
     def told(stage: str) -> list[str]:
-        return [f"{one.metric} {one.rule}{one.scope}" for one in conditions(pipeline.stage(stage).gates)]
+        return [
+            f"{condition.metric} {condition.rule}{condition.scope}"
+            for condition in conditions(pipeline.stage(stage).gates)
+        ]
 
     common = ["p50 max", "p50 min_speedup against old", "p50 min_speedup"]
     assert told("latency[on=cpu]") == [*common, "p99 max", "mean max"]

@@ -167,7 +167,7 @@ def test_large_stages_of_a_matrix_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_loop_of_many_stages_is_abridged(tmp_path: Path) -> None:
-    stages = (f"  s{one}: {{uses: optimize/simplify, needs: s{(one + 1) % 200}}}\n" for one in range(200))
+    stages = (f"  s{number}: {{uses: optimize/simplify, needs: s{(number + 1) % 200}}}\n" for number in range(200))
     told = complaint(tmp_path, f"stages:\n{''.join(stages)}")
     first, *_, last = told.splitlines()
     assert first.startswith("p.yaml:2:40: error: these stages need one another in a loop: s0 -> s1 -> ")

@@ -106,7 +106,7 @@ def test_the_order_of_a_mapping_counts(pipeline: Pipeline) -> None:
     assert parts_of(pipeline, params=one)["parameter words"] == '{"b":1,"a":2}'
     assert parts_of(pipeline, params=other)["parameter words"] == '{"a":2,"b":1}'
     options = ({"b": "1", "a": "2"}, {"a": "2", "b": "1"})
-    targets = (Target("cpu", (Provider("XnnpackExecutionProvider", one),), session=one) for one in options)
+    targets = (Target("cpu", (Provider("XnnpackExecutionProvider", option),), session=option) for option in options)
     assert len({parts_of(pipeline, target=target)["target"] for target in targets}) == 1, "nobody goes through these"
 
 

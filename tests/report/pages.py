@@ -39,13 +39,13 @@ class Element:
 
     def at(self, ident: str) -> Element:
         """The element with that id."""
-        (found,) = (one for one in self.every() if one.attributes.get("id") == ident)
+        (found,) = (element for element in self.every() if element.attributes.get("id") == ident)
         return found
 
 
 def titles(page: Element) -> list[str]:
     """The headings of its sections."""
-    return [one.text for one in page.every("h2")]
+    return [element.text for element in page.every("h2")]
 
 
 class _Reader(HTMLParser):

@@ -122,7 +122,7 @@ NEEDS = {"int8": ("export",), "accuracy": ("int8", "export"), "latency": ("int8"
 
 def linked(result: RunResult) -> RunResult:
     """The run with what its stages need."""
-    return replace(result, stages=tuple(replace(one, needs=NEEDS.get(one.stage, ())) for one in result.stages))
+    return replace(result, stages=tuple(replace(stage, needs=NEEDS.get(stage.stage, ())) for stage in result.stages))
 
 
 def crashed(log: Path) -> RunResult:

@@ -135,7 +135,7 @@ def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
         "since the baseline was accepted on 2026-11-02: runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1"
     )
     issues = json.loads(code_quality(result))
-    assert [(one["description"], one["severity"], one["check_name"]) for one in issues] == [
+    assert [(issue["description"], issue["severity"], issue["check_name"]) for issue in issues] == [
         (f"accuracy: {caveat}", "info", "orun/caveat"),
         (f"latency: {caveat}", "info", "orun/caveat"),
     ]

@@ -33,7 +33,7 @@ def test_gates_that_did_not_pass() -> None:
 
 
 def test_the_same_failure_is_the_same_issue_wherever_it_moved() -> None:
-    moved = [replace(one, position=replace(one.position, line=90)) for one in GATE_FAILED.verdicts]
+    moved = [replace(verdict, position=replace(verdict.position, line=90)) for verdict in GATE_FAILED.verdicts]
     before, after = (
         [one["fingerprint"] for one in json.loads(code_quality(result))]
         for result in (GATE_FAILED, replace(GATE_FAILED, verdicts=tuple(moved)))

@@ -68,7 +68,7 @@ def run(
 def gates(document: str) -> list[tuple[str, str]]:
     """The test cases of gates, with why they were skipped."""
     root = ET.fromstring(document)  # noqa: S314 -- our own document
-    suite = next(one for one in root.iter("testsuite") if one.get("name") == "gated.gates")
+    suite = next(element for element in root.iter("testsuite") if element.get("name") == "gated.gates")
     skipped = [(case, case.find("skipped")) for case in suite]
     return [(case.get("name", ""), "" if one is None else one.get("message", "")) for case, one in skipped]
 
@@ -171,7 +171,7 @@ def test_a_strict_run_fails_for_them(project: Path) -> None:
     for _ in range(2):  # the second from what is remembered of the first
         result = run(project, strict=True)
         assert (result.exit_code, [stage.outcome for stage in result.stages]) == (4, ["cached", "skipped"])
-        assert [one.fails for one in result["covered"].unjudged] == [True, True]
+        assert [gate.fails for gate in result["covered"].unjudged] == [True, True]
     why = f"covered was skipped: {sentences(result['covered'].reasons)[0]}"
     assert result_lines(result, Terminal())[-4:-1] == [
         f"gated.yaml:10:18: gate not judged: covered coverage min 90%: {why}",
@@ -190,7 +190,7 @@ def test_a_strict_run_fails_for_them(project: Path) -> None:
     )
     assert [one["severity"] for one in json.loads(code_quality(result))] == ["critical", "critical"]
     root = ET.fromstring(junit(result))  # noqa: S314 -- our own document
-    assert [one.get("message") for one in root.iter("failure")] == [f"not judged: {why}"] * 2
+    assert [element.get("message") for element in root.iter("failure")] == [f"not judged: {why}"] * 2
     assert run(project).exit_code == 0
 
 
@@ -202,10 +202,10 @@ def test_a_strict_run_fails_for_what_has_no_baseline_and_keeps_the_release_back(
         "  release: {uses: release/bundle, needs: import}\n"
     )
     result = run(project, text=text, strict=True)
-    assert (result.exit_code, [one.fails for one in result.verdicts]) == (4, [True, False])
+    assert (result.exit_code, [verdict.fails for verdict in result.verdicts]) == (4, [True, False])
     assert sentences(result["release"].reasons) == ("a gate of size has no baseline",)
     result = run(project, text=text)
-    assert (result.exit_code, [one.fails for one in result.verdicts]) == (0, [False, False])
+    assert (result.exit_code, [verdict.fails for verdict in result.verdicts]) == (0, [False, False])
     assert result["release"].outcome == "built"
 
 

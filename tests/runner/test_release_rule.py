@@ -169,7 +169,11 @@ def test_without_a_release_an_undecided_gate_fails_only_if_it_says_so(
 def test_a_run_without_the_release_ends_well(project: Path) -> None:
     """The gate keeps nothing back there."""
     result = run(project, UNSURE, GUARDED, only=("time",))
-    assert (result.exit_code, result.outcome, [one.fails for one in result.verdicts]) == (0, "undecided", [False])
+    assert (result.exit_code, result.outcome, [verdict.fails for verdict in result.verdicts]) == (
+        0,
+        "undecided",
+        [False],
+    )
 
 
 def test_of_a_matrix_the_release_of_the_same_value_is_kept_back(project: Path) -> None:
@@ -186,7 +190,7 @@ def test_of_a_matrix_the_release_of_the_same_value_is_kept_back(project: Path) -
     result = orun.run("p.yaml")
     assert result.exit_code == 4
     assert [result[f"give[limit={limit}]"].outcome for limit in ("12.5ms", "13ms")] == ["blocked", "built"]
-    assert [(one.stage, one.outcome, one.fails) for one in result.verdicts] == [
+    assert [(verdict.stage, verdict.outcome, verdict.fails) for verdict in result.verdicts] == [
         ("time[limit=12.5ms]", "undecided", True),
         ("time[limit=13ms]", "passed", False),
     ]
@@ -357,7 +361,9 @@ def test_json_has_the_verdicts_and_what_they_block(project: Path, capsys: pytest
     assert main(["p.yaml", "--json"]) == 4
     document = json.loads(capsys.readouterr().out)
     assert document["exit_code"] == 4
-    assert [(one["outcome"], one["fails"], one.get("blocks", False)) for one in document["verdicts"]] == [
+    assert [
+        (verdict["outcome"], verdict["fails"], verdict.get("blocks", False)) for verdict in document["verdicts"]
+    ] == [
         ("undecided", True, True),
         ("no baseline", False, False),
     ]
@@ -376,7 +382,7 @@ def test_a_baseline_may_be_accepted_after_undecided(project: Path, capsys: pytes
     told = capsys.readouterr().out.splitlines()
     assert told[1:] == [f"warning: {TITLE} is undecided all the same: {IS_UNDECIDED}", "commit p.baseline.json"]
     result = orun.run("p.yaml")
-    assert [one.outcome for one in result.verdicts] == ["undecided", "passed"]
+    assert [verdict.outcome for verdict in result.verdicts] == ["undecided", "passed"]
     assert (result.exit_code, result["give"].outcome) == (4, "blocked")
 
 

@@ -211,7 +211,7 @@ def test_a_run_of_short_stages_goes_on_beside_a_measurement(tmp_path: Path, monk
 
     run: Callable[..., orun.RunResult] = partial(orun.run, project.folder / "pipeline.yaml", store=project.store)
     result = run(force=["make", "upper"], to=["upper"], on_event=hear)
-    assert [one.outcome for one in result.stages] == ["built"] * 2
+    assert [stage.outcome for stage in result.stages] == ["built"] * 2
     assert {one.waits_for for one in waits} == {who_measures(measuring.claim())}
 
     def end(event: Event) -> None:

@@ -96,7 +96,7 @@ def test_a_run_that_ended_just_now_stays(store: Store) -> None:
     """Its reports, and what is found out about its gates, may still be written."""
     old, young = finished(store, 2 / 24), finished(store, 0.5 / 24)
     store.close()
-    assert [one.run for one in collect(store, Keep(runs=0)).runs] == [old]
+    assert [run.run for run in collect(store, Keep(runs=0)).runs] == [old]
     assert left(store) == [young]
 
 
@@ -105,7 +105,7 @@ def test_a_run_that_never_ended_stays_for_a_week(store: Store) -> None:
     damaged = finished(store, 6)
     flip(store.root / "runs" / damaged / "record.json")
     store.close()
-    assert [one.run for one in collect(store, Keep(runs=0)).runs] == [dead]
+    assert [run.run for run in collect(store, Keep(runs=0)).runs] == [dead]
     assert left(store) == [young, damaged]
 
 
@@ -138,7 +138,7 @@ def test_the_run_of_a_live_process_stays_however_long_it_takes(store: Store) -> 
         live = unfinished(runner, 100)
         assert collect(store, Keep(runs=0)).runs == ()
         assert left(store) == [live]
-    assert [one.run for one in collect(store, Keep(runs=0)).runs] == [live]
+    assert [run.run for run in collect(store, Keep(runs=0)).runs] == [live]
 
 
 def test_a_run_that_a_live_process_reads_stays(store: Store) -> None:
@@ -146,7 +146,7 @@ def test_a_run_that_a_live_process_reads_stays(store: Store) -> None:
     store.close()
     with Store.open(store.root) as reader:
         assert reader.run(held, hold=True).name == held
-        assert [one.run for one in collect(store, Keep(runs=0)).runs] == [other]
+        assert [run.run for run in collect(store, Keep(runs=0)).runs] == [other]
         assert left(store) == [held]
     collect(store, Keep(runs=0))
     assert left(store) == []

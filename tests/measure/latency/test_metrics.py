@@ -193,7 +193,9 @@ def test_throughput_rises_as_the_mean_falls(beside_reference: Measurement) -> No
 
 def test_of_disturbed_launches_no_comparison_is_known(beside_reference: Measurement) -> None:
     """Only what was timed in turn: loading, and inferences of the model alone, are as users meet them."""
-    noisy = replace(beside_reference, launches=[replace(one, disturbed=True) for one in beside_reference.launches])
+    noisy = replace(
+        beside_reference, launches=[replace(launch, disturbed=True) for launch in beside_reference.launches]
+    )
     known, found = metrics_of(beside_reference, 1), metrics_of(noisy, 1)
     assert {name for name, metric in found.items() if metric.disturbance} == {"cpu", "speedup"}
     compared = {name: metric.reference for name, metric in found.items() if metric.reference}
@@ -268,10 +270,10 @@ def test_what_is_left_on_disk(tmp_path: Path, beside_reference: Measurement) -> 
     assert document["pressure"] == {"cpu": 0.25, "load": 3.0}
     assert document["target"] == {"name": "cpu", "session": {"intra_op_num_threads": 1}}
     assert document["inputs"]["model"] == {"x": {"shape": [4, 32], "type": "float32"}}
-    assert [one["log_ratios"]["reference"] for one in document["launches"]] == list(RATIOS)
+    assert [launch["log_ratios"]["reference"] for launch in document["launches"]] == list(RATIOS)
     assert document["launches"][0]["pairs"] == {"reference": [-0.6]}
     with zipfile.ZipFile(tmp_path / "samples.npz") as archive:
-        assert {one.compress_type for one in archive.infolist()} == {zipfile.ZIP_DEFLATED}
+        assert {member.compress_type for member in archive.infolist()} == {zipfile.ZIP_DEFLATED}
     with np.load(tmp_path / "samples.npz") as samples:
         assert samples["alone.wall"].tolist() == samples["model.wall"].tolist() == MODEL * 3
         assert samples["reference.launch"].tolist() == [0] * 5 + [1] * 5 + [2] * 5
@@ -296,6 +298,6 @@ def test_lines_for_the_log(beside_reference: Measurement) -> None:
         "paired on-CPU time: 0.54x of the reference's (95 % interval 0.52x to 0.56x, 3 launches)",
         "3 launches in 6.5 s; threads waited for a core 10 % of the time; pressure on the CPUs 25 %",
     ]
-    launches = [replace(one, waiting=None) for one in beside_reference.launches]
+    launches = [replace(launch, waiting=None) for launch in beside_reference.launches]
     away = replace(beside_reference, launches=launches, pressure=replace(beside_reference.pressure, cpu=None))
     assert summarize(away)[1] == "3 launches in 6.5 s"  # where no system counts it

@@ -205,7 +205,9 @@ def test_a_script_would_not_run(tab: Tab, pages: dict[str, Path], tmp_path: Path
     path.write_text(text.replace("<main>", "<main><script>document.title = 'evil'</script>"), encoding="utf-8")
     tab.show(path)
     assert tab.evaluate("document.title") == "bert: passed"
-    assert [one[:60] for one in tab.complaints] == ["Executing inline script violates the following Content Secur"]
+    assert [complaint[:60] for complaint in tab.complaints] == [
+        "Executing inline script violates the following Content Secur"
+    ]
     tab.complaints.clear()
 
 

@@ -51,13 +51,13 @@ def test_a_gate_is_drawn_with_its_interval_against_the_threshold() -> None:
 def test_a_minimum_allows_what_lies_above_it() -> None:
     drawing = drawing_of(SPEEDUP)
     allowed = drawing.one("rect", "allowed").attributes
-    assert [one.text for one in drawing.every("text", "tick")] == ["0", "1.5"]  # the scale begins at 0
+    assert [element.text for element in drawing.every("text", "tick")] == ["0", "1.5"]  # the scale begins at 0
     assert float(allowed["x"].rstrip("%")) + float(allowed["width"].rstrip("%")) == pytest.approx(100)
 
 
 def test_values_that_lie_close_are_told_apart() -> None:
     drawing = drawing_of(replace(COSINE, measured=0.9701))
-    assert [one.text for one in drawing.every("text", "tick")] == ["0.97"]
+    assert [element.text for element in drawing.every("text", "tick")] == ["0.97"]
     dot, line = drawing.one("circle").attributes["cx"], drawing.one("line", "limit").attributes["x1"]
     assert float(dot.rstrip("%")) - float(line.rstrip("%")) > 50
 
@@ -113,7 +113,7 @@ def test_the_trend_of_a_gated_metric_has_its_points_its_threshold_and_where_it_c
     drawing = section.one("svg")
     assert drawing.every("title")[0].text == "latency.p50: 16 measurements between 8 ms and 10 ms"
     assert drawing.one("desc").text == "The level changed: 8.01 ms -> 10 ms (+25.0 %)"
-    points = [one for one in drawing.every("path") if one.attributes["class"] in ("point", "last")]
+    points = [element for element in drawing.every("path") if element.attributes["class"] in ("point", "last")]
     assert (len(points), points[-1].attributes["class"]) == (16, "last")
     assert points[0].one("title").text == "8 ms in run run0"
     assert [points[number].attributes["d"] for number in (0, 15)] == ["M0.0 1000.0h0", "M1000.0 500.0h0"]
@@ -121,7 +121,7 @@ def test_the_trend_of_a_gated_metric_has_its_points_its_threshold_and_where_it_c
     assert drawing.one("path", "change").attributes["d"] == "M500.0 0V1000"
     axes = [[tick.text for tick in section.one("div", name).every("span")] for name in ("y-axis", "x-axis")]
     assert axes == [["12 ms", "11 ms", "10 ms", "9 ms", "8 ms"], ["2026-09-20", "2026-09-21"]]
-    assert [one.text for one in section.every("span", "key")] == ["max 12ms", "the level changed"]
+    assert [element.text for element in section.every("span", "key")] == ["max 12ms", "the level changed"]
 
 
 def test_what_was_measured_after_the_run_is_no_part_of_its_report() -> None:
@@ -147,7 +147,7 @@ def test_the_culprit_is_told_as_on_the_console(tmp_path: Path) -> None:
     (tmp_path / "blame.json").write_text(dumps({"blame": (found,)}))
     section = read(page(replace(GATE_FAILED, folder=tmp_path))).at("culprit")
     assert section.one("h3").text == "accuracy cosine.min min 0.97"
-    assert [one.text for one in section.every("p")] == ["int8 lost it at one node", "by 64 examples"]
+    assert [element.text for element in section.every("p")] == ["int8 lost it at one node", "by 64 examples"]
     assert [[cell.text for cell in line.every("td")] for line in section.every("tr")[1:3]] == [
         ["0.99", "passes"], ["0.91", "fails"],
     ]  # fmt: skip

@@ -82,8 +82,10 @@ def graph_of(stages: tuple[StageResult, ...]) -> Element:
 
 def test_each_stage_is_drawn_with_its_outcome_and_leads_to_its_row() -> None:
     drawing = read(page(linked(GATE_FAILED))).at("graph").one("svg")
-    nodes = [(one.attributes["href"], one.one("text", "name").text, one.one("text", "caption").text) for one in
-             drawing.every("a")]  # fmt: skip
+    nodes = [
+        (link.attributes["href"], link.one("text", "name").text, link.one("text", "caption").text)
+        for link in drawing.every("a")
+    ]
     assert nodes == [
         ("#stage-export", "export", "cached (12.1 s)"),
         ("#stage-int8", "int8", "built, 3.25 s"),

@@ -46,11 +46,11 @@ def test_a_run_whose_gates_passed() -> None:
     assert document.one("p", "verdict").text == (
         "\u2713passed: 5 stages (3 built, 2 cached), 4 gates passed, 12.3 s; results in artifacts/out/bert"
     )
-    assert [one.text for one in document.one("header").one("dl").children if isinstance(one, Element)][:4] == [
+    assert [child.text for child in document.one("header").one("dl").children if isinstance(child, Element)][:4] == [
         "when2026-09-21 14:13:20 UTC", "took12.3 s", "exit code0", "filepipelines/bert.yaml",
     ]  # fmt: skip
     assert titles(document) == ["Release checklist", "Graph", "Stages", "Environment"]
-    assert [(one.text, one.attributes["href"]) for one in document.one("nav").every("a")] == [
+    assert [(element.text, element.attributes["href"]) for element in document.one("nav").every("a")] == [
         ("Release checklist", "#gates"), ("Graph", "#graph"), ("Stages", "#stages"), ("Environment", "#environment"),
     ]  # fmt: skip
 
@@ -59,9 +59,12 @@ def test_a_run_whose_gates_passed() -> None:
 def test_no_markup_is_shown_as_text(result: RunResult) -> None:
     overrides = {"vars.sequence": "64", "stages.int8.with.per_channel": "false"}
     document = read(page(replace(result, overrides=overrides, repeats="20260921-1")))
-    (told,) = (one for one in document.one("header").one("dl").every("div") if one.one("dt").text == "set")
+    (told,) = (element for element in document.one("header").one("dl").every("div") if element.one("dt").text == "set")
     assert told.one("dd").text == "vars.sequence=64 stages.int8.with.per_channel=false "
-    assert [one.text for one in told.every("code")] == ["vars.sequence=64", "stages.int8.with.per_channel=false"]
+    assert [element.text for element in told.every("code")] == [
+        "vars.sequence=64",
+        "stages.int8.with.per_channel=false",
+    ]
     assert "<" not in document.one("body").text
 
 
@@ -82,7 +85,7 @@ def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> 
     assert failed.one("p", "hint").text == (
         "hint: if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"
     )
-    assert [(one.text, one.attributes["href"]) for one in document.one("ul", "failing").every("a")] == [
+    assert [(element.text, element.attributes["href"]) for element in document.one("ul", "failing").every("a")] == [
         ("latency p50 max_regression 5%", "#gate-3")
     ]
 
@@ -106,7 +109,7 @@ def test_what_a_gate_was_compared_with_is_told() -> None:
     }
     latency = replace(LATENCY, metrics={"p50": slow}, inputs=components(inputs))
     document = read(page(replace(PASSED, exit_code=1, stages=(latency,), verdicts=(SLOWER,))))
-    told = {one.one("dt").text: one.one("dd").text for one in document.at("gates").one("dl").every("div")}
+    told = {element.one("dt").text: element.one("dd").text for element in document.at("gates").one("dl").every("div")}
     assert told == {
         "p50": "8.04 ms (8.01 ms to 8.12 ms)",
         "the accepted baseline": "7.44 ms; 1.08x of it (1.06x to 1.10x); interleaved, 12 launches of each",
@@ -123,7 +126,7 @@ def test_members_of_a_group_are_set_in() -> None:
     inner = [replace(SLOWER, fails=False, depth=1), replace(SPEEDUP, depth=2)]
     document = read(page(replace(PASSED, verdicts=(group, *inner))))
     names = [line.every("th")[0] for line in document.at("gates").every("tr", "gate")]
-    assert [(one.text, one.attributes["class"]) for one in names] == [
+    assert [(name.text, name.attributes["class"]) for name in names] == [
         ("latency any of 2", "depth-0"), ("latency p50", "depth-1"), ("latency speedup", "depth-2"),
     ]  # fmt: skip
     assert rows(document.at("gates"))[1][0] == "\u2717failed"
@@ -181,7 +184,9 @@ def test_what_is_known_of_a_stage_is_folded_below_it() -> None:
     details = document.at("stages").every("tr", "below")[1]
     assert details.one("summary").text == "quantize/dynamic"
     facts = {
-        one.one("dt").text: one.one("dd").text for one in details.every("dl")[0].children if isinstance(one, Element)
+        child.one("dt").text: child.one("dd").text
+        for child in details.every("dl")[0].children
+        if isinstance(child, Element)
     }
     assert facts == {
         "reasons": "parameter per_channel: false -> truestage code changed",
@@ -194,12 +199,12 @@ def test_what_is_known_of_a_stage_is_folded_below_it() -> None:
         "folder": "artifacts/out/bert/int8",
         "wrote beside its output": "notes.txt",
     }
-    groups = [one.text for one in details.every("p", "group")]
+    groups = [element.text for element in details.every("p", "group")]
     assert groups == ["parameters", "inputs", "tools", "device", "files read", "packages imported"]
-    assert [one.text for one in details.every("dl")[1:]] == [
+    assert [element.text for element in details.every("dl")[1:]] == [
         "per_channeltrue", "model111111111111", "onnxonnx 1.23.2", "cpuEPYC", "helper.py222222222222", "numpy2.4.6",
     ]  # fmt: skip
-    assert [one.text for one in document.at("environment").every("tr")][1:] == ["onnx 1.23.2int8"]
+    assert [element.text for element in document.at("environment").every("tr")][1:] == ["onnx 1.23.2int8"]
 
 
 def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> None:

@@ -57,8 +57,8 @@ def test_names_in_artifacts_stay_text(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_nothing_is_loaded_and_nothing_runs() -> None:
     document = read(page(linked(PASSED)))
-    policy = [one for one in document.every("meta") if "http-equiv" in one.attributes]
-    assert [one.attributes["content"] for one in policy] == [POLICY]
+    policy = [element for element in document.every("meta") if "http-equiv" in element.attributes]
+    assert [meta.attributes["content"] for meta in policy] == [POLICY]
     assert POLICY == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     sheet = document.one("style").text
     assert "@import" not in sheet

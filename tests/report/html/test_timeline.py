@@ -37,12 +37,12 @@ def test_the_timeline_says_when_stages_waited_and_ran(tmp_path: Path) -> None:
     ])  # fmt: skip
     document = read(page(result))
     section = document.at("timeline")
-    assert [one.one("title").text for one in section.every("rect", "run")] == [
+    assert [element.one("title").text for element in section.every("rect", "run")] == [
         "int8: built, from 500 ms to 4 s of the run", "accuracy: built, from 5 s to 12 s of the run",
     ]  # fmt: skip
     assert section.one("rect", "waited").text == "accuracy waited for the machine, 1 s"
-    assert [one.every("td")[0].text for one in section.every("tr")[2:]] == ["3.25 s", "6.5 s"]
-    assert [one.text for one in section.one("div", "x-axis").every("span")] == ["0 s", "5 s", "10 s", "15 s"]
+    assert [element.every("td")[0].text for element in section.every("tr")[2:]] == ["3.25 s", "6.5 s"]
+    assert [element.text for element in section.one("div", "x-axis").every("span")] == ["0 s", "5 s", "10 s", "15 s"]
     assert document.at("notices").one("li").text == "?warning out/bert/int8 was put back"
 
 

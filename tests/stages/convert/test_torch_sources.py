@@ -293,7 +293,7 @@ def test_the_version_of_transformers_counts_without_code_of_the_user(tmp_path: P
     save_classifier(tmp_path / "bert")
     (tmp_path / "folder.yaml").write_text(FOLDER, encoding="utf-8")
     made = orun.run(tmp_path / "folder.yaml", store=tmp_path / "store")
-    assert [one.outcome for one in made.stages] == ["built"]
+    assert [stage.outcome for stage in made.stages] == ["built"]
     with Store.open(tmp_path / "store") as store:
         action = store.latest("folder", "export")
     assert action

@@ -212,7 +212,7 @@ def test_one_class_against_the_rest_by_label(folder: Path) -> None:
         reference=linear(EYE),
     )
     for name in asked:
-        by_label = [run.metrics[f"{name}[label={one}]"] for one in range(3)]
+        by_label = [run.metrics[f"{name}[label={number}]"] for number in range(3)]
         assert [metric.examples for metric in by_label] == [30, 30, 30]
         assert np.mean([metric.value for metric in by_label]) == pytest.approx(run.value(name))
         for metric in (run.metrics[name], *by_label):

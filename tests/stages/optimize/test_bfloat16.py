@@ -86,7 +86,7 @@ def test_what_float16_cannot_hold(tmp_path: Path) -> None:
     lowest = np.finfo(np.float32).min
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.full((4, 4), lowest, np.float32), "w"))
     made = convert(tmp_path, artifact(tmp_path, model), atol=np.inf)
-    (stored,) = [one for one in onnx.load(made.model).graph.initializer if one.name == "w"]
+    (stored,) = [tensor for tensor in onnx.load(made.model).graph.initializer if tensor.name == "w"]
     assert set(numpy_helper.to_array(stored).astype(float).ravel()) == {-(2.0**128 - 2.0**120)}  # not infinite
 
 
@@ -156,7 +156,7 @@ g (float[n, 4] x, bool c) => (float[n, 4] y, float[n, 1] mean, bool[n, 4] above,
 @pytest.mark.parametrize("keep", [True, False])
 def test_branches_a_mean_a_question_and_an_output_that_is_an_input(tmp_path: Path, *, keep: bool) -> None:
     """The mean stays float32 as an attribute has it; of the input is asked what it is, not what it is rounded to."""
-    text = MIXED.replace("WEIGHTS", f"{{{', '.join(f'{one / 10}' for one in range(16))}}}")
+    text = MIXED.replace("WEIGHTS", f"{{{', '.join(f'{number / 10}' for number in range(16))}}}")
     made = convert(tmp_path, artifact(tmp_path, parse(text)), keep_io_types=keep, atol=1.0)
     found, outside = types(made), FLOAT if keep else NARROW
     assert [found[name] for name in ("x", "y", "mean", "above")] == [outside, outside, outside, TensorProto.BOOL]

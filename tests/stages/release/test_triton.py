@@ -95,7 +95,7 @@ def test_a_batched_model(tmp_path: Path, message: Any) -> None:
 
 def test_all_axes_without_batching(tmp_path: Path, message: Any) -> None:
     config = read(make(tmp_path, LOOKUP, {"warm_up": False}), message)
-    assert {one.name: (list(one.dims), one.data_type) for one in config.input} == {
+    assert {value.name: (list(value.dims), value.data_type) for value in config.input} == {
         "ids": ([-1, -1], 9),
         "mask": ([-1, -1], 9),
         "extra": ([-1, 2], 11),
