@@ -62,7 +62,7 @@ def copy_plugin(file: Path, library: str, into: Path) -> Path:
     A plug-in finds the libraries that it loads itself beside it.
     """
     (environment,) = {one for stage in load(file).stages for one in stage.environments}
-    (found,) = Path(venvs.interpreter(environment).python).parents[1].rglob(library)
-    for folder in found.parents[1].glob(f"{found.parent.name}*"):
+    (path,) = Path(venvs.interpreter(environment).python).parents[1].rglob(library)
+    for folder in path.parents[1].glob(f"{path.parent.name}*"):
         shutil.copytree(folder, into / folder.name)
-    return into / found.parent.name / library
+    return into / path.parent.name / library

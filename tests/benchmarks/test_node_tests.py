@@ -54,11 +54,11 @@ def test_another_model_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     run = node_tests.run
 
     def halved(kind: str, source: Any, params: Any) -> Any:
-        made = run(kind, source, params)
-        path = made / "model.onnx"
+        file = run(kind, source, params)
+        path = file / "model.onnx"
         path.chmod(0o600)
         path.write_bytes(parse(WORDY.replace("2.0", "1.0")).SerializeToString())
-        return made
+        return file
 
     monkeypatch.setattr(node_tests, "run", halved)
     assert verdicts(case()) == dict.fromkeys(KINDS, "wrong") | NO_IMAGES

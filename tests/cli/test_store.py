@@ -280,9 +280,9 @@ def test_what_was_accepted_is_kept_as_long_as_it_is(orun: CommandLine, project: 
     why = "accepted for count in words.baseline.json"
     assert document["kept"]["roots"] == [{"tree": model, "why": why}]
     assert f"kept: {model[:12]}, {why}\n" in orun("store", "gc", "--runs", "1").out
-    elsewhere = tmp_path / "elsewhere.json"
-    (project / "words.baseline.json").rename(elsewhere)
-    assert collected(orun, "--runs", "1", "--baseline", str(elsewhere))["trees"] == set()
+    path = tmp_path / "elsewhere.json"
+    (project / "words.baseline.json").rename(path)
+    assert collected(orun, "--runs", "1", "--baseline", str(path))["trees"] == set()
     assert collected(orun, "--runs", "1")["trees"] == {model}
 
 

@@ -106,8 +106,8 @@ def test_the_release_of_a_run(
     orun: CommandLine, release: Path, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    made = make_release(tmp_path)
-    Path("model.onnx").write_bytes((made / "model.onnx").read_bytes())
+    path = make_release(tmp_path)
+    Path("model.onnx").write_bytes((path / "model.onnx").read_bytes())
     Path("toy.yaml").write_text(PIPELINE)
     assert orun("watch", "log", "--release", "last").err == (
         "error: last is neither the folder of a release nor a run\n"

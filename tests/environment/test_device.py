@@ -128,9 +128,9 @@ def test_a_gpu_that_cannot_be_read_is_never_guessed(tmp_path: Path, monkeypatch:
 def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A program of that name with two GPUs, which notes what it was asked."""
     program = tmp_path / "nvidia-smi"
-    asked = tmp_path / "asked"
+    path = tmp_path / "asked"
     program.write_text(
-        f'#!/bin/sh\necho "$@" >> {asked}\n'
+        f'#!/bin/sh\necho "$@" >> {path}\n'
         'case "$*" in *--id=1) echo "NVIDIA L4, 8.9, 23034, [N/A], 580.95.05";;'
         ' *) echo "NVIDIA H200, 9.0, 143771, Disabled, 580.95.05";; esac\n'
     )
@@ -138,7 +138,7 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     device.gpu.cache_clear()
-    yield asked
+    yield path
     device.gpu.cache_clear()
 
 

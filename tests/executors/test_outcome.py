@@ -17,8 +17,8 @@ WELL = Ended(status=0, seconds=2.0, cpu_seconds=1.0, peak_memory=100)
 
 
 def test_one_that_ended_well(project: Project) -> None:
-    found = outcome_of(project.job("mine.py:f"), JobResult(), {}, WELL)
-    assert found == JobResult(seconds=2.0, cpu_seconds=1.0, peak_memory=100)
+    result = outcome_of(project.job("mine.py:f"), JobResult(), {}, WELL)
+    assert result == JobResult(seconds=2.0, cpu_seconds=1.0, peak_memory=100)
 
 
 @pytest.mark.parametrize(
@@ -36,6 +36,6 @@ def test_one_whose_process_came_to_another_end(
 ) -> None:
     """What it left is of a process that was not in order, or that was about to be ended."""
     job = project.job("mine.py:f", timeout=1.0, memory=1000)
-    found = outcome_of(job, JobResult(), {}, replace(WELL, status=status, stopped=stopped))
-    assert isinstance(found, error)
-    assert found.problem == what
+    result = outcome_of(job, JobResult(), {}, replace(WELL, status=status, stopped=stopped))
+    assert isinstance(result, error)
+    assert result.problem == what

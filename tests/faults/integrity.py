@@ -29,8 +29,8 @@ def an_object(rig: Rig, chance: Random) -> Path:
 
 def a_manifest(rig: Rig, chance: Random) -> Path:
     """The list of files of an artifact."""
-    found = [path for path in map(rig.object, sorted(rig.objects[FIRST])) if path.read_bytes()[:9] == b'{"files":']
-    return chance.choice(found)
+    paths = [path for path in map(rig.object, sorted(rig.objects[FIRST])) if path.read_bytes()[:9] == b'{"files":']
+    return chance.choice(paths)
 
 
 def an_output(rig: Rig, chance: Random) -> Path:

@@ -126,13 +126,13 @@ def test_the_record_of_a_run(text: Rig, damage: str) -> None:
     lost = sorted(text.store.glob("runs/*"))[-2]
     assert reasons(ended) == {}
     assert settled(text)
-    asked = text.start(text, ("diff", lost.name, "last", "--store", str(text.store)))
-    assert asked.code != 0
+    run = text.start(text, ("diff", lost.name, "last", "--store", str(text.store)))
+    assert run.code != 0
     if damage in GONE:
-        assert asked.err.startswith(f"error: the run {lost.name} has no record: it goes on, or was killed\n")
+        assert run.err.startswith(f"error: the run {lost.name} has no record: it goes on, or was killed\n")
     else:
-        assert asked.err.startswith(f"error: the record {lost / 'record.json'} was damaged\n")
-        assert f"rm {lost / 'record.json'}\n" in asked.err
+        assert run.err.startswith(f"error: the record {lost / 'record.json'} was damaged\n")
+        assert f"rm {lost / 'record.json'}\n" in run.err
     verified = text.start(text, ("store", "verify", "--store", str(text.store)))
     assert verified.code == (damage in CHANGED)
     assert (f"the record {lost / 'record.json'} was damaged\n" in verified.out) == (damage in CHANGED)

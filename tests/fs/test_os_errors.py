@@ -47,10 +47,8 @@ def test_a_store_that_was_moved_away_is_told(tmp_path: Path) -> None:
         f"cannot take a lock: there is no {tmp_path}/store (any more)\n  {lock}: No such file or directory\n"
         "  hint: If it was moved, put it back, or say where it is, and run again"
     )
-    beside = tmp_path / "4f"
-    error = to_store_error(
-        FileNotFoundError(errno.ENOENT, "No such file or directory", str(beside)), "take a lock", beside
-    )
+    path = tmp_path / "4f"
+    error = to_store_error(FileNotFoundError(errno.ENOENT, "No such file or directory", str(path)), "take a lock", path)
     assert error.problem == "cannot take a lock: no such file or directory"
 
 

@@ -90,9 +90,9 @@ def test_a_wall_time_has_the_undisturbed_time_beside_it() -> None:
 def test_a_time_of_another_machine_says_so() -> None:
     p50 = {"p50": metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127))}
     limit = gate("p50", "max", "13ms", 0.013)
-    elsewhere = verdict_of(limit, p50, host={**HERE, "cpu": "Xeon"})
+    verdict = verdict_of(limit, p50, host={**HERE, "cpu": "Xeon"})
     newer = verdict_of(limit, p50, host={**HERE, "runtime": "onnxruntime 1.32"})
-    assert why(elsewhere) == (
+    assert why(verdict) == (
         "p50 is 12.4 ms on another machine (EPYC) (95 % interval 12.1 ms to 12.7 ms), within the maximum of 13ms"
     )
     assert why(newer) == "p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms), within the maximum of 13ms"

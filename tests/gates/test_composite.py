@@ -39,19 +39,19 @@ def judged(condition: Gate | Group, measured: Mapping[str, Metric] = MEASURED) -
 
 
 def test_one_that_passes_is_enough_for_any() -> None:
-    whole, slow, quicker = judged(group("any", SLOW, QUICKER))
-    assert (whole.title, whole.outcome, whole.fails, whole.depth) == ("latency any of 2", "passed", False, 0)
-    assert why(whole) == "passed: speedup min 1.3; failed: p50 max 11ms"
-    assert (whole.measured, whole.interval, whole.position) == (None, None, PLACE)
+    verdict, slow, quicker = judged(group("any", SLOW, QUICKER))
+    assert (verdict.title, verdict.outcome, verdict.fails, verdict.depth) == ("latency any of 2", "passed", False, 0)
+    assert why(verdict) == "passed: speedup min 1.3; failed: p50 max 11ms"
+    assert (verdict.measured, verdict.interval, verdict.position) == (None, None, PLACE)
     assert (slow.title, slow.outcome, slow.fails, slow.depth) == ("latency p50 max 11ms", "failed", False, 1)
     assert why(slow) == "p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms), above the maximum of 11ms"
     assert (quicker.outcome, quicker.fails, quicker.depth) == ("passed", False, 1)
 
 
 def test_one_that_fails_is_enough_against_all() -> None:
-    whole, *members = judged(group("all", SLOW, QUICKER, CLOSE))
-    assert (whole.title, whole.outcome, whole.fails) == ("latency all of 3", "failed", True)
-    assert why(whole) == "passed: speedup min 1.3; failed: p50 max 11ms; undecided: p50 max 12.5ms"
+    verdict, *members = judged(group("all", SLOW, QUICKER, CLOSE))
+    assert (verdict.title, verdict.outcome, verdict.fails) == ("latency all of 3", "failed", True)
+    assert why(verdict) == "passed: speedup min 1.3; failed: p50 max 11ms; undecided: p50 max 12.5ms"
     assert [member.fails for member in members] == [False, False, False]
 
 
@@ -64,16 +64,16 @@ def test_an_undecided_group_does_what_the_gravest_of_its_undecided_members_would
 ) -> None:
     sure = FAST if rule == "all" else SLOW
     allowed = replace(CLOSE, undecided="allow")
-    whole, *members = judged(group(rule, sure, allowed, replace(CLOSE, undecided=undecided)))
-    assert (whole.outcome, whole.fails, whole.blocks) == ("undecided", fails, blocks)
+    verdict, *members = judged(group(rule, sure, allowed, replace(CLOSE, undecided=undecided)))
+    assert (verdict.outcome, verdict.fails, verdict.blocks) == ("undecided", fails, blocks)
     assert not any(member.fails or member.blocks for member in members)
 
 
 @pytest.mark.parametrize(("strict", "fails"), [(False, False), (True, True)])
 def test_a_group_whose_members_have_no_baseline_blocks_in_a_strict_run_alone(strict: bool, fails: bool) -> None:
-    whole, *_ = judged(group("any", SLOW, replace(NEW, strict=strict)))
-    assert (whole.outcome, whole.fails, whole.blocks) == ("no baseline", fails, fails)
-    assert why(whole) == "failed: p50 max 11ms; no baseline: p50 max_regression 5%"
+    verdict, *_ = judged(group("any", SLOW, replace(NEW, strict=strict)))
+    assert (verdict.outcome, verdict.fails, verdict.blocks) == ("no baseline", fails, fails)
+    assert why(verdict) == "failed: p50 max 11ms; no baseline: p50 max_regression 5%"
 
 
 def test_groups_in_groups() -> None:

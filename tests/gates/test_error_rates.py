@@ -56,9 +56,9 @@ def absolute(times: Launches, share: float, limit: float) -> Verdict:
 @pytest.mark.parametrize("share", [0.5, 0.9])
 def test_absolute_times_at_their_limit(share: float) -> None:
     truth = 0.010 - math.log(1 - share) / 1000
-    found = counted(lambda seed: absolute(launches(seed), share, truth))
-    assert found["failed"] <= most(MISSED)
-    assert found["passed"] <= most(MISSED)
+    counts = counted(lambda seed: absolute(launches(seed), share, truth))
+    assert counts["failed"] <= most(MISSED)
+    assert counts["passed"] <= most(MISSED)
 
 
 def test_absolute_times_beside_their_limit() -> None:
@@ -89,9 +89,9 @@ def sampled(ours: paired.Floats, theirs: paired.Floats, seed: int) -> Metric:
 
 @pytest.mark.parametrize(("score", "drop", "trials"), [(right, 0.03, TRIALS), (scored, 0.01, FEW)])
 def test_a_drop_at_its_limit(score: Callable[[int, float], Metric], drop: float, trials: int) -> None:
-    found = counted(lambda seed: judged_drop(score(seed, drop), drop), trials)
-    assert found["failed"] <= most(MISSED, trials)
-    assert found["passed"] <= most(MISSED, trials)
+    counts = counted(lambda seed: judged_drop(score(seed, drop), drop), trials)
+    assert counts["failed"] <= most(MISSED, trials)
+    assert counts["passed"] <= most(MISSED, trials)
 
 
 @pytest.mark.parametrize(

@@ -81,14 +81,14 @@ def test_a_figure_from_0_to_100_is_not_held_against_a_proportion(rule: Rule) -> 
 )
 def test_a_rule_that_lets_a_metric_get_worse_fails(rule: Rule, better: Better, meant: Rule) -> None:
     worse = compared(0.1, (3.0, 3.0, 3.0)) if better == "lower" else compared(0.9, (0.2, 0.2, 0.2))
-    found = Metric(worse.value * worse.ratio.value, "", better, reference=worse)
+    metric = Metric(worse.value * worse.ratio.value, "", better, reference=worse)
     limit = Threshold(0.01, True, "1%", "ratio")
-    assert verdict(found, rule, limit) == (
+    assert verdict(metric, rule, limit) == (
         "failed",
         f"{rule!r} lets 'p50' get worse: it is better when {better}; did you mean {meant}?",
     )
-    assert verdict(found, meant, limit)[0] == "failed"
-    assert verdict(found, meant, limit)[1].endswith(": more than 1%")
+    assert verdict(metric, meant, limit)[0] == "failed"
+    assert verdict(metric, meant, limit)[1].endswith(": more than 1%")
     assert verdict(Metric(0.3, "", "neither", reference=worse), rule, limit)[0] == "passed"
 
 

@@ -82,9 +82,9 @@ def test_too_few_launches_decide_nothing(count: int, mean: float) -> None:
 
 
 def test_a_finer_threshold_is_judged_from_the_same_launches() -> None:
-    found = timed(0.01)
-    assert verdict_of(LIMIT, found, accepted({})).outcome == "passed"
-    assert verdict_of(gate("p50", "max_regression", "2%", 0.02), found, accepted({})).outcome == "undecided"
+    metrics = timed(0.01)
+    assert verdict_of(LIMIT, metrics, accepted({})).outcome == "passed"
+    assert verdict_of(gate("p50", "max_regression", "2%", 0.02), metrics, accepted({})).outcome == "undecided"
 
 
 def test_a_metric_that_should_be_high_regresses_downwards() -> None:
@@ -191,15 +191,15 @@ def test_stored_times_serve_on_the_same_machine_only() -> None:
     known = accepted({"p50": metric(0.010, "s", "lower", "timing", (0.0098, 0.0102))})
     slower = {"p50": metric(0.012, "s", "lower", "timing", (0.0118, 0.0122))}
     here = verdict_of(LIMIT, slower, known, HERE | {"runtime": "onnxruntime 1.32.0"})
-    elsewhere = verdict_of(LIMIT, slower, known, HERE | {"cpu": "Xeon"})
+    verdict = verdict_of(LIMIT, slower, known, HERE | {"cpu": "Xeon"})
     assert here.outcome == "failed"
     assert why(here) == (
         "the regression of p50 against the accepted baseline is 20 % (95 % interval 15.7 % to 24.5 %; figures stored "
         "on 2026-11-02 on this machine, not side by side: the accepted model is not in the store): "
         "shown to be more than 5%; Ada accepted that baseline on 2026-11-02"
     )
-    assert elsewhere.outcome == "undecided"
-    assert why(elsewhere) == (
+    assert verdict.outcome == "undecided"
+    assert why(verdict) == (
         "the accepted model is not in the store, and the accepted figures are of another machine (forge, EPYC); "
         "`orun baseline accept bert.yaml` on this one"
     )
@@ -207,8 +207,8 @@ def test_stored_times_serve_on_the_same_machine_only() -> None:
 
 def test_stored_times_whose_intervals_hold_the_threshold() -> None:
     known = accepted({"p50": metric(0.010, "s", "lower", "timing", (0.0095, 0.0105))})
-    found = {"p50": metric(0.0103, "s", "lower", "timing", (0.0100, 0.0107))}
-    verdict = verdict_of(LIMIT, found, known)
+    metrics = {"p50": metric(0.0103, "s", "lower", "timing", (0.0100, 0.0107))}
+    verdict = verdict_of(LIMIT, metrics, known)
     assert verdict.outcome == "undecided"
     assert verdict.interval is not None
     assert verdict.interval.low == pytest.approx(0.01 / 0.0105 - 1)
@@ -244,8 +244,8 @@ def test_a_sample_whose_baseline_is_gone() -> None:
 
 def test_a_sample_that_was_stored_without_an_interval_tells_nothing() -> None:
     known = accepted({"recall": metric(0.8, "ratio", "higher", "sample")})
-    found = {"recall": metric(0.72, "ratio", "higher", "sample", (0.6, 0.82))}
-    verdict = verdict_of(gate("recall", "max_regression", "5%", 0.05), found, known, beside=False)
+    metrics = {"recall": metric(0.72, "ratio", "higher", "sample", (0.6, 0.82))}
+    verdict = verdict_of(gate("recall", "max_regression", "5%", 0.05), metrics, known, beside=False)
     assert verdict.outcome == "undecided"
     assert why(verdict) == (
         "measure/latency measures no second model, and figures on a sample tell nothing without their intervals; "
@@ -276,15 +276,15 @@ def test_the_accepted_figure_is_of_this_very_measurement(noise: Noise) -> None:
 )
 def test_why_it_was_not_measured_side_by_side(model: str, beside: bool, reason: str) -> None:
     known = accepted({"p50": metric(0.010, "s", "lower", "timing", (0.0095, 0.0105))}, model)
-    found = {"p50": metric(0.0101, "s", "lower", "timing", (0.0096, 0.0106))}
-    here = verdict_of(LIMIT, found, known, beside=beside)
-    elsewhere = verdict_of(LIMIT, found, known, {"cpu": "Xeon"}, beside=beside)
+    metrics = {"p50": metric(0.0101, "s", "lower", "timing", (0.0096, 0.0106))}
+    here = verdict_of(LIMIT, metrics, known, beside=beside)
+    verdict = verdict_of(LIMIT, metrics, known, {"cpu": "Xeon"}, beside=beside)
     assert why(here) == (
         "the regression of p50 against the accepted baseline is 1 % (95 % interval -8.57 % to 11.6 %; figures stored "
         f"on 2026-11-02 on this machine, not side by side: {reason}): the interval holds 5%; "
         "intervals 2.6 times as narrow would decide it"
     )
-    assert why(elsewhere) == (
+    assert why(verdict) == (
         f"{reason}, and the accepted figures are of another machine (forge, EPYC); "
         "`orun baseline accept bert.yaml` on this one"
     )
@@ -292,8 +292,8 @@ def test_why_it_was_not_measured_side_by_side(model: str, beside: bool, reason: 
 
 def test_stored_samples_of_two_runs_are_told_apart_by_the_squares_of_their_intervals() -> None:
     known = accepted({"recall": metric(0.8, "ratio", "higher", "sample", (0.77, 0.84))})
-    found = {"recall": metric(0.7, "ratio", "higher", "sample", (0.66, 0.73))}
-    verdict = verdict_of(gate("recall", "max_regression", "0.06", 0.06), found, known)
+    metrics = {"recall": metric(0.7, "ratio", "higher", "sample", (0.66, 0.73))}
+    verdict = verdict_of(gate("recall", "max_regression", "0.06", 0.06), metrics, known)
     assert verdict.outcome == "undecided"
     assert verdict.interval is not None
     lost = [verdict.measured, verdict.interval.low, verdict.interval.high]
@@ -302,8 +302,8 @@ def test_stored_samples_of_two_runs_are_told_apart_by_the_squares_of_their_inter
 
 def test_a_sample_below_0_whose_baseline_is_gone() -> None:
     known = accepted({"score": metric(-10.0, "", "higher", "sample", (-11.0, -9.0))})
-    found = {"score": metric(-14.0, "", "higher", "sample", (-15.0, -13.0))}
-    verdict = verdict_of(gate("score", "max_regression", "10%", 0.1), found, known)
+    metrics = {"score": metric(-14.0, "", "higher", "sample", (-15.0, -13.0))}
+    verdict = verdict_of(gate("score", "max_regression", "10%", 0.1), metrics, known)
     assert verdict.outcome == "failed"
     assert verdict.interval is not None
     assert [verdict.measured, verdict.interval.low, verdict.interval.high] == pytest.approx(
@@ -354,8 +354,8 @@ def test_figures_of_two_models_beside_the_same_reference(judge_beside_reference:
 def test_a_figure_of_one_model_is_measured_beside_the_accepted_one_whatever_the_reference(
     judge_beside_reference: Callable[..., Verdict],
 ) -> None:
-    beside = compared(0.96, (1.0, 1.0, 1.0))
-    verdict = judge_beside_reference("bb", metric(0.96, better="higher", reference=beside, baseline=beside))
+    comparison = compared(0.96, (1.0, 1.0, 1.0))
+    verdict = judge_beside_reference("bb", metric(0.96, better="higher", reference=comparison, baseline=comparison))
     assert verdict.outcome == "passed"
     assert why(verdict) == "the regression of cosine against the accepted baseline is 0 % (by test): within 1%"
 

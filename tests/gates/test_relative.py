@@ -334,5 +334,5 @@ def test_as_many_more_examples_as_it_says_decide_it(better: int, worse: int, exa
 
 def test_a_proportion_of_little_asks_for_as_many_examples() -> None:
     measured = {"accuracy": right_or_wrong(0, 0, 30)}
-    found = verdict_of(gate("accuracy", "max_drop", "1.25%", 0.0125), measured)
-    assert why(found).endswith("the interval holds 1.25%; about 350 more examples would decide it")
+    verdict = verdict_of(gate("accuracy", "max_drop", "1.25%", 0.0125), measured)
+    assert why(verdict).endswith("the interval holds 1.25%; about 350 more examples would decide it")

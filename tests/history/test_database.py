@@ -25,8 +25,8 @@ from tests.report.support import COSINE, INT8, NOW, PASSED
 
 
 def test_what_a_run_measured_itself_is_what_it_built() -> None:
-    found = points_of(PASSED)
-    assert {(one.stage, one.metric) for one in found} == {
+    points = points_of(PASSED)
+    assert {(one.stage, one.metric) for one in points} == {
         ("int8", "size"),
         ("int8", "nodes"),
         ("accuracy", "examples"),
@@ -34,7 +34,7 @@ def test_what_a_run_measured_itself_is_what_it_built() -> None:
         ("accuracy", "cosine.min"),
         ("accuracy", "recall_at_1"),
     }  # latency was cached: its measurement was remembered when it was made
-    recall = next(one for one in found if one.metric == "recall_at_1")
+    recall = next(one for one in points if one.metric == "recall_at_1")
     assert (recall.value, recall.low, recall.high, recall.unit) == (0.9135, 0.878, 0.942, "ratio")
     assert (recall.host, recall.machine, recall.runtime) == ("builder", machine_of({}), "")
     assert (recall.run, recall.measured_at) == (PASSED.run, NOW)
@@ -46,8 +46,8 @@ def test_a_cached_value_is_of_interest_unless_it_is_the_last_of_its_series() -> 
     cached = replace(INT8, outcome="cached", metrics={**INT8.metrics, "odd": odd})
     run = replace(PASSED, stages=(cached, PASSED["latency"]))
     names = {name: ("bert", stage.stage, name, machine_of({})) for stage in run.stages for name in stage.metrics}
-    found = points_used_again(run, dict.fromkeys(names.values(), 1.0))
-    assert [(point.metric, point.run, point.measured_at) for point in found] == [
+    points = points_used_again(run, dict.fromkeys(names.values(), 1.0))
+    assert [(point.metric, point.run, point.measured_at) for point in points] == [
         ("size", run.run, run.started_at),
         ("nodes", run.run, run.started_at),
         ("odd", run.run, run.started_at),

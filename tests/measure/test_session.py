@@ -180,11 +180,11 @@ def test_limits_of_the_arena_reach_onnx_runtime(model: Path) -> None:
 
 
 def test_an_optimizer_that_is_left_out_does_nothing(tmp_path: Path) -> None:
-    made = onnx.parser.parse_model(
+    result = onnx.parser.parse_model(
         '<ir_version: 9, opset_import: ["" : 20]> g (float[2, 2] x) => (float[2, 2] y) '
         "<float[2, 2] w = {1, 2, 3, 4}, float[2] b = {1, 1}> {m = MatMul(x, w) y = Add(m, b)}"
     )
-    onnx.save(made, tmp_path / "model.onnx")
+    onnx.save(result, tmp_path / "model.onnx")
     (tmp_path / "work").mkdir()
     with contextlib.chdir(tmp_path / "work"):
         kept = operators(tmp_path / "model.onnx", Target("cpu", session={"disabled_optimizers": ["MatMulAddFusion"]}))

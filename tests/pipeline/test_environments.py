@@ -101,9 +101,9 @@ def test_what_is_on_no_index_is_told(tmp_path: Path, line: str) -> None:
 )
 def test_what_pip_can_fetch_is_kept(tmp_path: Path, line: str) -> None:
     (tmp_path / "lock.txt").write_text(line, "utf-8")
-    found = Requirements()
-    found.read(tmp_path / "lock.txt")
-    assert (found.lines, found.problems) == ([line], [])
+    requirements = Requirements()
+    requirements.read(tmp_path / "lock.txt")
+    assert (requirements.lines, requirements.problems) == ([line], [])
 
 
 FILES = {
@@ -162,28 +162,32 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_what_cannot_be_included_is_told_where_it_is_named(files: Path, name: str, place: str, message: str) -> None:
-    found = Requirements()
-    found.read(files / name)
-    first = found.problems[0]
+    requirements = Requirements()
+    requirements.read(files / name)
+    first = requirements.problems[0]
     assert (str(first.position), first.message) == (f"{files}/{place}", message)
 
 
 def test_a_long_name_is_shortened_in_its_message(tmp_path: Path) -> None:
     (tmp_path / "lock.txt").write_text(f"-r {'x' * 10_000}", "utf-8")
-    found = Requirements()
-    found.read(tmp_path / "lock.txt")
-    (problem,) = found.problems
+    requirements = Requirements()
+    requirements.read(tmp_path / "lock.txt")
+    (problem,) = requirements.problems
     assert problem.message == f"cannot read '{'x' * 147} ... {'x' * 139}': File name too long"
 
 
 def test_a_file_may_be_included_by_several_and_also_constrain(files: Path) -> None:
-    found = Requirements()
-    found.read(files / "twice.txt")
-    assert (found.lines, found.constraints, found.problems) == (["a==1", "c==1", "b==1"], ["a==1", "c==1"], [])
+    requirements = Requirements()
+    requirements.read(files / "twice.txt")
+    assert (requirements.lines, requirements.constraints, requirements.problems) == (
+        ["a==1", "c==1", "b==1"],
+        ["a==1", "c==1"],
+        [],
+    )
 
 
 def test_a_line_of_blanks_takes_no_longer_than_its_length(tmp_path: Path) -> None:
     (tmp_path / "lock.txt").write_text(" " * 100_000 + "x==1\n" + "y\\\n" * 100_000, "utf-8")
-    found = Requirements()
-    found.read(tmp_path / "lock.txt")
-    assert found.lines == ["x==1", "y" * 100_000]
+    requirements = Requirements()
+    requirements.read(tmp_path / "lock.txt")
+    assert requirements.lines == ["x==1", "y" * 100_000]

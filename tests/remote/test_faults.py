@@ -142,9 +142,9 @@ def test_a_remote_that_is_down_is_said_once(one: Project, s3: str, relay: Relay)
 
 
 def test_a_bucket_that_is_not_there_is_said(tmp_path: Path, s3: str) -> None:
-    one, gone = machine(tmp_path, "one"), s3.replace("s3://", "s3://no-")
-    assert built(one.run(remote=gone)) == ["make", "upper"]
-    (told,) = notices(one)
+    project, gone = machine(tmp_path, "one"), s3.replace("s3://", "s3://no-")
+    assert built(project.run(remote=gone)) == ["make", "upper"]
+    (told,) = notices(project)
     assert told == (
         f"the remote {gone} cannot be reached; the run goes on without it: "
         "there is no bucket or folder of that name to write to"
@@ -154,10 +154,10 @@ def test_a_bucket_that_is_not_there_is_said(tmp_path: Path, s3: str) -> None:
 @pytest.mark.parametrize("mode", ["read", "read-write"])
 def test_a_folder_that_is_not_there_is_said_and_not_made(tmp_path: Path, mode: str) -> None:
     """Its name may be mistyped, or a share not be mounted."""
-    one, folder = machine(tmp_path, "one"), tmp_path / "share" / "remote"
-    assert built(one.run(remote=orun.Remote(f"file://{folder}", mode))) == ["make", "upper"]
+    project, folder = machine(tmp_path, "one"), tmp_path / "share" / "remote"
+    assert built(project.run(remote=orun.Remote(f"file://{folder}", mode))) == ["make", "upper"]
     lacking = folder if mode == "read" else folder.parent
-    assert notices(one) == [
+    assert notices(project) == [
         f"the remote file://{folder} cannot be reached; the run goes on without it: there is no folder {lacking}"
     ]
     assert not folder.parent.exists()
@@ -165,9 +165,9 @@ def test_a_folder_that_is_not_there_is_said_and_not_made(tmp_path: Path, mode: s
 
 @pytest.mark.parametrize("mode", ["read", "read-write"])
 def test_a_folder_that_is_required_must_be_there(tmp_path: Path, folder: str, mode: str) -> None:
-    one, path = machine(tmp_path, "one"), folder.removeprefix("file://")
+    project, path = machine(tmp_path, "one"), folder.removeprefix("file://")
     with pytest.raises(RemoteError) as caught:
-        one.run(remote=orun.Remote(folder, mode, required=True))
+        project.run(remote=orun.Remote(folder, mode, required=True))
     assert str(caught.value) == (
         f"the remote {folder} cannot be reached\n"
         f"  there is no folder {path}\n"

@@ -62,9 +62,9 @@ def test_a_server_that_is_down_is_tried_again_and_said_once(tmp_path: Path, one:
 
 
 def test_a_bucket_that_is_not_there_is_said(tmp_path: Path, gs: str) -> None:
-    one, gone = machine(tmp_path, "one"), gs.replace("gs://", "gs://no-")
-    assert built(one.run(remote=gone)) == ["make", "upper"]
-    (told,) = notices(one)
+    project, gone = machine(tmp_path, "one"), gs.replace("gs://", "gs://no-")
+    assert built(project.run(remote=gone)) == ["make", "upper"]
+    (told,) = notices(project)
     assert told == (
         f"the remote {gone} cannot be reached; the run goes on without it: "
         "there is no bucket or folder of that name to write to"

@@ -182,17 +182,17 @@ def test_a_result_that_read_something_else_is_another_one(tmp_path: Path, folder
 
 
 def test_a_measurement_stays_where_it_was_taken(tmp_path: Path, folder: str) -> None:
-    one, other = machine(tmp_path, "one", CLASSES), machine(tmp_path, "other", CLASSES)
-    one.run(remote=folder)
-    assert traffic(one) == "2 pushed"
+    project, other = machine(tmp_path, "one", CLASSES), machine(tmp_path, "other", CLASSES)
+    project.run(remote=folder)
+    assert traffic(project) == "2 pushed"
     assert b"1 ms" not in contents(folder).values()
     assert built(other.run(remote=folder)) == ["measured"]
 
 
 def test_a_measurement_that_is_there_all_the_same_is_not_taken(tmp_path: Path, folder: str) -> None:
-    one, other = machine(tmp_path, "one", CLASSES), machine(tmp_path, "other", CLASSES)
-    key = one.run(remote=folder)["measured"].key
-    with Store.open(one.store) as store:
+    project, other = machine(tmp_path, "one", CLASSES), machine(tmp_path, "other", CLASSES)
+    key = project.run(remote=folder)["measured"].key
+    with Store.open(project.store) as store:
         (measured,) = store.actions(key)
         tree = store.tree(measured.tree)
         assert tree is not None
@@ -205,8 +205,8 @@ def test_a_measurement_that_is_there_all_the_same_is_not_taken(tmp_path: Path, f
 def test_a_result_for_a_device_is_not_taken_on_another(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = machine(tmp_path, "one", CLASSES), machine(tmp_path, "other", CLASSES)
-    one.run(remote=folder)
+    project, other = machine(tmp_path, "one", CLASSES), machine(tmp_path, "other", CLASSES)
+    project.run(remote=folder)
     monkeypatch.setattr(device, "cpu", lambda: {"cpu": "another", "cpu flags": "none", "cores": "1"})
     assert built(other.run(remote=folder)) == ["measured", "engine"]
     assert traffic(other) == "1 fetched, 1 pushed"
@@ -246,17 +246,17 @@ def test_a_web_server_is_read(tmp_path: Path, one: Project, other: Project, fold
 def test_what_another_run_has_stored_meanwhile_was_not_damaged(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, wants = machine(tmp_path, "one"), Downloads.wants
+    project, wants = machine(tmp_path, "one"), Downloads.wants
 
     def late(downloads: Downloads, step: Step) -> bool:
         monkeypatch.setattr(Downloads, "wants", wants)
-        assert built(orun.run(one.folder / "pipeline.yaml", store=one.store)) == ["make", "upper"]
+        assert built(orun.run(project.folder / "pipeline.yaml", store=project.store)) == ["make", "upper"]
         return wants(downloads, step)
 
     monkeypatch.setattr(Downloads, "wants", late)
-    assert built(one.run(remote=folder)) == []
-    assert notices(one) == []
-    assert traffic(one) == "2 pushed"
+    assert built(project.run(remote=folder)) == []
+    assert notices(project) == []
+    assert traffic(project) == "2 pushed"
 
 
 @pytest.mark.parametrize("also_there", [True, False])
@@ -321,9 +321,9 @@ def test_accepted_models_are_given_to_the_remote(
     tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The run that is accepted knew of no remote; the other machine then has what its gate compares with."""
-    one, other = machine(tmp_path, "one", ACCEPTABLE), machine(tmp_path, "other", ACCEPTABLE)
-    accepted = one.run()["make"].tree
-    words = [*ACCEPT, str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", folder]
+    project, other = machine(tmp_path, "one", ACCEPTABLE), machine(tmp_path, "other", ACCEPTABLE)
+    accepted = project.run()["make"].tree
+    words = [*ACCEPT, str(project.folder / "pipeline.yaml"), "--store", str(project.store), "--remote", folder]
     said = []
     for mode in ("read", "read-write", "read-write"):
         assert main([*words, "--remote-mode", mode, "--json"]) == 0
@@ -337,11 +337,11 @@ def test_accepted_models_are_given_to_the_remote(
 
 
 def test_a_model_is_accepted_whatever_becomes_of_the_remote(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one = machine(tmp_path, "one", ACCEPTABLE)
-    one.run()
+    project = machine(tmp_path, "one", ACCEPTABLE)
+    project.run()
     (tmp_path / "file").touch()
     url = f"file://{tmp_path}/file/remote"
-    words = [*ACCEPT, str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", url]
+    words = [*ACCEPT, str(project.folder / "pipeline.yaml"), "--store", str(project.store), "--remote", url]
     assert main(words) == 0
     first, notice, failing, last = capsys.readouterr().out.splitlines()
     assert first.startswith("accepted make, words of run ")

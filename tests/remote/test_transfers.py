@@ -104,8 +104,8 @@ def test_large_objects_go_and_come_in_parts(tmp_path: Path, s3: str, relay: Rela
     data = bytes(range(251)) * (PART // 251) * 2 + bytes(600)
     transfers = Transfers(Bucket(s3), Keyring(), pool)
     large, small = piece(tmp_path, data), piece(tmp_path, b"small")
-    told = transfers.push(KEY, record("tree"), [large, small])
-    assert (told.tree, told.sent) == ("tree", len(data) + 5)
+    pushed = transfers.push(KEY, record("tree"), [large, small])
+    assert (pushed.tree, pushed.sent) == ("tree", len(data) + 5)
     parts = [request for request in relay.requests if request.startswith("PUT") and large.digest[2:] in request]
     assert len(parts) == -(-len(data) // UPLOAD_PART)
     relay.requests.clear()
@@ -138,8 +138,8 @@ def test_what_is_there_is_not_sent_again(tmp_path: Path, s3: str, relay: Relay, 
     pieces = [piece(tmp_path, b"one"), piece(tmp_path, b"two")]
     Transfers(Bucket(s3), Keyring(), pool).push(KEY, record("tree"), pieces[:1])
     relay.requests.clear()
-    told = Transfers(Bucket(s3), Keyring(), pool).push("cd" * 32, record("other"), pieces)
-    assert (told.tree, told.sent) == ("other", 3)
+    pushed = Transfers(Bucket(s3), Keyring(), pool).push("cd" * 32, record("other"), pieces)
+    assert (pushed.tree, pushed.sent) == ("other", 3)
     puts = [request.rpartition("/some/path/")[2] for request in relay.requests if request.startswith("PUT")]
     assert puts == [object_name(pieces[1].digest), record_name("cd" * 32, 0)]  # the record comes last
 

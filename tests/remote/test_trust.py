@@ -255,12 +255,12 @@ def leaks(context):
 
 
 def test_no_stage_sees_the_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = machine(tmp_path, "one", "name: text\nstages: {leaks: {uses: ./leaks.py:leaks}}\n")
-    one.write("leaks.py", READS)
+    project = machine(tmp_path, "one", "name: text\nstages: {leaks: {uses: ./leaks.py:leaks}}\n")
+    project.write("leaks.py", READS)
     for name in (SHARED_KEY, SIGNING_KEY, "HOME"):
         monkeypatch.setenv(name, SHARED)
-    one.run()
-    assert one.text("leaks") == "HOME"
+    project.run()
+    assert project.text("leaks") == "HOME"
 
 
 COMPONENTS = components({"kind": "convert/torch", "device cpu": "this one"})

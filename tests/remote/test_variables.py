@@ -34,10 +34,10 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Project, 
 
 
 def test_without_a_shared_key_the_result_stays_here(machines: tuple[Project, Project], folder: str) -> None:
-    one, other = machines
-    assert built(one.run(remote=folder)) == ["mark"]
-    assert notices(one) == [HELD_BACK]
-    assert traffic(one) == ""
+    project, other = machines
+    assert built(project.run(remote=folder)) == ["mark"]
+    assert notices(project) == [HELD_BACK]
+    assert traffic(project) == ""
     assert contents(folder) == {}
     assert built(other.run(remote=folder)) == ["mark"]
 
@@ -45,11 +45,11 @@ def test_without_a_shared_key_the_result_stays_here(machines: tuple[Project, Pro
 def test_with_a_shared_key_who_has_key_and_value_finds_the_result(
     machines: tuple[Project, Project], folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = machines
-    one.run(remote=folder)
+    project, other = machines
+    project.run(remote=folder)
     monkeypatch.setenv(SHARED_KEY, KEY)
-    assert built(one.run(remote=folder)) == []  # what could not go before goes now
-    assert traffic(one) == "1 pushed"
+    assert built(project.run(remote=folder)) == []  # what could not go before goes now
+    assert traffic(project) == "1 pushed"
     plain = value_digest("ORUN_TEST_MARK", VALUE).encode()
     assert not [name for name, data in contents(folder).items() if name.startswith("actions/") and plain in data]
     monkeypatch.setenv("ORUN_TEST_MARK", "production")
@@ -64,10 +64,10 @@ def test_with_a_shared_key_who_has_key_and_value_finds_the_result(
 def test_a_variable_that_is_not_set_holds_nothing_back(
     machines: tuple[Project, Project], folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = machines
+    project, other = machines
     monkeypatch.delenv("ORUN_TEST_MARK")
-    one.run(remote=folder)
-    assert traffic(one) == "1 pushed"
+    project.run(remote=folder)
+    assert traffic(project) == "1 pushed"
     assert built(other.run(remote=folder)) == []
     monkeypatch.setenv("ORUN_TEST_MARK", VALUE)
     assert built(other.run(remote=folder)) == ["mark"]
@@ -89,8 +89,8 @@ def test_one_that_the_stage_lists_is_shared_by_its_digest(
 def test_one_that_orun_has_set_holds_nothing_back(
     machines: tuple[Project, Project], folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, _ = machines
+    project, _ = machines
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
-    one.edit("stages.py", '"ORUN_TEST_MARK"', '"PYTHONHASHSEED"')
-    one.run(remote=folder)
-    assert traffic(one) == "1 pushed"
+    project.edit("stages.py", '"ORUN_TEST_MARK"', '"PYTHONHASHSEED"')
+    project.run(remote=folder)
+    assert traffic(project) == "1 pushed"

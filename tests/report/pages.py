@@ -34,8 +34,8 @@ class Element:
 
     def one(self, name: str = "", class_: str = "") -> Element:
         """The only one."""
-        (found,) = self.every(name, class_)
-        return found
+        (element,) = self.every(name, class_)
+        return element
 
     def at(self, ident: str) -> Element:
         """The element with that id."""
@@ -90,22 +90,22 @@ def read(text: str) -> Element:
     return page
 
 
-def _is_sound(one: Element, idents: set[str]) -> None:
-    for name, value in one.attributes.items():
-        assert not name.startswith("on"), f"{one.name} has a handler: {name}"
-        assert name not in ("src", "srcset", "style", "action", "data", "xlink:href"), f"{one.name} has {name}"
+def _is_sound(element: Element, idents: set[str]) -> None:
+    for name, value in element.attributes.items():
+        assert not name.startswith("on"), f"{element.name} has a handler: {name}"
+        assert name not in ("src", "srcset", "style", "action", "data", "xlink:href"), f"{element.name} has {name}"
         if name == "href":
-            assert value.removeprefix("#") in idents or (one.name == "link" and value.startswith("data:")), value
+            assert value.removeprefix("#") in idents or (element.name == "link" and value.startswith("data:")), value
         if name in ("aria-labelledby", "aria-describedby"):
             assert set(value.split()) <= idents, value
         if name.startswith("marker-"):
             assert value.removeprefix("url(#").removesuffix(")") in idents, value
-    if one.name == "svg" and one.attributes.get("aria-hidden") != "true":
-        assert [child.name for child in one.children[:2] if isinstance(child, Element)] == ["title", "desc"]
-    if one.name == "th":
-        assert one.attributes["scope"] in ("row", "col")
-    if one.name == "table":
-        first = one.children[0]
+    if element.name == "svg" and element.attributes.get("aria-hidden") != "true":
+        assert [child.name for child in element.children[:2] if isinstance(child, Element)] == ["title", "desc"]
+    if element.name == "th":
+        assert element.attributes["scope"] in ("row", "col")
+    if element.name == "table":
+        first = element.children[0]
         assert isinstance(first, Element)
         assert first.name == "caption"
         assert first.text

@@ -114,10 +114,10 @@ def stored_run(folder: Path) -> RunResult:
     stages = {}
     with Store.open(folder / "artifacts") as store:
         for name, (uses, write, needs, size) in ARTIFACTS.items():
-            made = folder / name
-            made.mkdir()
-            write(made)
-            tree = store.add_tree(made).digest
+            path = folder / name
+            path.mkdir()
+            write(path)
+            tree = store.add_tree(path).digest
             metrics = {"size": Metric(float(size), "B", "lower")} if size else {}
             stages[name] = StageResult(
                 name, uses, "built", said("never run before"), "e" * 64, tree, f"artifacts/out/bert/{name}",

@@ -12,8 +12,10 @@ def test_a_place_that_makes_up_for_another_has_no_share() -> None:
     places = tuple(
         Place(node, share, (node,), "MatMul", "y") for node, share in (("a", 0.83), ("b", -0.04), ("c", -1577.3))
     )
-    found = Diagnosis("accuracy agreement min 0.97", "accuracy", "agreement", "ratio", "The sentence.", places=places)
-    assert lines_of(found, Terminal()) == [
+    diagnosis = Diagnosis(
+        "accuracy agreement min 0.97", "accuracy", "agreement", "ratio", "The sentence.", places=places
+    )
+    assert lines_of(diagnosis, Terminal()) == [
         "accuracy agreement min 0.97",
         "",
         "  place  share                nodes",

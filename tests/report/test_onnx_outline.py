@@ -30,9 +30,9 @@ def model() -> ModelProto:
         [helper.make_tensor_value_info("out", TensorProto.FLOAT, None)],
         [weight],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.x", 1)])
-    made.metadata_props.add(key="orun.tune", value="{}")
-    return made
+    result = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20), helper.make_opsetid("com.x", 1)])
+    result.metadata_props.add(key="orun.tune", value="{}")
+    return result
 
 
 def test_the_outline_of_a_model_beside_files_that_are_none(tmp_path: Path) -> None:

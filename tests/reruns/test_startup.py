@@ -102,8 +102,8 @@ class Environment:
     @property
     def site(self) -> Path:
         """Where its packages are."""
-        (found,) = self.folder.glob("lib/python3*/site-packages")
-        return found
+        (path,) = self.folder.glob("lib/python3*/site-packages")
+        return path
 
     @property
     def user(self) -> Path:

@@ -218,12 +218,12 @@ def test_what_is_written_into_the_project_is_told(tmp_path: Path) -> None:
 
 def test_what_is_written_beside_code_that_lies_elsewhere_is_told(tmp_path: Path) -> None:
     made = project(tmp_path)
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
+    path = tmp_path / "elsewhere"
+    path.mkdir()
     for name in ("beside.py", "given.txt"):
-        (made.folder / name).rename(elsewhere / name)
-    made.write("pipeline.yaml", PIPELINE.replace("./beside.py", f"{elsewhere}/beside.py"))
-    assert made.run()["writes"].wrote == (f"{elsewhere}/side.txt",)
+        (made.folder / name).rename(path / name)
+    made.write("pipeline.yaml", PIPELINE.replace("./beside.py", f"{path}/beside.py"))
+    assert made.run()["writes"].wrote == (f"{path}/side.txt",)
 
 
 @pytest.mark.usefixtures("native_reads")

@@ -31,19 +31,19 @@ def tell(context):
 
 def test_what_an_earlier_run_of_a_stage_left_and_it_reads_is_said(tmp_path: Path) -> None:
     """Joblib goes by the text of the function alone: what an edited helper makes is not what its cache has."""
-    made = Project.make(tmp_path / "project", "name: text\nstages:\n  tell: {uses: ./tell.py:tell}\n")
-    made.write("tell.py", CACHED)
+    project = Project.make(tmp_path / "project", "name: text\nstages:\n  tell: {uses: ./tell.py:tell}\n")
+    project.write("tell.py", CACHED)
     helper = "from pathlib import Path\nFOLDER = Path(__file__).parent\nWORD = {!r}\n"
-    made.write("helper.py", helper.format("one"))
-    first = made.run()["tell"]
+    project.write("helper.py", helper.format("one"))
+    first = project.run()["tell"]
     assert first.notes == ()
     for word in ("two", "six"):
-        made.write("helper.py", helper.format(word))
-        result = made.run()["tell"]
-        assert made.text("tell") == "one!"
+        project.write("helper.py", helper.format(word))
+        result = project.run()["tell"]
+        assert project.text("tell") == "one!"
         assert result.wrote == first.wrote
         assert result.notes == (NOTE.format(", ".join(first.wrote)),)
-    assert made.run()["tell"].notes == result.notes, "it is of the stored result"
+    assert project.run()["tell"].notes == result.notes, "it is of the stored result"
     for name in result.wrote:
-        (made.folder / name).unlink()
-    assert (made.run()["tell"].notes, made.text("tell")) == ((), "six!")
+        (project.folder / name).unlink()
+    assert (project.run()["tell"].notes, project.text("tell")) == ((), "six!")

@@ -24,10 +24,10 @@ def records(store: Store) -> list[Path]:
 
 def test_a_record_comes_back_as_it_was(store: Store, tmp_path: Path) -> None:
     metrics = {"p50": Metric(0.01, "s", "lower", "timing", Estimate(0.01, 0.009, 0.011)), "nan": Metric(float("inf"))}
-    found = ImplicitDependencies(
+    implicit_deps = ImplicitDependencies(
         {"load.py": "1" * 64, "gone.py": ""}, {"data": "2" * 64}, {"numpy": "2.4.6"}, {"HOME": ""}
     )
-    put = action(metrics=metrics, implicit_deps=found, components=components({"é": "ü\udce9\n"}))
+    put = action(metrics=metrics, implicit_deps=implicit_deps, components=components({"é": "ü\udce9\n"}))
     store.put_action(put)
     assert store.actions(KEY) == (put,)
     with Store.open(tmp_path / "store") as other:

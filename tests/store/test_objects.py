@@ -120,10 +120,10 @@ def test_an_object_under_another_name_is_damaged(store: Store) -> None:
 
 
 def test_a_folder_or_a_link_in_place_of_an_object_is_damage(store: Store, tmp_path: Path) -> None:
-    one, two = object_path(store, blake3(b"one").hexdigest()), object_path(store, blake3(b"two").hexdigest())
+    path, two = object_path(store, blake3(b"one").hexdigest()), object_path(store, blake3(b"two").hexdigest())
     digest = add(store, {"a": b"one", "b": b"two"})
-    one.unlink()
-    one.mkdir()
+    path.unlink()
+    path.mkdir()
     two.rename(tmp_path / "elsewhere")
     two.symlink_to(tmp_path / "elsewhere")
     assert store.check(digest) == ("a was damaged in the store", "b was damaged in the store")

@@ -21,41 +21,41 @@ def pair() -> Iterator[Pair]:
 
 
 def test_messages_arrive_whole_and_in_order(pair: Pair) -> None:
-    one, other = pair
-    one.send({"a": 1})
-    one.send({"b": "ü\n"})
+    channel, other = pair
+    channel.send({"a": 1})
+    channel.send({"b": "ü\n"})
     assert other.messages() == [{"a": 1}, {"b": "ü\n"}]
     assert other.messages() == []
     assert not other.closed
 
 
 def test_a_message_that_is_larger_than_the_connection_holds(pair: Pair) -> None:
-    one, other = pair
+    channel, other = pair
     text = "x" * 5_000_000
-    one.post_message({"text": text})
-    one.post_message({"end": True})
-    assert one.unsent
+    channel.post_message({"text": text})
+    channel.post_message({"end": True})
+    assert channel.unsent
     received: list[dict[str, Any]] = []
     while len(received) < 2:
-        one.flush()
+        channel.flush()
         received += other.messages()
     assert received == [{"text": text}, {"end": True}]
-    assert not one.unsent
+    assert not channel.unsent
 
 
 def test_part_of_a_message_waits_for_the_rest(pair: Pair) -> None:
-    one, other = pair
-    one.post(b'{"a"')
+    channel, other = pair
+    channel.post(b'{"a"')
     assert other.lines() == []
-    one.post(b": 1}\n")
+    channel.post(b": 1}\n")
     assert other.lines() == [b'{"a": 1}\n']
 
 
 def test_descriptors_travel_with_their_messages(pair: Pair) -> None:
-    one, other = pair
+    channel, other = pair
     read, write = os.pipe()
-    one.send({"first": True}, write)
-    one.send({"second": True}, read)
+    channel.send({"first": True}, write)
+    channel.send({"second": True}, read)
     os.close(read)
     os.close(write)
     assert other.messages() == [{"first": True}, {"second": True}]
@@ -68,9 +68,9 @@ def test_descriptors_travel_with_their_messages(pair: Pair) -> None:
 
 
 def test_the_end_of_the_other_side(pair: Pair) -> None:
-    one, other = pair
-    one.send({"last": True})
-    one.close()
+    channel, other = pair
+    channel.send({"last": True})
+    channel.close()
     assert other.messages() == [{"last": True}]
     assert other.closed
     other.send({"lost": True})
@@ -79,10 +79,10 @@ def test_the_end_of_the_other_side(pair: Pair) -> None:
 
 
 def test_waiting_for_one_message(pair: Pair) -> None:
-    one, other = pair
-    one.send({"a": 1})
-    one.send({"b": 2})
-    one.close()
+    channel, other = pair
+    channel.send({"a": 1})
+    channel.send({"b": 2})
+    channel.close()
     assert [other.receive(), other.receive()] == [{"a": 1}, {"b": 2}]
     with pytest.raises(EOFError, match=r"^the other end of the connection is gone$"):
         other.receive()

@@ -45,15 +45,15 @@ def test_a_stage_gets_its_context_and_returns_its_metrics(executor: LocalExecuto
         timeout=50.0,
         provenance=str(provenance),
     )
-    found = result(executor, job)
-    assert found.metrics == {"count": Metric(3.0)}
+    job_result = result(executor, job)
+    assert job_result.metrics == {"count": Metric(3.0)}
     assert Path(job.output, "report.txt").read_text().splitlines() == [
         "report", job.root, job.output, "['model']", "7", "50.0",
         "{}", "CPUExecutionProvider", "weights", "3", "['a', 'b']",
     ]  # fmt: skip
-    assert found.cpu_seconds > 0
-    assert found.seconds > 0
-    assert found.peak_memory > 1_000_000
+    assert job_result.cpu_seconds > 0
+    assert job_result.seconds > 0
+    assert job_result.peak_memory > 1_000_000
 
 
 def test_a_stage_has_no_arguments(executor: LocalExecutor, project: Project) -> None:
@@ -66,10 +66,10 @@ def test_a_built_in_kind_gets_its_parameters_as_their_class(executor: LocalExecu
     onnx.save(affine(), model)
     params = {"path": "model.onnx"}
     job = project.job("orun.stages.convert.onnx", origin="built-in", spec=KIND, params=params, stage="model")
-    found = result(executor, job)
-    assert found.metrics["nodes"] == Metric(1.0, better="lower")
+    job_result = result(executor, job)
+    assert job_result.metrics["nodes"] == Metric(1.0, better="lower")
     assert onnx.load(Path(job.output, "model.onnx")).graph.node[0].op_type == "Add"
-    assert list(found.reads) == [str(model)]
+    assert list(job_result.reads) == [str(model)]
 
 
 def test_a_stage_runs_in_its_working_folder_with_nothing_to_read_from(

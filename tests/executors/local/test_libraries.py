@@ -76,6 +76,6 @@ def test_libraries_work_in_stages_that_share_their_import(
     ]
     for job in jobs:
         own_executor.start(job)
-    found = outcomes(own_executor, len(jobs))
-    measured = {stage: one.metrics["x"].value for stage, one in found.items() if isinstance(one, JobResult)}
-    assert measured == {job.stage: pytest.approx(MEASURED[job.stage.split()[0]], abs=1e-4) for job in jobs}, found
+    results = outcomes(own_executor, len(jobs))
+    measured = {stage: one.metrics["x"].value for stage, one in results.items() if isinstance(one, JobResult)}
+    assert measured == {job.stage: pytest.approx(MEASURED[job.stage.split()[0]], abs=1e-4) for job in jobs}, results

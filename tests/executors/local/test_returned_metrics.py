@@ -31,12 +31,12 @@ def test_numbers_of_any_library_may_be_in_a_metric() -> None:
     interval = Estimate(one, one, np.float64("inf"))
     compared = Comparison(one, interval, interval, "paired", three)
     returned = Metric(one, "ratio", "higher", "sample", interval, references={"fused": compared}, examples=three)
-    found = checked_metrics("a", {"x": returned})["x"]
+    metric = checked_metrics("a", {"x": returned})["x"]
     plain = Estimate(1.0, 1.0, INFINITE)
-    assert found == replace(
+    assert metric == replace(
         returned, interval=plain, references={"fused": Comparison(1.0, plain, plain, "paired", 3)}, examples=3
     )
-    assert decode(Metric, from_json(to_json(encode(found)))) == found
+    assert decode(Metric, from_json(to_json(encode(metric)))) == metric
 
 
 INFINITE, UNKNOWN = float("inf"), float("nan")

@@ -89,10 +89,10 @@ def boom(context):
 """,
     )
     job = project.job("mine.py:count", params={"n": 4})
-    found = result(own_executor, job)
-    assert found.metrics["n"].value == 4
+    job_result = result(own_executor, job)
+    assert job_result.metrics["n"].value == 4
     assert log_of(job) == "2 True\n"
-    assert f"{project.root}/mine.py" in found.reads
+    assert f"{project.root}/mine.py" in job_result.reads
     error = failure(own_executor, project.job("mine.py:boom"))
     assert isinstance(error, StageFailed)
     assert error.problem == "boom raised ValueError: bad"

@@ -33,12 +33,14 @@ def seen(executor: LocalExecutor, project: Project, code: str, **params: str) ->
     return result(executor, project.job("mine.py:f", params=params))
 
 
-def others(found: JobResult, project: Project, *libraries: str) -> dict[str, Signature | None]:
+def others(job_result: JobResult, project: Project, *libraries: str) -> dict[str, Signature | None]:
     """What was read but the file of the function itself, and where these or standard libraries were not found."""
     expected = {f"{project.root}/mine.py", *(path for name in libraries for path in places(project, name))}
-    assert expected <= found.reads.keys()
+    assert expected <= job_result.reads.keys()
     standard = {path for name in sys.stdlib_module_names for path in places(project, name)}
-    return {path: seen for path, seen in found.reads.items() if path not in expected and (seen or path not in standard)}
+    return {
+        path: seen for path, seen in job_result.reads.items() if path not in expected and (seen or path not in standard)
+    }
 
 
 def places(project: Project, name: str) -> set[str]:
@@ -52,11 +54,11 @@ def now(*paths: Path) -> Mapping[str, Signature | None]:
 
 
 def test_the_code_itself(executor: LocalExecutor, project: Project) -> None:
-    found = seen(executor, project, "pass")
-    assert found.reads == now(project.root / "mine.py")
-    assert found.listings == {}
-    assert found.packages == {}
-    assert found.environment == {}
+    job_result = seen(executor, project, "pass")
+    assert job_result.reads == now(project.root / "mine.py")
+    assert job_result.listings == {}
+    assert job_result.packages == {}
+    assert job_result.environment == {}
 
 
 @pytest.mark.parametrize(
@@ -81,8 +83,8 @@ def test_a_file_that_python_opens(executor: LocalExecutor, project: Project, how
 def test_a_file_outside_of_the_project(executor: LocalExecutor, project: Project, tmp_path: Path) -> None:
     data = tmp_path / "data.npz"
     np.savez(data, labels=np.arange(3))
-    found = seen(executor, project, "import numpy\nnumpy.load(path)['labels']", path=str(data))
-    assert others(found, project, "numpy") == now(data)
+    job_result = seen(executor, project, "import numpy\nnumpy.load(path)['labels']", path=str(data))
+    assert others(job_result, project, "numpy") == now(data)
 
 
 @pytest.mark.usefixtures("native_reads")
@@ -100,8 +102,8 @@ def test_a_file_outside_of_the_project(executor: LocalExecutor, project: Project
 def test_a_file_that_is_opened_below_python(executor: LocalExecutor, project: Project, how: str) -> None:
     data = project.root / "data.safetensors"
     save_file({"x": np.ones(3, np.float32)}, data)
-    found = seen(executor, project, how, path=str(data))
-    assert others(found, project, *(["safetensors", "numpy"] if "safe_open" in how else [])) == now(data)
+    job_result = seen(executor, project, how, path=str(data))
+    assert others(job_result, project, *(["safetensors", "numpy"] if "safe_open" in how else [])) == now(data)
 
 
 @pytest.mark.usefixtures("native_reads")
@@ -130,9 +132,11 @@ except FileNotFoundError:
 def test_the_signature_is_that_of_the_first_opening(executor: LocalExecutor, project: Project) -> None:
     data = project.write("pipelines/data.txt", "0,1")
     before = now(data)
-    found = seen(executor, project, "open(path).close()\nopen(path, 'w').write('longer')\nopen(path)", path=str(data))
-    assert others(found, project) == before
-    assert others(found, project) != now(data)
+    job_result = seen(
+        executor, project, "open(path).close()\nopen(path, 'w').write('longer')\nopen(path)", path=str(data)
+    )
+    assert others(job_result, project) == before
+    assert others(job_result, project) != now(data)
 
 
 @pytest.mark.usefixtures("native_reads")
@@ -173,8 +177,8 @@ import sqlite3
 (Path(path) / "index").write_text("22")
 assert sqlite3.connect(Path(path) / "labels.sqlite").execute("SELECT * FROM labels").fetchall() == []
 """
-    found = seen(executor, project, code, path=str(tmp_path))
-    assert {path: there for path, there in others(found, project).items() if there} == now(unchanged)
+    job_result = seen(executor, project, code, path=str(tmp_path))
+    assert {path: there for path, there in others(job_result, project).items() if there} == now(unchanged)
 
 
 def test_a_file_of_the_project_that_the_stage_changes_is_an_input_still(
@@ -208,9 +212,9 @@ os.listdir("/usr")
 os.listdir(os.path.dirname(onnx.__file__))
 os.listdir(".")
 """
-    found = seen(executor, project, code)
-    assert others(found, project, "onnx") == {}
-    assert found.listings == {}
+    job_result = seen(executor, project, code)
+    assert others(job_result, project, "onnx") == {}
+    assert job_result.listings == {}
 
 
 @pytest.mark.parametrize(
@@ -231,8 +235,8 @@ os.listdir(".")
 )
 def test_a_folder_that_is_listed(executor: LocalExecutor, project: Project, how: str) -> None:
     folder = project.write("pipelines/texts/a.txt", "a").parent
-    found = seen(executor, project, how, path=str(folder))
-    assert found.listings == {str(folder): listing_digest(folder)}
+    job_result = seen(executor, project, how, path=str(folder))
+    assert job_result.listings == {str(folder): listing_digest(folder)}
 
 
 def test_the_pipeline_s_own_folder_listed_by_its_code_alone(executor: LocalExecutor, project: Project) -> None:
@@ -243,15 +247,15 @@ list(importlib.metadata.distributions())
 list(pkgutil.iter_modules())
 """
     assert seen(executor, project, code).listings == {}
-    found = seen(executor, project, "list(Path(__file__).parent.glob('*.npz'))")
-    assert found.listings == {str(project.root): listing_digest(project.root)}
+    job_result = seen(executor, project, "list(Path(__file__).parent.glob('*.npz'))")
+    assert job_result.listings == {str(project.root): listing_digest(project.root)}
 
 
 def test_a_folder_that_is_not_there(executor: LocalExecutor, project: Project) -> None:
     code = "try:\n    os.listdir(path)\nexcept FileNotFoundError:\n    pass"
-    found = seen(executor, project, code, path=str(project.root / "texts"))
-    assert found.listings == {str(project.root / "texts"): ABSENT}
-    assert others(found, project) == {}
+    job_result = seen(executor, project, code, path=str(project.root / "texts"))
+    assert job_result.listings == {str(project.root / "texts"): ABSENT}
+    assert others(job_result, project) == {}
 
 
 def test_a_folder_that_the_stage_makes_is_its_own(executor: LocalExecutor, project: Project, tmp_path: Path) -> None:
@@ -263,8 +267,8 @@ def test_a_folder_that_the_stage_makes_is_its_own(executor: LocalExecutor, proje
 
 def test_the_cache_of_python_does_not_count_in_a_folder(executor: LocalExecutor, project: Project) -> None:
     folder = project.write("pipelines/texts/a.py", "").parent
-    found = seen(executor, project, "os.listdir(path)", path=str(folder))
+    job_result = seen(executor, project, "os.listdir(path)", path=str(folder))
     (folder / "__pycache__").mkdir()
-    assert found.listings == {str(folder): listing_digest(folder)}
+    assert job_result.listings == {str(folder): listing_digest(folder)}
     (folder / "b.py").touch()
-    assert found.listings != {str(folder): listing_digest(folder)}
+    assert job_result.listings != {str(folder): listing_digest(folder)}

@@ -20,8 +20,8 @@ def test_every_module_of_the_project_however_deep(executor: LocalExecutor, proje
     project.write("pipelines/unrelated.py", "")
     project.write("pipelines/package/__init__.py", "")
     project.write("pipelines/package/inner.py", "")
-    found = result(executor, project.job("mine.py:f"))
-    assert names(project, dict(found.reads)) == {
+    job_result = result(executor, project.job("mine.py:f"))
+    assert names(project, dict(job_result.reads)) == {
         "pipelines/mine.py": True,
         "pipelines/one.py": True,
         "pipelines/one/__init__.py": False,
@@ -36,8 +36,8 @@ def test_every_module_of_the_project_however_deep(executor: LocalExecutor, proje
 def test_where_a_module_was_looked_for_before_it_was_found(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/data/mine.py", "import helper, graphlib, yaml\ndef f(context): pass\n")
     project.write("pipelines/helper.py", "")
-    found = result(executor, project.job("data/mine.py:f"))
-    assert names(project, dict(found.reads)) == {
+    job_result = result(executor, project.job("data/mine.py:f"))
+    assert names(project, dict(job_result.reads)) == {
         "pipelines/data/mine.py": True,
         "pipelines/data/helper.py": False,
         "pipelines/data/helper/__init__.py": False,
@@ -62,8 +62,8 @@ def test_modules_elsewhere_in_the_project(executor: LocalExecutor, project: Proj
         f"import sys\nsys.path.insert(0, {str(library)!r})\nimport shared\n"
         "def f(context): return {'x': shared.deep.X}\n",
     )
-    found = result(executor, project.job("mine.py:f"))
-    assert names(project, dict(found.reads)) == {
+    job_result = result(executor, project.job("mine.py:f"))
+    assert names(project, dict(job_result.reads)) == {
         "pipelines/mine.py": True,
         "src/shared/__init__.py": True,
         "src/shared/deep.py": True,
@@ -104,8 +104,8 @@ def test_byte_code_without_a_source(executor: LocalExecutor, project: Project) -
     py_compile.compile(str(source), cfile=str(source.with_suffix(".pyc")))
     source.unlink()
     project.write("pipelines/mine.py", "import compiled\ndef f(context): return {'x': compiled.X}\n")
-    found = result(executor, project.job("mine.py:f"))
-    assert names(project, dict(found.reads))["pipelines/compiled.pyc"]
+    job_result = result(executor, project.job("mine.py:f"))
+    assert names(project, dict(job_result.reads))["pipelines/compiled.pyc"]
 
 
 def test_a_module_that_is_nowhere(executor: LocalExecutor, project: Project) -> None:
@@ -155,6 +155,6 @@ def test_a_script_and_an_archive_are_run_as_anywhere(executor: LocalExecutor, pr
     code = "import runpy, sys\nsys.path.insert(0, {archive!r})\nimport zipped\ndef f(context):\n"
     code += "    return {{'x': runpy.run_path({script!r})['X'], 'y': zipped.Y}}\n"
     project.write("pipelines/mine.py", code.format(archive=str(project.root / "archive.zip"), script=str(script)))
-    found = result(executor, project.job("mine.py:f"))
-    assert {name: metric.value for name, metric in found.metrics.items()} == {"x": 3, "y": 4}
-    assert {"pipelines/script.py", "pipelines/archive.zip"} <= names(project, dict(found.reads)).keys()
+    job_result = result(executor, project.job("mine.py:f"))
+    assert {name: metric.value for name, metric in job_result.metrics.items()} == {"x": 3, "y": 4}
+    assert {"pipelines/script.py", "pipelines/archive.zip"} <= names(project, dict(job_result.reads)).keys()

@@ -74,9 +74,9 @@ def test_what_both_see_is_one_discovery(executor: LocalExecutor, project: Projec
     seen, unseen = project.write("seen.txt", ""), project.write("unseen.txt", "")
     project.write("pipelines/mine.py", BOTH)
     job = project.job("mine.py:f", params={"seen": str(seen), "unseen": str(unseen)})
-    found = result(executor, job)
-    assert list(found.reads) == [f"{project.root}/mine.py", str(seen), str(unseen)]
-    assert found.untraced == ""
+    job_result = result(executor, job)
+    assert list(job_result.reads) == [f"{project.root}/mine.py", str(seen), str(unseen)]
+    assert job_result.untraced == ""
 
 
 INTERRUPTED = """
@@ -175,11 +175,11 @@ def test_a_newer_call_that_opens_a_file_in_a_folder(executor: LocalExecutor, pro
     data = project.write("pipelines/data.txt", "0,1")
     project.write("pipelines/mine.py", OPENAT2)
     job = project.job("mine.py:f", params={"folder": str(project.root), "writes": "new.txt"})
-    found = result(executor, job)
-    if not found.metrics["opened"].value:
+    job_result = result(executor, job)
+    if not job_result.metrics["opened"].value:
         pytest.skip("the kernel has no openat2")
-    assert [path for path, seen in found.reads.items() if seen] == [str(data), f"{project.root}/mine.py"]
-    assert f"{project.root}/new.txt" not in found.reads
+    assert [path for path, seen in job_result.reads.items() if seen] == [str(data), f"{project.root}/mine.py"]
+    assert f"{project.root}/new.txt" not in job_result.reads
 
 
 CREATES = """
@@ -197,10 +197,10 @@ def f(context, *, name):
 def test_the_oldest_call_that_makes_a_file(executor: LocalExecutor, project: Project) -> None:
     """What native code made by it was taken for an input, and another stage might read what some other run had left."""
     project.write("pipelines/mine.py", CREATES)
-    made = project.root / "made.txt"
-    found = result(executor, project.job("mine.py:f", params={"name": str(made)}))
-    assert str(made) not in found.reads
-    assert found.undeclared_writes == {str(made): "written"}
+    path = project.root / "made.txt"
+    job_result = result(executor, project.job("mine.py:f", params={"name": str(path)}))
+    assert str(path) not in job_result.reads
+    assert job_result.undeclared_writes == {str(path): "written"}
 
 
 @pytest.mark.usefixtures("native_reads")
@@ -231,9 +231,9 @@ def f(context, *, folder):
     folder = project.work / "many"
     folder.mkdir(parents=True)
     files = [project.write(f"many/{number}", "") for number in range(100)]
-    found = result(executor, project.job("mine.py:f", params={"folder": str(project.folder / "many")}))
-    assert {str(file) for file in files} < found.reads.keys()
-    assert found.metrics["ticks"].value > 0
+    job_result = result(executor, project.job("mine.py:f", params={"folder": str(project.folder / "many")}))
+    assert {str(file) for file in files} < job_result.reads.keys()
+    assert job_result.metrics["ticks"].value > 0
 
 
 def test_a_stage_that_opens_files_without_end_does_not_keep_others_waiting(
@@ -261,5 +261,5 @@ def test_paths_that_are_no_text(executor: LocalExecutor, project: Project) -> No
     )
     odd = Path(str(project.root) + "/\udcff")
     odd.write_text("")
-    found = result(executor, project.job("mine.py:f", params={"folder": str(project.root)}))
-    assert str(odd) in found.reads
+    job_result = result(executor, project.job("mine.py:f", params={"folder": str(project.root)}))
+    assert str(odd) in job_result.reads

@@ -20,8 +20,8 @@ def asked(executor: LocalExecutor, project: Project, code: str, path: Path) -> M
     """What a function asked for, by the path below the project; `path` is in `path`."""
     body = "\n".join(f"    {line}" for line in code.splitlines())
     project.write("pipelines/mine.py", f"{HEAD}def f(context, *, path):\n{body}\n")
-    found = result(executor, project.job("mine.py:f", params={"path": str(path)}))
-    return {name.removeprefix(f"{project.folder}/"): what for name, what in found.probed.items()}
+    job_result = result(executor, project.job("mine.py:f", params={"path": str(path)}))
+    return {name.removeprefix(f"{project.folder}/"): what for name, what in job_result.probed.items()}
 
 
 @pytest.mark.parametrize(
@@ -125,10 +125,10 @@ def test_a_folder(executor: LocalExecutor, project: Project) -> None:
     assert asked(executor, project, "Path(path).is_dir()", texts) == {"pipelines/texts": ""}
     code = "def f(context):\n    list(context.root.glob('texts/*.txt'))"
     project.write("pipelines/mine.py", code)
-    found = result(executor, project.job("mine.py:f"))
-    seen = {**found.probed, **found.listings}  # most versions of Python look for it or list it at once
+    job_result = result(executor, project.job("mine.py:f"))
+    seen = {**job_result.probed, **job_result.listings}  # most versions of Python look for it or list it at once
     if LISTS:
-        assert found.listings == {str(project.root): listing_digest(project.root)}
+        assert job_result.listings == {str(project.root): listing_digest(project.root)}
     else:
         assert seen[str(texts)] == ""
     texts.mkdir()

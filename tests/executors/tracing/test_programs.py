@@ -83,12 +83,12 @@ def in_tools(project: Project, reads: Iterable[str]) -> set[str]:
 @pytest.mark.usefixtures("native_reads")
 def test_a_program_that_is_started_is_an_input(executor: LocalExecutor, project: Project, program: Path) -> None:
     job, copies = starting(project, program, [*BY_PYTHON, "replaced", "by_a_shell", "open_already"])
-    found = result(executor, job)
+    job_result = result(executor, job)
     in_vain = f"{program.parent}/none/on_the_path"
-    assert in_tools(project, found.reads) == {*map(str, copies.values()), in_vain}
-    assert [path for path, seen in found.reads.items() if path.startswith(str(program.parent)) and seen is None] == [
-        in_vain
-    ]
+    assert in_tools(project, job_result.reads) == {*map(str, copies.values()), in_vain}
+    assert [
+        path for path, seen in job_result.reads.items() if path.startswith(str(program.parent)) and seen is None
+    ] == [in_vain]
 
 
 def test_where_the_kernel_does_not_tell_python_does(project: Project, program: Path) -> None:
@@ -101,5 +101,5 @@ def test_where_the_kernel_does_not_tell_python_does(project: Project, program: P
 def test_what_the_first_line_of_a_script_names(executor: LocalExecutor, project: Project, program: Path) -> None:
     script = project.write("tools/script", f"#!{program} -x\n")
     script.chmod(0o755)
-    found = result(executor, project.job("mine.py:f", params={"programs": {"absolute": str(script)}}))
-    assert in_tools(project, found.reads) == {str(script), str(program)}
+    job_result = result(executor, project.job("mine.py:f", params={"programs": {"absolute": str(script)}}))
+    assert in_tools(project, job_result.reads) == {str(script), str(program)}

@@ -115,9 +115,9 @@ def test_links_are_followed(tmp_path: Path) -> None:
     link.symlink_to(real)
     assert Scope([str(link)]).is_code(f"{real}/x.py")
     assert Scope([str(real)]).is_dependency(f"{link}/x.py")
-    words = tmp_path / "words"
-    words.symlink_to("/etc/hosts")
-    assert not Scope([str(real)]).is_dependency(str(words))
+    path = tmp_path / "words"
+    path.symlink_to("/etc/hosts")
+    assert not Scope([str(real)]).is_dependency(str(path))
     inside = real / "words"
     inside.symlink_to("/etc/hosts")
     assert Scope([str(real)]).is_dependency(str(inside))

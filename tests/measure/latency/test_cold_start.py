@@ -22,11 +22,11 @@ def request_(tmp_path: Path) -> Request:
 
 
 def test_a_launch_reads_itself(request_: Request) -> None:
-    found = launch_cold(request_, {"x": np.zeros((1, 3), np.float32)})
-    assert found.load > 0
-    assert found.first > 0
-    assert 0 < found.before <= found.held <= found.peak
-    assert found.arena is None  # nothing was watched
+    reading = launch_cold(request_, {"x": np.zeros((1, 3), np.float32)})
+    assert reading.load > 0
+    assert reading.first > 0
+    assert 0 < reading.before <= reading.held <= reading.peak
+    assert reading.arena is None  # nothing was watched
 
 
 def test_an_arena_grows_by_what_values_take(tmp_path: Path) -> None:
@@ -35,10 +35,10 @@ def test_an_arena_grows_by_what_values_take(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(text), tmp_path / "model.onnx")
     feeds = {"x": np.zeros(1 << 20, np.float32)}
     request = Request(tmp_path / "model.onnx", Target("cpu"), runs=1, watched=True)
-    found = launch_cold(request, feeds)
-    assert found.arena is not None
-    assert 4 << 20 <= found.arena <= 32 << 20
-    assert found.gpu is None
+    reading = launch_cold(request, feeds)
+    assert reading.arena is not None
+    assert 4 << 20 <= reading.arena <= 32 << 20
+    assert reading.gpu is None
 
 
 def test_a_launch_that_fails_says_why(request_: Request) -> None:

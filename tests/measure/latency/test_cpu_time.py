@@ -38,10 +38,10 @@ def test_each_call_is_timed() -> None:
 
 
 def test_lots_are_joined_and_what_was_not_counted_of_one_is_not_known_of_all() -> None:
-    one, other = (Times(np.array([wall]), np.array([0.5]), np.array([0.7]), 0.25) for wall in (1.0, 2.0))
-    assert concatenate([one, other]).wall.tolist() == [1.0, 2.0]
-    assert concatenate([one, other]).waited == 0.5
-    assert concatenate([one, replace(other, waited=None)]).waited is None
+    times, other = (Times(np.array([wall]), np.array([0.5]), np.array([0.7]), 0.25) for wall in (1.0, 2.0))
+    assert concatenate([times, other]).wall.tolist() == [1.0, 2.0]
+    assert concatenate([times, other]).waited == 0.5
+    assert concatenate([times, replace(other, waited=None)]).waited is None
 
 
 def test_time_asleep_is_no_time_on_the_cpu() -> None:

@@ -196,17 +196,17 @@ def test_of_disturbed_launches_no_comparison_is_known(beside_reference: Measurem
     noisy = replace(
         beside_reference, launches=[replace(launch, disturbed=True) for launch in beside_reference.launches]
     )
-    known, found = metrics_of(beside_reference, 1), metrics_of(noisy, 1)
-    assert {name for name, metric in found.items() if metric.disturbance} == {"cpu", "speedup"}
-    compared = {name: metric.reference for name, metric in found.items() if metric.reference}
+    known, metrics = metrics_of(beside_reference, 1), metrics_of(noisy, 1)
+    assert {name for name, metric in metrics.items() if metric.disturbance} == {"cpu", "speedup"}
+    compared = {name: metric.reference for name, metric in metrics.items() if metric.reference}
     assert {name for name, one in compared.items() if not one.disturbance} == {"load", "first"}
     for name, one in compared.items():
         if one.disturbance:
             assert one.disturbance == Disturbance(3, 3)
             assert (one.ratio.low, one.ratio.high) == (one.difference.low, one.difference.high) == (-math.inf, math.inf)
             assert one.ratio.value == known[name].reference.ratio.value  # type: ignore[union-attr]
-    assert found["speedup"].interval == Estimate(known["speedup"].value, -math.inf, math.inf)
-    assert found["p50"].interval == known["p50"].interval
+    assert metrics["speedup"].interval == Estimate(known["speedup"].value, -math.inf, math.inf)
+    assert metrics["p50"].interval == known["p50"].interval
     first, second = summarize(noisy)
     assert first == "paired on-CPU time: 0.54x of the reference's (95 % interval unknown, 3 launches)"
     assert second.startswith("3 launches in 6.5 s, 3 of them disturbed; threads waited for a core 10 % of the time; ")
@@ -216,17 +216,17 @@ def test_on_a_shared_core_intervals_against_a_reference_are_wider(beside_referen
     """The core is watched only where a reference is on one thread; what the model takes by itself is as measured."""
     launches = [replace(launch, yardstick=1.4) for launch in beside_reference.launches]
     shared = [replace(launch, disturbed=True) for launch in launches]
-    known, found = (metrics_of(replace(beside_reference, launches=part), 1) for part in (launches, shared))
-    assert {name for name, metric in found.items() if metric.disturbance} == {"speedup"}
+    known, metrics = (metrics_of(replace(beside_reference, launches=part), 1) for part in (launches, shared))
+    assert {name for name, metric in metrics.items() if metric.disturbance} == {"speedup"}
     for name in ("p50", "cpu", "mean"):
-        before, after = known[name].reference, found[name].reference
+        before, after = known[name].reference, metrics[name].reference
         assert before is not None
         assert after is not None
         assert after.disturbance == Disturbance(3, 3, shared=True)
         assert after.ratio.value == before.ratio.value
         assert after.ratio.low == pytest.approx(before.ratio.low * math.exp(-SHARED_ERROR))
         assert after.ratio.high == pytest.approx(before.ratio.high * math.exp(SHARED_ERROR))
-    assert found["cpu"].interval == known["cpu"].interval
+    assert metrics["cpu"].interval == known["cpu"].interval
 
 
 def test_on_a_shared_core_a_baseline_suffers_alike() -> None:
@@ -242,11 +242,11 @@ def test_on_a_shared_core_a_baseline_suffers_alike() -> None:
 def test_undisturbed_launches_are_compared(beside_reference: Measurement) -> None:
     quick = {name: [time / 2 for time in times] for name, times in {"model": MODEL, "reference": REFERENCE}.items()}
     noisy = replace(launched(quick, {"reference": 1.0}), disturbed=True)
-    found = metrics_of(measurement(noisy, *beside_reference.launches), 1)
+    metrics = metrics_of(measurement(noisy, *beside_reference.launches), 1)
     known = metrics_of(beside_reference, 1)
-    assert found["cpu"] == known["cpu"]
-    assert found["speedup"] == known["speedup"]
-    assert found["p50"].value < known["p50"].value
+    assert metrics["cpu"] == known["cpu"]
+    assert metrics["speedup"] == known["speedup"]
+    assert metrics["p50"].value < known["p50"].value
 
 
 def test_methods_are_named() -> None:

@@ -27,14 +27,14 @@ RECORDED: dict[str, Any] = json.loads((DATA / "launches.json").read_text(encodin
 
 @pytest.mark.parametrize("slowdown", [0.02, 0.04, 0.05])
 def test_no_equal_model_is_called_slower(slowdown: float) -> None:
-    found = Counter(answer for answer, _ in gates(RECORDED["equal"], slowdown))
-    assert found == {"not slower": len(RECORDED["equal"])}
+    counts = Counter(answer for answer, _ in gates(RECORDED["equal"], slowdown))
+    assert counts == {"not slower": len(RECORDED["equal"])}
 
 
 @pytest.mark.parametrize("slowdown", [0.02, 0.04, 0.05])
 def test_every_slower_model_is_caught(slowdown: float) -> None:
-    found = Counter(answer for answer, _ in gates(RECORDED["slower"], slowdown))
-    assert found == {"slower": len(RECORDED["slower"])}
+    counts = Counter(answer for answer, _ in gates(RECORDED["slower"], slowdown))
+    assert counts == {"slower": len(RECORDED["slower"])}
 
 
 def test_few_launches_suffice() -> None:
@@ -80,15 +80,15 @@ def test_the_interval_of_a_quantile_on_times_that_resemble_their_neighbours(
     """Of 256 windows of 12 times a launch: how many intervals miss, and how many order statistics alone would hold."""
     times = [taken for _, taken in NEIGHBOURS["launches"]]
     truth = quantile(sorted(time for taken in times for time in taken), share)
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for start, offset in itertools.product(range(32), range(0, 96, 12)):
         window = [times[(start + number) % 32][offset : offset + 12] for number in range(launches)]
         interval, ordered = estimate_quantile(window, share), sorted(itertools.chain(*window))
         low, high = ranks(len(ordered), share)
-        found["above"] += interval.low > truth
-        found["below"] += interval.high < truth
-        found["alone"] += ordered[low - 1] <= truth <= ordered[high - 1]
-    assert found == {"above": above, "below": below, "alone": alone}
+        counts["above"] += interval.low > truth
+        counts["below"] += interval.high < truth
+        counts["alone"] += ordered[low - 1] <= truth <= ordered[high - 1]
+    assert counts == {"above": above, "below": below, "alone": alone}
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,8 @@ def test_short_launches_of_a_slow_model(
     middle = float(np.mean(values))
     for slowdown, expected in ((0.0, equal), (0.05, slower)):
         shifted = [[value - middle + math.log1p(slowdown) for value in part] for part in values]
-        found = Counter(_promising([*part[start:], *part[:start]]) for part in shifted for start in range(len(part)))
-        assert found == expected
+        counts = Counter(_promising([*part[start:], *part[:start]]) for part in shifted for start in range(len(part)))
+        assert counts == expected
 
 
 def _promising(ratios: Sequence[float]) -> str:

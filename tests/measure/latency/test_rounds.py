@@ -7,19 +7,19 @@ from orun.measure.latency.rounds import compare_rounds
 
 
 def test_the_median_lies_between_the_extremes_of_six() -> None:
-    found = compare_rounds({"model": [3, 1, 2, 6, 5, 4]}, "s")
-    assert (found.value, found.unit, found.better, found.noise) == (3, "s", "lower", "timing")
-    assert found.interval == Estimate(3, 1, 6)
-    assert found.reference is None
+    metric = compare_rounds({"model": [3, 1, 2, 6, 5, 4]}, "s")
+    assert (metric.value, metric.unit, metric.better, metric.noise) == (3, "s", "lower", "timing")
+    assert metric.interval == Estimate(3, 1, 6)
+    assert metric.reference is None
 
 
 def test_more_rounds_narrow_it() -> None:
-    found = compare_rounds({"model": range(1, 21)}, "s")
-    assert found.interval == Estimate(10, 6, 15)  # ranks 6 and 15 of 20 hold a median with 95 %
+    metric = compare_rounds({"model": range(1, 21)}, "s")
+    assert metric.interval == Estimate(10, 6, 15)  # ranks 6 and 15 of 20 hold a median with 95 %
 
 
 def test_others_are_compared_round_by_round() -> None:
-    found = compare_rounds(
+    metric = compare_rounds(
         {
             "model": [2, 4, 6, 8, 10, 12],
             "reference": [1, 2, 3, 4, 5, 12],
@@ -28,13 +28,13 @@ def test_others_are_compared_round_by_round() -> None:
         },
         "s",
     )
-    assert found.reference == Comparison(
+    assert metric.reference == Comparison(
         value=3,
         ratio=Estimate(2, 1, 2),
         difference=Estimate(2, 0, 5),
         method="6 rounds of each in turn",
         count=6,
     )
-    assert found.baseline is not None
-    assert found.baseline.ratio == Estimate(3, 1, 6)
-    assert found.references["turned"].ratio == Estimate(6 / 4, 2 / 12, 12 / 1)  # not the sorted ones side by side
+    assert metric.baseline is not None
+    assert metric.baseline.ratio == Estimate(3, 1, 6)
+    assert metric.references["turned"].ratio == Estimate(6 / 4, 2 / 12, 12 / 1)  # not the sorted ones side by side

@@ -25,8 +25,8 @@ Labels = NDArray[np.int64]
 def compared(ours: Pooled | None, theirs: Pooled | None, seed: int = 0) -> tuple[Estimate, Comparison]:
     assert ours is not None
     assert theirs is not None
-    found = resample({"model": ours, "reference": theirs}, seed)
-    return found["model"].interval, found["model"].against(found["reference"])
+    resampled = resample({"model": ours, "reference": theirs}, seed)
+    return resampled["model"].interval, resampled["model"].against(resampled["reference"])
 
 
 def ends(estimate: Estimate) -> tuple[float, float, float]:
@@ -170,10 +170,10 @@ def test_nothing_is_told_where_most_resamples_have_no_figure() -> None:
         return lambda weights: np.where(np.arange(len(weights)) % 8, np.nan, 1.0)
 
     pooled = Pooled(np.arange(8.0)[:, None], nothing, 8, resamples=200)
-    found = resample({"model": pooled}, 0)["model"]
-    assert found.interval == Estimate(1.0, -math.inf, math.inf)
-    assert found.against(found).method == "paired bootstrap over 8 examples, 175 of 200 resamples left out"
-    classes = dataclasses.replace(found, model=dataclasses.replace(pooled, rarest="cat"))
+    resampled = resample({"model": pooled}, 0)["model"]
+    assert resampled.interval == Estimate(1.0, -math.inf, math.inf)
+    assert resampled.against(resampled).method == "paired bootstrap over 8 examples, 175 of 200 resamples left out"
+    classes = dataclasses.replace(resampled, model=dataclasses.replace(pooled, rarest="cat"))
     assert classes.interval == Estimate(1.0, -math.inf, math.inf)
 
 
@@ -212,8 +212,8 @@ def test_what_resampling_makes_too_high_is_put_right() -> None:
     """Sixty of 100 resamples lie below the value, so that the quantiles are those of 2 z(0.6) -/+ 1.96."""
     steps = np.arange(1000)[:, None] / 1000.0
     pooled = Pooled(steps, lambda _: lambda weights: np.full(len(weights), 0.5995), 1000)
-    found = bootstrap.Resampled(pooled, 0.5995, np.linspace(0.0, 0.999, 1000)).interval
-    assert ends(found) == pytest.approx((0.5995, 0.073, 0.993), abs=1.5e-3)
+    estimate = bootstrap.Resampled(pooled, 0.5995, np.linspace(0.0, 0.999, 1000)).interval
+    assert ends(estimate) == pytest.approx((0.5995, 0.073, 0.993), abs=1.5e-3)
     alike = bootstrap.Resampled(pooled, 0.5, np.full(1000, 0.5)).interval
     assert ends(alike) == (0.5, 0.5, 0.5)
     far = bootstrap.Resampled(pooled, 2.0, np.linspace(0.0, 0.999, 1000)).interval
@@ -243,8 +243,8 @@ def test_the_quantiles_are_of_as_few_examples_as_the_rarest_class_has() -> None:
     spread = np.linspace(4.0, 6.0, 1001)
     for fewest in (6, 30, 1000):
         pooled = Pooled(np.arange(1000.0)[:, None], lambda _: lambda weights: np.full(len(weights), 5.0), fewest)
-        found = bootstrap.Resampled(pooled, 5.0, spread).interval
-        assert ends(found) == ends(quantiles(5.0, spread, fewest))  # as it is above 1, where no class is known
+        estimate = bootstrap.Resampled(pooled, 5.0, spread).interval
+        assert ends(estimate) == ends(quantiles(5.0, spread, fewest))  # as it is above 1, where no class is known
 
 
 @pytest.mark.parametrize("counts", [[5, 1, 1, 1], [1, 1, 1, 1], [30, 10, 20]])
@@ -261,6 +261,6 @@ def test_each_kind_is_drawn_as_often_as_there_are_examples_of_it(counts: list[in
 def test_resamples_lie_around_what_all_examples_say(metric: type[Pooled]) -> None:
     """Examples that are answered alike and labelled otherwise are of two kinds."""
     labels, ours, _ = drawn(8, 300, 0.4)
-    found = resample({"model": metric(ours.round(1), labels)}, 0)["model"]  # type: ignore[call-arg,arg-type]
-    assert found.values.mean() == pytest.approx(found.value, abs=0.01)
-    assert 0.015 < found.values.std() < 0.04
+    resampled = resample({"model": metric(ours.round(1), labels)}, 0)["model"]  # type: ignore[call-arg,arg-type]
+    assert resampled.values.mean() == pytest.approx(resampled.value, abs=0.01)
+    assert 0.015 < resampled.values.std() < 0.04

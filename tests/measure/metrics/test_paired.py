@@ -95,8 +95,8 @@ class TestRightOrWrong:
             (0, 20, 0.0, 0.1611),
             (1, 29, 0.0061, 0.1718),
         ]:
-            found = interval(scores(right, total - right), seed=0)
-            assert (found.value, round(found.low, 4), round(found.high, 4)) == (right / total, low, high)
+            estimate = interval(scores(right, total - right), seed=0)
+            assert (estimate.value, round(estimate.low, 4), round(estimate.high, 4)) == (right / total, low, high)
 
 
 class TestBootstrap:
@@ -104,16 +104,16 @@ class TestBootstrap:
         generator = np.random.default_rng(7)
         theirs = generator.random(400)
         ours = theirs + 0.02 + 0.1 * generator.standard_normal(400)
-        found = compare(ours, theirs, seed=1)
+        comparison = compare(ours, theirs, seed=1)
         change = ours - theirs
         spread = 1.96 * change.std(ddof=1) / 20
-        assert found.method == "paired bootstrap over 400 examples"
-        assert found.count == 400
-        assert found.difference.value == pytest.approx(change.mean())
-        assert found.difference.low == pytest.approx(change.mean() - spread, abs=0.1 * spread)
-        assert found.difference.high == pytest.approx(change.mean() + spread, abs=0.1 * spread)
-        assert found.ratio.value == pytest.approx(ours.mean() / theirs.mean())
-        assert found.ratio.low < found.ratio.value < found.ratio.high
+        assert comparison.method == "paired bootstrap over 400 examples"
+        assert comparison.count == 400
+        assert comparison.difference.value == pytest.approx(change.mean())
+        assert comparison.difference.low == pytest.approx(change.mean() - spread, abs=0.1 * spread)
+        assert comparison.difference.high == pytest.approx(change.mean() + spread, abs=0.1 * spread)
+        assert comparison.ratio.value == pytest.approx(ours.mean() / theirs.mean())
+        assert comparison.ratio.low < comparison.ratio.value < comparison.ratio.high
 
     def test_examples_that_do_not_tell_two_models_apart_prove_as_little_as_right_ones_that_stay_right(self) -> None:
         ranks = 1 / np.array([1, 2, 1, 4, 3, 1, 1, 2, 1, 1], float)
@@ -138,8 +138,8 @@ class TestBootstrap:
         for _ in range(40):
             theirs = 1 / generator.integers(1, 5, examples).astype(float)
             ours = np.where(generator.random(examples) < share, theirs / 2, theirs)
-            found = compare(ours, theirs, seed=0).difference
-            held += found.low <= truth <= found.high
+            estimate = compare(ours, theirs, seed=0).difference
+            held += estimate.low <= truth <= estimate.high
         assert held >= 38
 
     @pytest.mark.parametrize(("examples", "missed"), mostly_slow([(6, 0.09), (8, 0.07), (12, 0.06)], (6, 0.09)))
@@ -153,15 +153,15 @@ class TestBootstrap:
         generator = np.random.default_rng(3)
         theirs = generator.random(200)
         ours = theirs - 0.01
-        found = compare(ours, theirs, seed=0)
-        assert found.difference.low == pytest.approx(-0.01, abs=1e-12)
-        assert found.difference.high == pytest.approx(-0.01, abs=1e-12)
+        comparison = compare(ours, theirs, seed=0)
+        assert comparison.difference.low == pytest.approx(-0.01, abs=1e-12)
+        assert comparison.difference.high == pytest.approx(-0.01, abs=1e-12)
         assert interval(ours, seed=0).low < ours.mean() - 0.02
 
     def test_none_and_all_right_are_bounds(self) -> None:
         for total in range(1, 60):
-            none, whole = (interval(scores(right, total - right), seed=0) for right in (0, total))
-            assert (none.value, none.low, whole.value, whole.high) == (0, 0, 1, 1)
+            none, estimate = (interval(scores(right, total - right), seed=0) for right in (0, total))
+            assert (none.value, none.low, estimate.value, estimate.high) == (0, 0, 1, 1)
 
     def test_the_same_seed_gives_the_same_interval(self) -> None:
         ours, theirs = np.random.default_rng(5).random((2, 50))
@@ -170,24 +170,24 @@ class TestBootstrap:
 
     def test_many_examples_are_resampled_in_pieces(self, monkeypatch: pytest.MonkeyPatch) -> None:
         ours, theirs = np.random.default_rng(5).random((2, 50))
-        whole = compare(ours, theirs, seed=4)
+        comparison = compare(ours, theirs, seed=4)
         monkeypatch.setattr("orun.measure.metrics.paired.CHUNK", 170)
-        assert compare(ours, theirs, seed=4) == whole
+        assert compare(ours, theirs, seed=4) == comparison
 
     def test_a_reference_of_zeros_keeps_figures_finite(self) -> None:
-        found = compare(np.array([0.25, 0.5] * 3), np.zeros(6), seed=0)
-        assert found.ratio == Estimate(UNBOUNDED, UNBOUNDED, UNBOUNDED)
+        comparison = compare(np.array([0.25, 0.5] * 3), np.zeros(6), seed=0)
+        assert comparison.ratio == Estimate(UNBOUNDED, UNBOUNDED, UNBOUNDED)
 
     @pytest.mark.parametrize("count", [1, 2, 5])
     def test_few_examples_tell_nothing(self, count: int) -> None:
         """Resampled, one example would pass for a figure without any doubt."""
         ours, theirs = np.full(count, 0.25), np.full(count, 0.5)
-        found = compare(ours, theirs, seed=0)
-        assert (found.ratio, found.difference) == (
+        comparison = compare(ours, theirs, seed=0)
+        assert (comparison.ratio, comparison.difference) == (
             Estimate(0.5, -math.inf, math.inf),
             Estimate(-0.25, -math.inf, math.inf),
         )
-        assert found.method == f"{count} example{'s' if count > 1 else ''}, too few for an interval, which takes 6"
+        assert comparison.method == f"{count} example{'s' if count > 1 else ''}, too few for an interval, which takes 6"
         assert interval(ours, seed=0) == Estimate(0.25, -math.inf, math.inf)
         enough = compare(np.full(6, 0.25), np.full(6, 0.5), seed=0)
         assert enough.difference == Estimate(-0.25, -0.25, -0.25)

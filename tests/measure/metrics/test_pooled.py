@@ -53,9 +53,13 @@ def test_iou_of_pixels_is_the_jaccard_score_of_scikit_learn() -> None:
 
 def test_f1_of_positions_counts_each() -> None:
     answered, labels = np.array([[0, 1, 1], [2, 1, 0]]), np.array([[0, 0, 1], [2, 1, 2]])
-    found = f1(answered, labels)
-    assert found.overall == pytest.approx(f1_score(labels.ravel(), answered.ravel(), average="macro"))
-    assert (found.fewest, found.rarest, found.classes) == (1, 0, 3)  # of class 0 there is one example, not one position
+    pooled = f1(answered, labels)
+    assert pooled.overall == pytest.approx(f1_score(labels.ravel(), answered.ravel(), average="macro"))
+    assert (pooled.fewest, pooled.rarest, pooled.classes) == (
+        1,
+        0,
+        3,
+    )  # of class 0 there is one example, not one position
 
 
 def test_auc_is_that_of_scikit_learn() -> None:
@@ -145,9 +149,9 @@ def test_one_class_against_the_rest() -> None:
     answers = table.argmax(axis=1)
     by_class = f1_score(labels, answers, average=None)
     for one in range(4):
-        found = f1(table, labels, only=one)
-        assert found.overall == pytest.approx(by_class[one])
-        assert (found.fewest, found.rarest, found.classes) == (int(np.count_nonzero(labels == one)), one, 1)
+        pooled = f1(table, labels, only=one)
+        assert pooled.overall == pytest.approx(by_class[one])
+        assert (pooled.fewest, pooled.rarest, pooled.classes) == (int(np.count_nonzero(labels == one)), one, 1)
         assert overall(auc(table, labels, only=one)) == pytest.approx(roc_auc_score(labels == one, table[:, one]))
         expected = average_precision_score(labels == one, table[:, one])
         assert overall(average_precision(table, labels, only=one)) == pytest.approx(expected)
@@ -165,9 +169,9 @@ def test_either_of_two_classes() -> None:
 def test_part_of_the_examples_may_lack_classes() -> None:
     table, labels = scores(3)
     some = labels != 2
-    found = auc(table[some], labels[some], part=True)
+    pooled = auc(table[some], labels[some], part=True)
     expected = np.mean([roc_auc_score(labels[some] == one, table[some, one]) for one in (0, 1)])
-    assert overall(found) == pytest.approx(expected)
+    assert overall(pooled) == pytest.approx(expected)
     alone = labels == 1
     for metric in (auc, average_precision):
         assert metric(table[alone], labels[alone], part=True) is None  # of the latter any answers would have 1
@@ -194,9 +198,9 @@ def test_a_class_that_is_only_predicted_is_not_the_rarest() -> None:
     labels = np.repeat([0, 1], [20, 7])
     answers = labels.copy()
     answers[:2] = 5
-    found = f1(answers, labels)
-    assert (found.fewest, found.rarest, found.classes) == (7, 1, 3)
-    assert found.overall == pytest.approx((2 * 18 / 38 + 1 + 0) / 3)
+    pooled = f1(answers, labels)
+    assert (pooled.fewest, pooled.rarest, pooled.classes) == (7, 1, 3)
+    assert pooled.overall == pytest.approx((2 * 18 / 38 + 1 + 0) / 3)
 
 
 def test_what_scores_need() -> None:

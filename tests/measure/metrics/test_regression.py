@@ -68,10 +68,10 @@ def test_a_worse_model_is_told_from_one_that_is_as_good() -> None:
     everything = np.arange(400)
     noise = np.random.default_rng(9).normal(0, 1, 400)
     models = {"same": output + 1e-4 * noise, "worse": output + 0.3 * noise}
-    found = resample(
+    resampled = resample(
         {name: rmse(answer, labels)(everything) for name, answer in (*models.items(), ("original", output))}, 1
     )
-    same, worse = (found[name].against(found["original"]) for name in models)
+    same, worse = (resampled[name].against(resampled["original"]) for name in models)
     assert same.difference.low < 0 < same.difference.high < 0.001
     assert 1.05 < worse.ratio.low < worse.ratio.value < worse.ratio.high < 1.3
 

@@ -22,8 +22,8 @@ from tests.report.support import COSINE, GATE_FAILED, HOUR, NOW, P50, PASSED, SL
 
 
 def drawing_of(verdict: Verdict) -> Element:
-    (found,) = read(page(replace(PASSED, verdicts=(verdict,)))).at("gates").every("svg")
-    return found
+    (element,) = read(page(replace(PASSED, verdicts=(verdict,)))).at("gates").every("svg")
+    return element
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_a_past_that_cannot_be_read_is_told() -> None:
 def test_the_culprit_is_told_as_on_the_console(tmp_path: Path) -> None:
     places = (Place("/layer.3/MatMul", 0.62, ("/layer.3/MatMul",), "MatMul", tensor="y"),)
     levels = (Level("export", 0.99, passes=True), Level("int8", 0.91, passes=False))
-    found = Diagnosis("accuracy cosine.min min 0.97", "accuracy", "cosine.min", "", "`int8` lost it at one node",
+    diagnosis = Diagnosis("accuracy cosine.min min 0.97", "accuracy", "cosine.min", "", "`int8` lost it at one node",
                       levels, "int8", 0.08, places, 1, notes=("by 64 examples",))  # fmt: skip
-    (tmp_path / "blame.json").write_text(dumps({"blame": (found,)}))
+    (tmp_path / "blame.json").write_text(dumps({"blame": (diagnosis,)}))
     section = read(page(replace(GATE_FAILED, folder=tmp_path))).at("culprit")
     assert section.one("h3").text == "accuracy cosine.min min 0.97"
     assert [element.text for element in section.every("p")] == ["int8 lost it at one node", "by 64 examples"]

@@ -94,7 +94,7 @@ def test_each_stage_is_drawn_with_its_outcome_and_leads_to_its_row() -> None:
         ("#stage-release", "release", "blocked"),
     ]
     assert len(drawing.every("path", "edge")) == 6
-    assert [one.attributes["class"] for one in drawing.every("g")] == [
+    assert [element.attributes["class"] for element in drawing.every("g")] == [
         "node dim cached", "node good built", "node good built", "node dim cached", "node doubt blocked",
     ]  # fmt: skip
 
@@ -105,7 +105,7 @@ def test_sixty_stages_are_drawn_a_line_each() -> None:
     assert not section.every("details")
     assert (float(drawing.attributes["width"]) < 1040, float(drawing.attributes["height"]) < 2000) == (True, True)
     assert drawing.every("text", "name")[1].text == "int8[per_ch\u2026l=true,size=0]"
-    assert [one.text for one in drawing.every("text", "caption")][:2] == ["built", "cached"]
+    assert [element.text for element in drawing.every("text", "caption")][:2] == ["built", "cached"]
     assert drawing.every("g")[1].one("title").text == "int8[per_channel=true,size=0] (quantize/dynamic): cached"
 
 

@@ -31,10 +31,10 @@ from tests.report.support import (
 def rows(section: Element) -> list[list[str]]:
     """Text of each cell of the section's first table, folded lines left out."""
     body = section.every("tbody")[0]
-    found = [line for line in body.children if isinstance(line, Element)]
+    elements = [line for line in body.children if isinstance(line, Element)]
     return [
         [cell.text for cell in line.children if isinstance(cell, Element)]
-        for line in found
+        for line in elements
         if "below" not in line.attributes.get("class", "")
     ]
 

@@ -183,8 +183,8 @@ def test_the_tables_of_the_package_are_read_whole(root: Path, provider: str) -> 
 def test_a_node_counts_if_its_operator_set_is_in_the_table() -> None:
     model = parse(MODEL)
     table: dict[tuple[str, str], list[tuple[int, float]]] = {("", "Add"): [(7, 12), (14, 16)], ("", "Not"): [(1, 99)]}
-    taken, missing = count_nodes(model, table)
-    assert taken == {"Not": 1}
+    counts, missing = count_nodes(model, table)
+    assert counts == {"Not": 1}
     assert missing == {"Sigmoid": 1, "Add": 3, "Identity": 1, "Constant": 1}
 
 

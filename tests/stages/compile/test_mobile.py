@@ -115,10 +115,10 @@ def test_a_model_that_is_too_large_is_refused_beforehand(tmp_path: Path, monkeyp
 
 
 def test_a_model_that_onnx_runtime_cannot_run_is_told(tmp_path: Path) -> None:
-    made = onnx.parser.parse_model(
+    model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17, "nowhere" : 1]> g (float[2] x) => (float[2] y) { y = nowhere.Op(x) }'
     )
-    folder = artifact(tmp_path, made)
+    folder = artifact(tmp_path, model)
     with pytest.raises(StageFailed) as caught:
         run_stage("compile/mobile", tmp_path, inputs={"model": folder})
     assert str(caught.value) == (

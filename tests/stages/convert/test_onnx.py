@@ -20,20 +20,20 @@ from tests.stages.support import answers, run_stage
 def test_the_same_model_whatever_lies_beside_it(tmp_path: Path) -> None:
     onnx.save(parse(ADD), tmp_path / "add.onnx")
     (tmp_path / "README").write_text("not part of the model")
-    made = run_stage("convert/onnx", tmp_path, {"path": "add.onnx"})
-    assert [file.name for file in made.output.iterdir()] == ["model.onnx"]
-    assert onnx.load(made.model) == parse(ADD)
-    size = made.model.stat().st_size
-    assert made.metrics == {"size": Metric(size, "B", "lower"), "nodes": Metric(1, better="lower")}
+    run = run_stage("convert/onnx", tmp_path, {"path": "add.onnx"})
+    assert [file.name for file in run.output.iterdir()] == ["model.onnx"]
+    assert onnx.load(run.model) == parse(ADD)
+    size = run.model.stat().st_size
+    assert run.metrics == {"size": Metric(size, "B", "lower"), "nodes": Metric(1, better="lower")}
 
 
 def test_external_data_is_gathered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_io, "EXTERNAL_FROM", 10)
     onnx.save(parse(WORDY), tmp_path / "wordy.onnx", save_as_external_data=True, location="weights", size_threshold=10)
-    made = run_stage("convert/onnx", tmp_path, {"path": "wordy.onnx"})
-    assert sorted(file.name for file in made.output.iterdir()) == ["model.onnx", "model.onnx.data"]
-    assert onnx.load(made.model).graph.initializer[0].raw_data == parse(WORDY).graph.initializer[0].raw_data
-    assert made.value("size") == made.model.stat().st_size + 64
+    run = run_stage("convert/onnx", tmp_path, {"path": "wordy.onnx"})
+    assert sorted(file.name for file in run.output.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert onnx.load(run.model).graph.initializer[0].raw_data == parse(WORDY).graph.initializer[0].raw_data
+    assert run.value("size") == run.model.stat().st_size + 64
 
 
 def test_a_pointer_of_git_lfs_and_a_folder(tmp_path: Path) -> None:
@@ -95,12 +95,12 @@ def test_axes_that_follow_from_others_are_said(tmp_path: Path) -> None:
     model.graph.input[0].type.tensor_type.shape.dim[0].ClearField("dim_param")
     onnx.save(model, tmp_path / "decoder.onnx")
     names = {"total_length": "past_length + length", "before.0": "batch"}
-    given = run_stage("convert/onnx", tmp_path, {"path": "decoder.onnx", "axes": names})
-    graph = onnx.load(given.model).graph
+    run = run_stage("convert/onnx", tmp_path, {"path": "decoder.onnx", "axes": names})
+    graph = onnx.load(run.model).graph
     shapes = [[axis.dim_param for axis in value.type.tensor_type.shape.dim] for value in (*graph.input, *graph.output)]
     both = ["batch", "past_length + length"]
     assert shapes == [["batch", "past_length"], ["batch", "length"], both, both]
-    simple = run_stage("optimize/simplify", tmp_path, inputs={"model": given.output})
+    simple = run_stage("optimize/simplify", tmp_path, inputs={"model": run.output})
     assert simple.value("max_abs_error") == 0
     plain = run_stage("convert/onnx", tmp_path, {"path": "decoder.onnx"})
     with pytest.raises(OrunError, match="the model before it cannot run random values at"):
@@ -147,9 +147,9 @@ def test_nodes_in_any_order_and_outputs_without_a_shape(tmp_path: Path) -> None:
     model.graph.node.extend([second, first])
     model.graph.output[0].type.tensor_type.ClearField("shape")
     onnx.save(model, tmp_path / "loose.onnx")
-    made = onnx.load(run_stage("convert/onnx", tmp_path, {"path": "loose.onnx"}).model)
-    assert [node.op_type for node in made.graph.node] == ["Abs", "Neg"]
-    assert [axis.dim_param or axis.dim_value for axis in made.graph.output[0].type.tensor_type.shape.dim] == ["n", 3]
+    result = onnx.load(run_stage("convert/onnx", tmp_path, {"path": "loose.onnx"}).model)
+    assert [node.op_type for node in result.graph.node] == ["Abs", "Neg"]
+    assert [axis.dim_param or axis.dim_value for axis in result.graph.output[0].type.tensor_type.shape.dim] == ["n", 3]
 
 
 def test_an_input_without_a_shape(tmp_path: Path) -> None:
@@ -182,15 +182,15 @@ def test_sparse_weights_are_stored_in_full(tmp_path: Path, linear: bool) -> None
         )
     )
     onnx.save(model, tmp_path / "sparse.onnx")
-    taken = run_stage("convert/onnx", tmp_path, {"path": "sparse.onnx"})
-    assert taken.log == "1 sparse weights are stored in full, as other tools read them\n"
-    made = onnx.load(taken.model)
-    assert not made.graph.sparse_initializer
-    assert numpy_helper.to_array(made.graph.initializer[0]).tolist() == [[0, 2, 0, 0], [0, 0, 3, 0]]
+    run = run_stage("convert/onnx", tmp_path, {"path": "sparse.onnx"})
+    assert run.log == "1 sparse weights are stored in full, as other tools read them\n"
+    result = onnx.load(run.model)
+    assert not result.graph.sparse_initializer
+    assert numpy_helper.to_array(result.graph.initializer[0]).tolist() == [[0, 2, 0, 0], [0, 0, 3, 0]]
     feed = {"x": np.ones((1, 2), np.float32)}
-    before, after = (answers(path, feed)[0] for path in (tmp_path / "sparse.onnx", taken.model))
+    before, after = (answers(path, feed)[0] for path in (tmp_path / "sparse.onnx", run.model))
     assert after.tolist() == before.tolist() == [[0, 2, 3, 0]]
-    assert run_stage("quantize/dynamic", tmp_path, inputs={"model": taken.output}).value("quantized") == 1
+    assert run_stage("quantize/dynamic", tmp_path, inputs={"model": run.output}).value("quantized") == 1
 
 
 def test_nodes_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
@@ -201,10 +201,10 @@ def test_nodes_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "alike.onnx")
     with pytest.raises(Exception, match=r"two nodes with same node name \(abs\)"):
         InferenceSession(tmp_path / "alike.onnx")
-    taken = run_stage("convert/onnx", tmp_path, {"path": "alike.onnx"})
-    assert [node.name for node in onnx.load(taken.model).graph.node] == ["abs", "abs_2", "", "abs_1", ""]
-    assert taken.log == "1 nodes have got names of their own: ONNX Runtime takes no two of one name\n"
-    assert answers(taken.model, {"x": np.array([-3], np.float32)})[0] == [3]
+    run = run_stage("convert/onnx", tmp_path, {"path": "alike.onnx"})
+    assert [node.name for node in onnx.load(run.model).graph.node] == ["abs", "abs_2", "", "abs_1", ""]
+    assert run.log == "1 nodes have got names of their own: ONNX Runtime takes no two of one name\n"
+    assert answers(run.model, {"x": np.array([-3], np.float32)})[0] == [3]
 
 
 def test_sizes_that_weights_fix(tmp_path: Path) -> None:

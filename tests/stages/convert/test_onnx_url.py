@@ -67,19 +67,19 @@ def test_a_model_with_its_external_data(site: tuple[Path, str], tmp_path: Path) 
     folder, address = site
     onnx.save(parse(WORDY), folder / "wordy.onnx", save_as_external_data=True, location="weights", size_threshold=10)
     digests = {"digest": sha256(folder / "wordy.onnx"), "data": {"weights": sha256(folder / "weights")}}
-    made = run_stage("convert/onnx", tmp_path, {"url": f"{address}/wordy.onnx", **digests})
-    weights = onnx.load(made.model).graph.initializer
+    run = run_stage("convert/onnx", tmp_path, {"url": f"{address}/wordy.onnx", **digests})
+    weights = onnx.load(run.model).graph.initializer
     assert weights[0].raw_data == parse(WORDY).graph.initializer[0].raw_data
-    assert made.progress[-1] == (0, 0, "kB of weights")
+    assert run.progress[-1] == (0, 0, "kB of weights")
 
 
 def test_letters_that_are_not_ascii(site: tuple[Path, str], tmp_path: Path) -> None:
     folder, address = site
     onnx.save(parse(ADD), folder / "mon modèle.onnx")
-    made = run_stage(
+    run = run_stage(
         "convert/onnx", tmp_path, {"url": f"{address}/mon modèle.onnx", "digest": sha256(folder / "mon modèle.onnx")}
     )
-    assert onnx.load(made.model).graph.node[0].op_type == "Add"
+    assert onnx.load(run.model).graph.node[0].op_type == "Add"
 
 
 def test_other_bytes_than_the_digest_says(site: tuple[Path, str], tmp_path: Path) -> None:

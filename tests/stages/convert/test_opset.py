@@ -25,34 +25,34 @@ def versions(path: Path) -> dict[str, int]:
 
 
 def test_up_and_the_same_figures(tmp_path: Path) -> None:
-    made = run_stage("convert/opset", tmp_path, {"version": 17}, inputs={"model": artifact(tmp_path, parse(OLD))})
-    assert versions(made.model) == {"": 17}
-    assert made.value("max_abs_error") < 1e-6
-    assert made.value("nodes_before") == 2
-    onnx.checker.check_model(made.model, full_check=True)
+    run = run_stage("convert/opset", tmp_path, {"version": 17}, inputs={"model": artifact(tmp_path, parse(OLD))})
+    assert versions(run.model) == {"": 17}
+    assert run.value("max_abs_error") < 1e-6
+    assert run.value("nodes_before") == 2
+    onnx.checker.check_model(run.model, full_check=True)
 
 
 def test_down(tmp_path: Path) -> None:
     model = parse(OLD.replace("11]", "12]"))
-    made = run_stage("convert/opset", tmp_path, {"version": 11}, inputs={"model": artifact(tmp_path, model)})
-    assert versions(made.model) == {"": 11}
-    assert made.value("max_abs_error") < 1e-6
+    run = run_stage("convert/opset", tmp_path, {"version": 11}, inputs={"model": artifact(tmp_path, model)})
+    assert versions(run.model) == {"": 11}
+    assert run.value("max_abs_error") < 1e-6
 
 
 def test_external_data_stays_outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx_io, "EXTERNAL_FROM", 10)
     folder = artifact(tmp_path, parse(WORDY))
     onnx_io.save(parse(WORDY), folder / "model.onnx", external=True)
-    made = run_stage("convert/opset", tmp_path, {"version": 21}, inputs={"model": folder})
-    assert sorted(file.name for file in made.output.iterdir()) == ["model.onnx", "model.onnx.data"]
-    assert made.value("max_abs_error") == 0
+    run = run_stage("convert/opset", tmp_path, {"version": 21}, inputs={"model": folder})
+    assert sorted(file.name for file in run.output.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert run.value("max_abs_error") == 0
 
 
 def test_a_fused_model_keeps_its_own_operators(tmp_path: Path, tiny_bert: Path) -> None:
     fused = run_stage("optimize/transformer", tmp_path, inputs={"model": tiny_bert})
-    made = run_stage("convert/opset", tmp_path, {"version": 21}, inputs={"model": fused.output})
-    assert versions(made.model) == {"": 21, "com.microsoft": 1}
-    assert made.value("max_abs_error") < 1e-6
+    run = run_stage("convert/opset", tmp_path, {"version": 21}, inputs={"model": fused.output})
+    assert versions(run.model) == {"": 21, "com.microsoft": 1}
+    assert run.value("max_abs_error") < 1e-6
 
 
 def test_an_operator_that_the_version_does_not_have(tmp_path: Path) -> None:
@@ -73,6 +73,6 @@ pad (float[1, n] x) => (float[1, m] y) { y = Pad <pads = [0, 1, 0, 2]> (x) }
 
 def test_what_the_converter_stores_in_a_model_of_old(tmp_path: Path) -> None:
     """Up to IR version 3 whatever is stored must be an input too, which the pads are not."""
-    made = run_stage("convert/opset", tmp_path, {"version": 13}, inputs={"model": artifact(tmp_path, parse(OF_OLD))})
-    model = onnx.load(made.model)
+    run = run_stage("convert/opset", tmp_path, {"version": 13}, inputs={"model": artifact(tmp_path, parse(OF_OLD))})
+    model = onnx.load(run.model)
     assert (model.ir_version, model.opset_import[0].version, len(model.graph.initializer)) == (4, 13, 1)

@@ -55,9 +55,9 @@ def change_answers(patch: pytest.MonkeyPatch, change: Callable[[Any, list[Any]],
     patch.setattr(check, "session", changed)
 
 
-def answer(made: StageRun, feed: Mapping[str, Any], *outputs: str) -> list[Any]:
+def answer(run: StageRun, feed: Mapping[str, Any], *outputs: str) -> list[Any]:
     """What the converted model answers; all outputs when none is named."""
-    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
+    session = InferenceSession(run.model, providers=["CPUExecutionProvider"])
     return list(session.run(outputs or None, feed))
 
 
@@ -66,9 +66,9 @@ def answer(made: StageRun, feed: Mapping[str, Any], *outputs: str) -> list[Any]:
 )
 def test_an_estimator_of_one_matrix_takes_the_columns_of_a_table(tmp_path: Path, model: str) -> None:
     """As one that was fitted on a data frame: skl2onnx takes these for several inputs."""
-    made = convert(tmp_path, model, "measures")
-    assert made.value("agreement") == 1
-    graph = onnx.load(made.model).graph
+    run = convert(tmp_path, model, "measures")
+    assert run.value("agreement") == 1
+    graph = onnx.load(run.model).graph
     types = {value.name: value.type.tensor_type.elem_type for value in graph.input}
     assert types == {"age": TensorProto.INT64, "weight": TensorProto.FLOAT, "woman": TensorProto.BOOL}
     assert [node.op_type for node in graph.node][:4] == ["Cast", "Cast", "Cast", "Concat"]
@@ -80,9 +80,9 @@ def test_an_estimator_of_one_matrix_takes_the_columns_of_a_table(tmp_path: Path,
 )
 def test_steps_before_trees_compute_in_float64(tmp_path: Path, model: str, data: str) -> None:
     """As in scikit-learn: values of a scale lie on thresholds, and float32 put one in ten on their other side."""
-    made = convert(tmp_path, model, data)
-    assert made.value("agreement") == 1
-    graph = onnx.load(made.model).graph
+    run = convert(tmp_path, model, data)
+    assert run.value("agreement") == 1
+    graph = onnx.load(run.model).graph
     assert graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT
     casts = [node.attribute[0].i for node in graph.node if node.op_type == "Cast"]
     assert (casts[0], TensorProto.FLOAT in casts[1:]) == (TensorProto.DOUBLE, True)
@@ -108,9 +108,9 @@ def test_columns_of_several_types_go_into_one_step(tmp_path: Path, model: str) -
 
 
 def test_labels_of_equal_scores_count_as_equal(tmp_path: Path) -> None:
-    made = convert(tmp_path, "even_votes", "grades")
-    assert made.value("agreement") == 1
-    (note,) = made.notes
+    run = convert(tmp_path, "even_votes", "grades")
+    assert run.value("agreement") == 1
+    (note,) = run.notes
     assert re.fullmatch(
         r"\d+ of 442 examples have another label than in scikit-learn, and count as equal: scikit-learn's own scores "
         "of both labels are equal there, within the tolerance",
@@ -121,17 +121,17 @@ def test_labels_of_equal_scores_count_as_equal(tmp_path: Path) -> None:
 @pytest.mark.parametrize("model", ["tree_of_measures", "scaled_line_of_measures"])
 def test_columns_keep_their_names(tmp_path: Path, model: str) -> None:
     """skl2onnx makes identifiers of the names of several inputs, which nobody could feed then."""
-    made = convert(tmp_path, model, "measures_with_units")
-    assert made.value("agreement") == 1
-    names = [value.name for value in onnx.load(made.model).graph.input]
+    run = convert(tmp_path, model, "measures_with_units")
+    assert run.value("agreement") == 1
+    names = [value.name for value in onnx.load(run.model).graph.input]
     assert names == ["age (years)", "age_(years)", "2 / woman"]
 
 
 @pytest.mark.skipif(find_spec("pandas") is None, reason="pandas is not installed")
 def test_columns_that_a_data_frame_did_not_have_are_left_out(tmp_path: Path) -> None:
-    made = convert(tmp_path, "tree_of_names_in_a_frame", "measures")
-    assert made.value("agreement") == 1
-    assert [value.name for value in onnx.load(made.model).graph.input] == ["weight", "age"]
+    run = convert(tmp_path, "tree_of_names_in_a_frame", "measures")
+    assert run.value("agreement") == 1
+    assert [value.name for value in onnx.load(run.model).graph.input] == ["weight", "age"]
 
 
 @pytest.mark.parametrize(
@@ -153,9 +153,9 @@ def test_a_column_to_slice_by_is_an_input_of_the_model_that_takes_it(tmp_path: P
     data: dict[str, Any] = {"path": str(tmp_path / "people.csv"), "labels": "ill"}
     sliced = {**data, "fields": ["age"]}
     fitted = sliced if model == "tree_of_names_in_a_frame" else data  # which a matrix takes as they are
-    made = run_stage("convert/sklearn", tmp_path, {"model": f"estimators.py:{model}", "data": fitted}, root=MODULES)
+    run = run_stage("convert/sklearn", tmp_path, {"model": f"estimators.py:{model}", "data": fitted}, root=MODULES)
     settings = {"dataset": sliced, "metrics": ["accuracy"], "outputs": ["label"], "slices": ["age"]}
-    judged = run_stage("measure/accuracy", tmp_path, settings, inputs={"model": made.output}, root=MODULES)
+    judged = run_stage("measure/accuracy", tmp_path, settings, inputs={"model": run.output}, root=MODULES)
     assert judged.value("accuracy") == right / 60
     assert judged.value("accuracy[age=21]") == 1
 
@@ -185,8 +185,8 @@ def test_of_several_columns_the_inputs_are_to_be_named(tmp_path: Path) -> None:
 
 
 def test_a_single_column_of_numbers_is_a_matrix(tmp_path: Path) -> None:
-    made = convert(tmp_path, "line_of_years", "years")
-    (answers,) = answer(made, {"age": estimators.YEARS[:, None]})
+    run = convert(tmp_path, "line_of_years", "years")
+    (answers,) = answer(run, {"age": estimators.YEARS[:, None]})
     np.testing.assert_allclose(answers[:, 0], estimators.line_of_years().predict(estimators.YEARS[:, None]), rtol=1e-5)
 
 
@@ -220,19 +220,19 @@ def test_a_single_column_of_numbers_is_a_matrix(tmp_path: Path) -> None:
 def test_it_answers_what_scikit_learn_answers(
     tmp_path: Path, model: str, data: str, outputs: dict[str, list[int | str]]
 ) -> None:
-    made = convert(tmp_path, model, data)
-    graph = onnx.load(made.model)
+    run = convert(tmp_path, model, data)
+    graph = onnx.load(run.model)
     assert shapes_of(graph.graph.output) == outputs
     domains = [item.domain for item in graph.opset_import]
     assert len(domains) == len(set(domains))
-    assert made.value("agreement") == 1.0
-    assert made.value("max_abs_error") < 1e-3
+    assert run.value("agreement") == 1.0
+    assert run.value("max_abs_error") < 1e-3
 
 
 def test_the_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
-    made = convert(tmp_path, "pipeline", "digits", outputs=["digit", "chances"])
+    run = convert(tmp_path, "pipeline", "digits", outputs=["digit", "chances"])
     rows = estimators.X[600:800]
-    label, chances = answer(made, {"X": rows.astype(np.float32)}, "digit", "chances")
+    label, chances = answer(run, {"X": rows.astype(np.float32)}, "digit", "chances")
     fitted = estimators.pipeline()
     assert label.tolist() == fitted.predict(rows).tolist()
     assert np.abs(chances - fitted.predict_proba(rows)).max() < 1e-5
@@ -253,27 +253,27 @@ def test_float64_where_skl2onnx_writes_trees_of_float32(tmp_path: Path) -> None:
 
 
 def test_dictionaries_where_they_are_asked_for(tmp_path: Path) -> None:
-    made = convert(tmp_path, "tree_of_names", "digits", zipmap=True)
-    _, rows = answer(made, {"X": estimators.X[600:602].astype(np.float32)})
+    run = convert(tmp_path, "tree_of_names", "digits", zipmap=True)
+    _, rows = answer(run, {"X": estimators.X[600:602].astype(np.float32)})
     assert set(rows[0]) == {"high", "low"}
 
 
 def test_options_of_the_converter(tmp_path: Path) -> None:
-    made = convert(tmp_path, "pipeline", "digits", options={"raw_scores": True})
-    _, scores = answer(made, {"X": estimators.X[600:610].astype(np.float32)})
+    run = convert(tmp_path, "pipeline", "digits", options={"raw_scores": True})
+    _, scores = answer(run, {"X": estimators.X[600:610].astype(np.float32)})
     assert np.abs(scores - estimators.pipeline().decision_function(estimators.X[600:610])).max() < 1e-3
 
 
 @pytest.mark.parametrize("model", ["german_opinions", "german_counts"])
 def test_words_of_other_languages(tmp_path: Path, model: str) -> None:
-    made = convert(tmp_path, model, "german", options={"locale": "C.UTF-8"})
-    assert made.value("agreement") == 1
+    run = convert(tmp_path, model, "german", options={"locale": "C.UTF-8"})
+    assert run.value("agreement") == 1
 
 
 def test_an_option_for_words_counts(tmp_path: Path) -> None:
     options = {"locale": "C.UTF-8", "tokenexp": "[a-z]+"}
-    made = convert(tmp_path, "german_opinions", "german", options=options, min_agreement=0.0)
-    (node,) = (node for node in onnx.load(made.model).graph.node if node.op_type == "Tokenizer")
+    run = convert(tmp_path, "german_opinions", "german", options=options, min_agreement=0.0)
+    (node,) = (node for node in onnx.load(run.model).graph.node if node.op_type == "Tokenizer")
     assert {item.name: item.s for item in node.attribute}["tokenexp"] == b"[a-z]+"
 
 
@@ -299,8 +299,8 @@ def test_a_pickle_is_read_when_the_file_says_so(tmp_path: Path) -> None:
         "  `trust_pickle` is false\n"
         "  hint: if you know where it comes from: trust_pickle: true; better, return the estimator from a function"
     )
-    made = run_stage("convert/sklearn", tmp_path, {**params, "trust_pickle": True})
-    assert made.value("agreement") == 1.0
+    run = run_stage("convert/sklearn", tmp_path, {**params, "trust_pickle": True})
+    assert run.value("agreement") == 1.0
     (tmp_path / "ridge.pkl").write_bytes(b"no pickle")
     with pytest.raises(OrunError) as caught:
         run_stage("convert/sklearn", tmp_path, {**params, "trust_pickle": True})
@@ -317,10 +317,10 @@ def test_a_disagreement_names_an_example(tmp_path: Path) -> None:
 
 def test_an_ill_conditioned_estimator(tmp_path: Path) -> None:
     """Terms of a polynomial that cancel: scikit-learn itself answers otherwise for weights rounded to float32."""
-    made = convert(tmp_path, "polynomial", "ages")
-    assert 0.2 < made.value("max_abs_error") < 2
-    assert made.value("agreement") == 1
-    (note,) = made.notes
+    run = convert(tmp_path, "polynomial", "ages")
+    assert 0.2 < run.value("max_abs_error") < 2
+    assert run.value("agreement") == 1
+    (note,) = run.notes
     assert re.fullmatch(
         r"\d\d of 100 examples are off beyond the tolerance and count as equal: scikit-learn's own answers change "
         "there when what it learned is rounded to float32, and 10 times that is allowed; `precision: float64` avoids "
@@ -342,13 +342,13 @@ def test_answers_that_change_when_inputs_are_rounded(
         data = str(tmp_path / "visits.npz")
         arrays: dict[str, Any] = dict(estimators.visits().inputs)
         np.savez(data, **arrays)
-    made = run_stage("convert/sklearn", tmp_path, {"model": f"estimators.py:{model}", "data": data}, root=MODULES)
-    assert made.value("agreement") == 1
+    run = run_stage("convert/sklearn", tmp_path, {"model": f"estimators.py:{model}", "data": data}, root=MODULES)
+    assert run.value("agreement") == 1
     rows = np.stack([*estimators.visits().inputs.values()], axis=1)
     rounded = rows.astype(np.float32).astype(np.float64)
     before, after = (getattr(getattr(estimators, model)(), method)(table) for table in (rows, rounded))
     changed = ~np.isclose(after, before, rtol=1e-3, atol=1e-4).reshape(200, -1).all(1)
-    assert made.notes[-1] == (
+    assert run.notes[-1] == (
         f"{np.count_nonzero(changed)} of 200 answers of scikit-learn itself change when its inputs are rounded to "
         f"float32, most in column 'ts'; the agreement leaves that out: {advice}subtract an offset from the column "
         "before"
@@ -546,11 +546,11 @@ def test_what_skl2onnx_refuses_is_told_in_its_words(tmp_path: Path) -> None:
 )
 def test_several_answers_of_each_example(tmp_path: Path, model: str, data: str) -> None:
     """Their probabilities are an array `[n, labels, classes]`."""
-    made = convert(tmp_path, model, data)
-    assert made.value("agreement") == 1.0
-    assert made.value("max_abs_error") < 1e-6
+    run = convert(tmp_path, model, data)
+    assert run.value("agreement") == 1.0
+    assert run.value("max_abs_error") < 1e-6
     feed = {"X": getattr(estimators, data)().inputs["X"][:5].astype(np.float32)}
-    (scores,) = answer(made, feed, "probabilities")
+    (scores,) = answer(run, feed, "probabilities")
     expected = getattr(estimators, model)().predict_proba(feed["X"])
     np.testing.assert_allclose(scores, np.stack(expected, axis=1), atol=1e-6)
 
@@ -598,38 +598,38 @@ def test_another_form_for_other_batches(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_columns_are_fed_as_the_model_takes_them_and_words_are_compared(tmp_path: Path) -> None:
-    made = convert(tmp_path, "columns_in_words", "people")
-    assert [value.name for value in onnx.load(made.model).graph.input] == ["age", "town"]
+    run = convert(tmp_path, "columns_in_words", "people")
+    assert [value.name for value in onnx.load(run.model).graph.input] == ["age", "town"]
     told = {"dataset": "estimators.py:judged", "metrics": ["accuracy", "f1"], "outputs": ["label"]}
-    judged = run_stage("measure/accuracy", tmp_path, told, inputs={"model": made.output}, root=MODULES)
+    judged = run_stage("measure/accuracy", tmp_path, told, inputs={"model": run.output}, root=MODULES)
     assert judged.value("accuracy") == pytest.approx(14 / 15)
     simple = {"inputs": "estimators.py:judged"}
-    assert run_stage("optimize/simplify", tmp_path, simple, inputs={"model": made.output}, root=MODULES).model.exists()
+    assert run_stage("optimize/simplify", tmp_path, simple, inputs={"model": run.output}, root=MODULES).model.exists()
 
 
 def test_a_missing_word_is_an_empty_one(tmp_path: Path) -> None:
     """scikit-learn fills in NaN, the model the empty text, as texts of ONNX are never missing."""
-    made = convert(tmp_path, "imputed", "people")
+    run = convert(tmp_path, "imputed", "people")
     ages = estimators.AGES[:2, None].astype(np.float32)
-    (missing,) = answer(made, {"age": ages, "town": np.array([[""], ["Kiel"]], object)}, "probabilities")
+    (missing,) = answer(run, {"age": ages, "town": np.array([[""], ["Kiel"]], object)}, "probabilities")
     rows = np.array([[ages[0, 0], np.nan], [ages[1, 0], "Kiel"]], object)
     assert missing == pytest.approx(estimators.imputed().predict_proba(rows), abs=1e-5)
 
 
 @pytest.mark.parametrize("model", ["imputed_without_town", "encoded_without_town", "numbered_without_town"])
 def test_an_empty_text_is_the_missing_text_of_the_estimator(tmp_path: Path, model: str) -> None:
-    made = convert(tmp_path, model, "people_without_town")
-    assert made.value("agreement") == 1
+    run = convert(tmp_path, model, "people_without_town")
+    assert run.value("agreement") == 1
     feed = {"age": np.ones((1, 1), np.float32), "town": np.array([[""]], object)}
-    (answers,) = answer(made, feed, "probabilities")
+    (answers,) = answer(run, feed, "probabilities")
     rows = np.array([[1.0, np.nan]], object)
     assert answers == pytest.approx(getattr(estimators, model)().predict_proba(rows), abs=1e-5)
 
 
 def test_an_empty_text_is_not_a_number_of_trees(tmp_path: Path) -> None:
-    made = convert(tmp_path, "numbered_without_town_as_nan", "towns")
-    assert made.value("agreement") == 1
-    (labels,) = answer(made, {"town": np.array([[""], ["Ulm"]], object)}, "label")
+    run = convert(tmp_path, "numbered_without_town_as_nan", "towns")
+    assert run.value("agreement") == 1
+    (labels,) = answer(run, {"town": np.array([[""], ["Ulm"]], object)}, "label")
     assert labels.tolist() == [1, 0]
 
 

@@ -65,10 +65,10 @@ def refusal(folder: Path, model: str, **params: Any) -> str:
 def test_models_of_every_make(
     tmp_path: Path, model: str, params: dict[str, Any], expected: dict[str, list[int | str]]
 ) -> None:
-    made = convert(tmp_path, model, **params)
-    assert made.interface == expected
-    assert made.value("max_abs_error") < 1e-5
-    onnx.checker.check_model(onnx.load(made.model), full_check=True)
+    run = convert(tmp_path, model, **params)
+    assert run.interface == expected
+    assert run.value("max_abs_error") < 1e-5
+    onnx.checker.check_model(onnx.load(run.model), full_check=True)
 
 
 SOUND: dict[str, Any] = {"inputs": {"input": {"shape": ["batch", "length", 1]}}, "dims": {"length": [400, 800]}}
@@ -76,9 +76,9 @@ SOUND: dict[str, Any] = {"inputs": {"input": {"shape": ["batch", "length", 1]}},
 
 def test_a_constant_waveform(tmp_path: Path) -> None:
     """Its convolutions yield what is constant but for rounding, which the norms behind them make large."""
-    made = convert(tmp_path, "speech", **SOUND)
-    assert 1e-4 < made.value("max_abs_error") < 2e-2
-    (note,) = made.notes
+    run = convert(tmp_path, "speech", **SOUND)
+    assert 1e-4 < run.value("max_abs_error") < 2e-2
+    (note,) = run.notes
     assert re.fullmatch(
         r"the converted model is off by \S+ in output 'output' for (lowest|highest) values at batch=2, length=400, "
         r"beyond the tolerance: the TensorFlow model differs from itself, with the last bit of its inputs and weights "
@@ -139,9 +139,9 @@ def test_files_that_lack_the_code_of_a_layer(network_files: Path, tmp_path: Path
         assert why in caught.value.why
 
 
-def require_answer(made: StageRun, network_files: Path) -> None:
+def require_answer(run: StageRun, network_files: Path) -> None:
     """It answers what the network answered that is in the files."""
-    session = InferenceSession(made.model, providers=["CPUExecutionProvider"])
+    session = InferenceSession(run.model, providers=["CPUExecutionProvider"])
     (argument,) = session.get_inputs()
     assert argument.shape == ["batch", 8, 8, 1]
     (answer,) = session.run(["classes"], {argument.name: np.load(network_files / "image.npy")})
@@ -150,26 +150,26 @@ def require_answer(made: StageRun, network_files: Path) -> None:
 
 @pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved", "model.tflite", "model.pb"])
 def test_files_of_every_kind(network_files: Path, tmp_path: Path, name: str) -> None:
-    made = run_stage("convert/tensorflow", tmp_path, {"model": name, "outputs": ["classes"]}, root=network_files)
-    assert made.value("max_abs_error") < 1e-5
-    require_answer(made, network_files)
-    assert str(network_files).encode() not in made.model.read_bytes()
+    run = run_stage("convert/tensorflow", tmp_path, {"model": name, "outputs": ["classes"]}, root=network_files)
+    assert run.value("max_abs_error") < 1e-5
+    require_answer(run, network_files)
+    assert str(network_files).encode() not in run.model.read_bytes()
 
 
 def trained(network_files: Path, folder: Path, *names: str) -> dict[str, Path]:
     """What a stage that trains leaves, for the port."""
-    made = Path(tempfile.mkdtemp(dir=folder))
+    path = Path(tempfile.mkdtemp(dir=folder))
     for name in names:
-        (made / name).parent.mkdir(exist_ok=True)
-        (made / name).write_bytes((network_files / name).read_bytes())
-    return {"trained": made}
+        (path / name).parent.mkdir(exist_ok=True)
+        (path / name).write_bytes((network_files / name).read_bytes())
+    return {"trained": path}
 
 
 @pytest.mark.parametrize("name", ["model.keras", "model.tflite"])
 def test_a_model_from_a_stage(network_files: Path, tmp_path: Path, name: str) -> None:
     params = {"outputs": ["classes"]}
-    made = run_stage("convert/tensorflow", tmp_path, params, inputs=trained(network_files, tmp_path, name))
-    require_answer(made, network_files)
+    run = run_stage("convert/tensorflow", tmp_path, params, inputs=trained(network_files, tmp_path, name))
+    require_answer(run, network_files)
 
 
 @pytest.mark.parametrize(
@@ -267,8 +267,8 @@ def test_what_is_no_such_file(network_files: Path, tmp_path: Path) -> None:
 
 
 def test_the_only_signature_of_a_file(network_files: Path, tmp_path: Path) -> None:
-    made = run_stage("convert/tensorflow", tmp_path, {"model": "encoder"}, root=network_files)
-    assert made.interface == {"x": ["batch", 2], "code": ["batch", 2]}
+    run = run_stage("convert/tensorflow", tmp_path, {"model": "encoder"}, root=network_files)
+    assert run.interface == {"x": ["batch", 2], "code": ["batch", 2]}
 
 
 def test_a_model_that_tensorflow_cannot_trace(tmp_path: Path) -> None:
@@ -278,8 +278,8 @@ def test_a_model_that_tensorflow_cannot_trace(tmp_path: Path) -> None:
     assert refusal(tmp_path, "resized").endswith(
         "\n  hint: fix the axes that it leaves open: `inputs: {image: {shape: [batch, 64, 64, 3]}}`"
     )
-    made = convert(tmp_path, "resized", inputs={"image": {"shape": ["batch", 4, 3, 3]}})
-    assert made.interface == {"image": ["batch", 4, 3, 3], "output": ["batch", 8, 6, 3]}
+    run = convert(tmp_path, "resized", inputs={"image": {"shape": ["batch", 4, 3, 3]}})
+    assert run.interface == {"image": ["batch", 4, 3, 3], "output": ["batch", 8, 6, 3]}
 
 
 @pytest.mark.slow
@@ -305,8 +305,8 @@ def test_layers_keep_their_names(tmp_path: Path) -> None:
 
 
 def test_external_data_beside_the_model(tmp_path: Path) -> None:
-    made = convert(tmp_path, "sequential", external_data="always")
-    assert sorted(path.name for path in made.output.iterdir()) == ["model.onnx", "model.onnx.data"]
+    run = convert(tmp_path, "sequential", external_data="always")
+    assert sorted(path.name for path in run.output.iterdir()) == ["model.onnx", "model.onnx.data"]
 
 
 def test_the_seed_makes_the_weights(tmp_path: Path) -> None:
@@ -398,8 +398,8 @@ def test_parameters_that_do_not_fit_the_model(tmp_path: Path, model: str, params
 
 
 def test_values_that_the_model_takes_are_declared(tmp_path: Path) -> None:
-    made = convert(tmp_path, "logarithm", inputs={"x": {"low": 0.5, "high": 2}})
-    assert made.value("max_abs_error") < 1e-6
+    run = convert(tmp_path, "logarithm", inputs={"x": {"low": 0.5, "high": 2}})
+    assert run.value("max_abs_error") < 1e-6
 
 
 def test_axes_that_must_be_equal_have_one_name(tmp_path: Path) -> None:

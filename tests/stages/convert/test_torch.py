@@ -28,62 +28,62 @@ def refusal(folder: Path, **params: Any) -> str:
 
 @pytest.mark.parametrize("exporter", EXPORTERS)
 def test_names_axes_and_figures_and_nothing_of_this_machine(tmp_path: Path, exporter: str) -> None:
-    made = convert(tmp_path, **SCORER, exporter=exporter)
-    model = onnx.load(made.model)
+    run = convert(tmp_path, **SCORER, exporter=exporter)
+    model = onnx.load(run.model)
     onnx.checker.check_model(model, full_check=True)
     assert shapes_of(model.graph.input) == {"ids": ["batch", "length"], "mask": ["batch", "length"]}
     assert shapes_of(model.graph.output) == {"embedding": ["batch", "length", 8], "scores": ["batch", 3]}
-    assert made.value("size") == made.model.stat().st_size
-    assert made.value("nodes") == len(model.graph.node)
-    assert made.value("max_abs_error") < 1e-6
-    assert [path.name for path in made.output.iterdir()] == ["model.onnx"]
+    assert run.value("size") == run.model.stat().st_size
+    assert run.value("nodes") == len(model.graph.node)
+    assert run.value("max_abs_error") < 1e-6
+    assert [path.name for path in run.output.iterdir()] == ["model.onnx"]
     of_this_machine = (str(Path.home()), str(MODULES), "site-packages")
-    data = made.model.read_bytes()
+    data = run.model.read_bytes()
     assert [text for text in of_this_machine if text.encode() in data] == []
 
 
 @pytest.mark.parametrize("exporter", mostly_slow(EXPORTERS, "torchscript"))
 def test_a_module_in_training_mode_is_exported_for_evaluation(tmp_path: Path, exporter: str) -> None:
     inputs = {"input": {"shape": ["batch", 4]}}
-    made = convert(tmp_path, model="small.py:dropout", inputs=inputs, outputs=["y"], exporter=exporter)
-    assert made.value("max_abs_error") < 1e-6
+    run = convert(tmp_path, model="small.py:dropout", inputs=inputs, outputs=["y"], exporter=exporter)
+    assert run.value("max_abs_error") < 1e-6
 
 
 @pytest.mark.parametrize("exporter", mostly_slow(EXPORTERS, "torchscript"))
 def test_an_input_and_a_value_twice_as_outputs(tmp_path: Path, exporter: str) -> None:
     inputs = {"x": {"shape": ["n", 2]}}
-    made = convert(tmp_path, model="small.py:same", inputs=inputs, outputs=["a", "b", "c"], exporter=exporter)
-    model = onnx.load(made.model)
+    run = convert(tmp_path, model="small.py:same", inputs=inputs, outputs=["a", "b", "c"], exporter=exporter)
+    model = onnx.load(run.model)
     onnx.checker.check_model(model, full_check=True)
     assert shapes_of(model.graph.output) == {"a": ["n", 2], "b": ["n", 2], "c": ["n", 2]}
-    assert made.value("max_abs_error") == 0
+    assert run.value("max_abs_error") == 0
 
 
 @pytest.mark.parametrize("exporter", mostly_slow(EXPORTERS, "torchscript"))
 def test_inputs_that_nothing_reads_stay(tmp_path: Path, exporter: str) -> None:
     inputs = {name: {"shape": ["batch", size]} for size, name in enumerate(("first", "middle", "last"), 2)}
-    made = convert(tmp_path, model="small.py:middle", inputs=inputs, outputs=["y"], exporter=exporter)
-    graph = onnx.load(made.model).graph
+    run = convert(tmp_path, model="small.py:middle", inputs=inputs, outputs=["y"], exporter=exporter)
+    graph = onnx.load(run.model).graph
     assert shapes_of(graph.input) == {"first": ["batch", 2], "middle": ["batch", 3], "last": ["batch", 4]}
-    assert made.value("max_abs_error") == 0
+    assert run.value("max_abs_error") == 0
 
 
 @pytest.mark.parametrize("exporter", mostly_slow(EXPORTERS, "torchscript"))
 @pytest.mark.parametrize("name", ["x", "image"])
 def test_parameters_of_forward_with_defaults_are_no_inputs(tmp_path: Path, exporter: str, name: str) -> None:
     inputs = {name: {"shape": ["n", 2]}}
-    made = convert(tmp_path, model="small.py:scaled", inputs=inputs, outputs=["y"], exporter=exporter)
-    graph = onnx.load(made.model).graph
+    run = convert(tmp_path, model="small.py:scaled", inputs=inputs, outputs=["y"], exporter=exporter)
+    graph = onnx.load(run.model).graph
     assert shapes_of(graph.input) == {name: ["n", 2]}
     assert {"linear.weight", "linear.bias"} <= {tensor.name for tensor in graph.initializer}
-    assert made.value("max_abs_error") < 1e-6
+    assert run.value("max_abs_error") < 1e-6
 
 
 def test_external_data_beside_the_model(tmp_path: Path) -> None:
-    made = convert(tmp_path, **TINY_BERT, external_data="always")
-    assert sorted(path.name for path in made.output.iterdir()) == ["model.onnx", "model.onnx.data"]
-    assert made.value("size") == sum(path.stat().st_size for path in made.output.iterdir())
-    assert made.value("max_abs_error") < 1e-5
+    run = convert(tmp_path, **TINY_BERT, external_data="always")
+    assert sorted(path.name for path in run.output.iterdir()) == ["model.onnx", "model.onnx.data"]
+    assert run.value("size") == sum(path.stat().st_size for path in run.output.iterdir())
+    assert run.value("max_abs_error") < 1e-5
 
 
 def test_the_seed_makes_the_weights(tmp_path: Path) -> None:
@@ -233,8 +233,8 @@ def test_outputs_that_have_the_key_of_another_tensor(tmp_path: Path) -> None:
         "  tensors keep the order in which forward returns them: distance, same, left, right\n"
         "  hint: outputs: [distance, same, left, right]"
     )
-    made = convert(tmp_path, **params, outputs=["gap", "same", "a", "b"], exporter="torchscript")
-    assert made.value("max_abs_error") == 0
+    run = convert(tmp_path, **params, outputs=["gap", "same", "a", "b"], exporter="torchscript")
+    assert run.value("max_abs_error") == 0
 
 
 def test_inputs_of_another_type_or_layout_than_the_module_takes(tmp_path: Path) -> None:
@@ -275,9 +275,9 @@ def test_an_input_of_which_another_would_be_taken_for_it(tmp_path: Path, source:
         "  hint: name its parameters in `inputs`; or give all in its order, under names of your own"
     )
     good = params | {"inputs": {name: {"shape": ["n", 2]} for name in ("one", "middle", "two")}}
-    made = run_stage("convert/torch", tmp_path, good, root=modules)
-    assert made.value("max_abs_error") == 0
-    assert made.notes == (
+    run = run_stage("convert/torch", tmp_path, good, root=modules)
+    assert run.value("max_abs_error") == 0
+    assert run.notes == (
         "`inputs` went to the module's forward in the order given, not by name: first = one, last = two",
     )
 
@@ -339,9 +339,9 @@ def test_a_decoder_that_is_padded_behind_alone(tmp_path: Path) -> None:
     assert padded.value("max_abs_error") < 1e-5
     assert padded.notes == ()
     inputs["attention_mask"]["fill"] = "mask"
-    made = convert(tmp_path, inputs=inputs, **told)
-    assert made.value("max_abs_error") < 1e-5
-    (note,) = made.notes
+    run = convert(tmp_path, inputs=inputs, **told)
+    assert run.value("max_abs_error") < 1e-5
+    (note,) = run.notes
     assert note.endswith("values of output 'hidden' were not compared: they depend on attention rows that see nothing")
 
 
@@ -354,11 +354,11 @@ def test_a_decoder_that_is_given_its_past(tmp_path: Path, exporter: str) -> None
         **{f"past.{part}": {"shape": ["batch", "past", 8]} for part in ("key", "value")},
     }
     outputs = ["seen", "present.key", "present.value"]
-    made = convert(
+    run = convert(
         tmp_path, model="small.py:cached", inputs=inputs, outputs=outputs, exporter=exporter, dims={"past": [3, 0, 5]}
     )
-    graph = onnx.load(made.model).graph
+    graph = onnx.load(run.model).graph
     assert shapes_of(graph.input) == {name: given["shape"] for name, given in inputs.items()}
     present = ["batch", "past + length", 8]
     assert shapes_of(graph.output) == {"seen": ["batch", "length", 8], "present.key": present, "present.value": present}
-    assert made.value("max_abs_error") < 1e-5
+    assert run.value("max_abs_error") < 1e-5

@@ -40,9 +40,9 @@ def convert(folder: Path, model: str, params: dict[str, Any]) -> StageRun:
 
 def test_a_constant_waveform(tmp_path: Path) -> None:
     """Its convolutions yield what is constant but for rounding, which the norms behind them make large."""
-    made = convert(tmp_path, "wav2vec2", SOUND)
-    assert 1e-4 < made.value("max_abs_error") < 1e-2
-    (note,) = made.notes
+    run = convert(tmp_path, "wav2vec2", SOUND)
+    assert 1e-4 < run.value("max_abs_error") < 1e-2
+    (note,) = run.notes
     assert note.startswith("the exported model is off by ")
     assert " in output 'scores' for highest values at batch=2, length=400, beyond the tolerance: " in note
     assert "the PyTorch model differs in float32 and float64 by up to " in note
@@ -65,8 +65,8 @@ def test_a_wrong_export_where_some_rows_see_nothing(tmp_path: Path) -> None:
 def test_a_wrong_export_of_an_ill_conditioned_input_alone(tmp_path: Path) -> None:
     """Half of it is ill-conditioned there, and the wrong half is not."""
     params = {"inputs": {"x": {"shape": ["n", 64], "low": 0.3, "high": 0.3}}, "outputs": ["steady", "shaky"]}
-    made = convert(tmp_path, "normed", {**params, "exporter": "torchscript"})
-    assert all("'shaky'" in note for note in made.notes)
+    run = convert(tmp_path, "normed", {**params, "exporter": "torchscript"})
+    assert all("'shaky'" in note for note in run.notes)
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, "misnormed", {**params, "exporter": "torchscript"})
     assert caught.value.problem == "the exported model disagrees with the PyTorch model in output 'steady'"

@@ -69,8 +69,8 @@ def refusal(files: Path, folder: Path, **params: Any) -> str:
     return str(caught.value)
 
 
-def weights(made: StageRun) -> set[bytes]:
-    tensors = onnx.load(made.model).graph.initializer
+def weights(run: StageRun) -> set[bytes]:
+    tensors = onnx.load(run.model).graph.initializer
     return {onnx.numpy_helper.to_array(tensor).tobytes() for tensor in tensors if len(tensor.dims) == 2}
 
 
@@ -83,26 +83,26 @@ def test_weights_from_a_file(files: Path, tmp_path: Path) -> None:
 
 def trained(folder: Path, *names: str) -> dict[str, Path]:
     """What a stage that trains leaves, for the port."""
-    made = Path(tempfile.mkdtemp(dir=folder))
+    path = Path(tempfile.mkdtemp(dir=folder))
     for name in names:
-        (made / name).write_bytes((folder / name).read_bytes())
-    return {"weights": made}
+        (path / name).write_bytes((folder / name).read_bytes())
+    return {"weights": path}
 
 
 @pytest.mark.parametrize("name", ["state.pt", "state.safetensors"])
 def test_weights_from_a_stage(files: Path, tmp_path: Path, name: str) -> None:
     loaded = convert(files, tmp_path, weights=name)
     ports = trained(files, name)
-    made = run_stage("convert/torch", tmp_path, SAVED, root=files, inputs=ports)
-    assert weights(made) == weights(loaded)
+    run = run_stage("convert/torch", tmp_path, SAVED, root=files, inputs=ports)
+    assert weights(run) == weights(loaded)
 
 
 def test_a_suffix_of_weights_may_be_in_capitals(files: Path, tmp_path: Path) -> None:
     (tmp_path / "trained" / "older.pt").mkdir(parents=True)
     shutil.copy(files / "state.safetensors", tmp_path / "trained" / "STATE.SAFETENSORS")
     params = SAVED
-    made = run_stage("convert/torch", tmp_path, params, root=files, inputs={"weights": tmp_path / "trained"})
-    assert weights(made) == weights(convert(files, tmp_path, weights="state.pt"))
+    run = run_stage("convert/torch", tmp_path, params, root=files, inputs={"weights": tmp_path / "trained"})
+    assert weights(run) == weights(convert(files, tmp_path, weights="state.pt"))
 
 
 @pytest.mark.parametrize(
@@ -194,9 +194,9 @@ def test_an_exported_program_that_takes_a_mapping_is_given_its_tensors_by_name(p
 def test_an_exported_program_that_takes_a_mapping_is_exported(pair: Path, tmp_path: Path) -> None:
     inputs = {"batch_item": {"shape": ["rows", 2]}, "batch_user": {"shape": ["rows", 4]}}
     params = {"model": "pair.pt2", "inputs": inputs, "outputs": ["score"]}
-    made = run_stage("convert/torch", tmp_path, params, root=pair)
-    assert made.value("max_abs_error") < 1e-6
-    assert [value.name for value in onnx.load(made.model).graph.input] == ["batch_user", "batch_item"]
+    run = run_stage("convert/torch", tmp_path, params, root=pair)
+    assert run.value("max_abs_error") < 1e-6
+    assert [value.name for value in onnx.load(run.model).graph.input] == ["batch_user", "batch_item"]
 
 
 FILES = {
@@ -292,8 +292,8 @@ def test_the_version_of_transformers_counts_without_code_of_the_user(tmp_path: P
     """Its code is the model's: another version may make another graph, and what the one made had stayed up to date."""
     save_classifier(tmp_path / "bert")
     (tmp_path / "folder.yaml").write_text(FOLDER, encoding="utf-8")
-    made = orun.run(tmp_path / "folder.yaml", store=tmp_path / "store")
-    assert [stage.outcome for stage in made.stages] == ["built"]
+    result = orun.run(tmp_path / "folder.yaml", store=tmp_path / "store")
+    assert [stage.outcome for stage in result.stages] == ["built"]
     with Store.open(tmp_path / "store") as store:
         action = store.latest("folder", "export")
     assert action
@@ -325,9 +325,9 @@ def test_a_folder_of_transformers_by_the_other_exporter(tmp_path: Path) -> None:
 
 def test_a_folder_of_transformers(tmp_path: Path) -> None:
     save_classifier(tmp_path / "bert")
-    made = run_stage("convert/torch", tmp_path, CLASSIFIER)
-    assert made.value("max_abs_error") < 1e-5
-    (logits,) = onnx.load(made.model).graph.output
+    run = run_stage("convert/torch", tmp_path, CLASSIFIER)
+    assert run.value("max_abs_error") < 1e-5
+    (logits,) = onnx.load(run.model).graph.output
     assert [axis.dim_param or axis.dim_value for axis in logits.type.tensor_type.shape.dim] == ["batch", 3]
     body = run_stage(
         "convert/torch",

@@ -29,11 +29,11 @@ def convert(folder: Path, model: str, data: str, root: Path = MODULES, **params:
     ("model", "data"), [("digits", "digits"), ("two", "digits"), ("pipeline", "digits"), ("bodies", "bodies")]
 )
 def test_it_answers_what_the_library_answers(tmp_path: Path, library: str, model: str, data: str) -> None:
-    made = convert(tmp_path, f"trees.py:{library}_{model}", f"trees.py:{data}")
-    assert made.value("agreement") == 1
+    run = convert(tmp_path, f"trees.py:{library}_{model}", f"trees.py:{data}")
+    assert run.value("agreement") == 1
     own = getattr(trees, f"{library}_{model}")()
     rows = getattr(trees, data)()
-    first, *scores = answers(made.model, rows.inputs)
+    first, *scores = answers(run.model, rows.inputs)
     if data == "bodies":
         np.testing.assert_allclose(first.ravel(), own.predict(rows.inputs["X"]), rtol=1e-4)
         return
@@ -61,16 +61,16 @@ def rows():
 @pytest.mark.skipif(find_spec("xgboost") is None or find_spec("pandas") is None, reason="XGBoost or pandas is missing")
 def test_features_of_xgboost_may_have_names(tmp_path: Path) -> None:
     (tmp_path / "named.py").write_text(NAMED)
-    made = convert(tmp_path, "named.py:model", "named.py:rows", root=tmp_path)
-    assert made.value("agreement") == 1
+    run = convert(tmp_path, "named.py:model", "named.py:rows", root=tmp_path)
+    assert run.value("agreement") == 1
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_values_that_are_missing(tmp_path: Path, library: str) -> None:
-    made = convert(tmp_path, f"trees.py:{library}_bodies", "trees.py:bodies_with_gaps")
+    run = convert(tmp_path, f"trees.py:{library}_bodies", "trees.py:bodies_with_gaps")
     rows = trees.bodies_with_gaps()
     own = trees.regressor(library).predict(rows.inputs["X"])
-    np.testing.assert_allclose(answers(made.model, rows.inputs)[0].ravel(), own, rtol=1e-4)
+    np.testing.assert_allclose(answers(run.model, rows.inputs)[0].ravel(), own, rtol=1e-4)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -82,9 +82,9 @@ def test_its_own_files(tmp_path: Path, library: str, model: str) -> None:
     rows = getattr(trees, data)()
     expected = answers(convert(tmp_path, f"trees.py:{library}_{model}", f"trees.py:{data}").model, rows.inputs)
     for name in save(own, tmp_path, library):
-        made = convert(tmp_path, name, f"data.py:{data}", tmp_path)
-        assert made.value("agreement") == 1
-        for ours, theirs in zip(answers(made.model, rows.inputs), expected, strict=True):
+        run = convert(tmp_path, name, f"data.py:{data}", tmp_path)
+        assert run.value("agreement") == 1
+        for ours, theirs in zip(answers(run.model, rows.inputs), expected, strict=True):
             np.testing.assert_array_equal(ours, theirs)
 
 

@@ -863,7 +863,7 @@ def test_files_and_made_up_examples(tmp_path: Path) -> None:
     source = {"path": "data.npz", "inputs": {"x": "x"}, "labels": "labels"}
     again = run_stage("measure/accuracy", tmp_path, {"metrics": asked, "dataset": source}, inputs=ports)
     assert again.metrics == read.metrics
-    made = run_stage("measure/accuracy", tmp_path, {"metrics": ["cosine", "kl"]}, inputs=ports)
-    assert made.value("cosine.min") == pytest.approx(1)
-    assert made.value("kl") > 0
-    assert made.progress[-1][:2] == (64, 64)
+    run = run_stage("measure/accuracy", tmp_path, {"metrics": ["cosine", "kl"]}, inputs=ports)
+    assert run.value("cosine.min") == pytest.approx(1)
+    assert run.value("kl") > 0
+    assert run.progress[-1][:2] == (64, 64)

@@ -37,13 +37,13 @@ def folder(tmp_path: Path) -> Path:
 
 def model(*factors: float) -> onnx.ModelProto:
     """Scores of three classes by pixel, each class's times a factor."""
-    made = parser.parse_model("""
+    result = parser.parse_model("""
     <ir_version: 9, opset_import: ["" : 20]>
     segmentation (float[n, 3, h, w] x) => (float[n, 3, h, w] y) { y = Mul (x, factors) }
     """)
     array = np.array(factors, np.float32).reshape(1, 3, 1, 1)
-    made.graph.initializer.append(numpy_helper.from_array(array, "factors"))
-    return made
+    result.graph.initializer.append(numpy_helper.from_array(array, "factors"))
+    return result
 
 
 def measure(folder: Path, **params: Any) -> StageRun:
@@ -55,18 +55,18 @@ def measure(folder: Path, **params: Any) -> StageRun:
 
 def test_by_labels_and_by_the_reference(folder: Path) -> None:
     names = ["accuracy", "f1", "agreement", "kl", "cosine", "data.py:top"]
-    made = measure(folder, metrics=names, class_axis=1)
+    run = measure(folder, metrics=names, class_axis=1)
     scores = np.random.default_rng(0).standard_normal((6, 3, 4, 5)).astype(np.float32)
     turned = scores * np.array([1, 1, -1], np.float32).reshape(1, 3, 1, 1)
     labels = scores.argmax(1)
-    assert made.value("agreement") == pytest.approx((turned.argmax(1) == labels).mean())
+    assert run.value("agreement") == pytest.approx((turned.argmax(1) == labels).mean())
     labels[:, 0] = (labels[:, 0] + 1) % 3
-    assert made.value("accuracy") == pytest.approx((turned.argmax(1) == labels).mean())
-    assert made.value("top") == pytest.approx(made.value("accuracy"))
+    assert run.value("accuracy") == pytest.approx((turned.argmax(1) == labels).mean())
+    assert run.value("top") == pytest.approx(run.value("accuracy"))
     right, given = (
         np.exp(one) / np.exp(one).sum(1, keepdims=True) for one in (scores.astype(float), turned.astype(float))
     )
-    assert made.value("kl") == pytest.approx((right * np.log(right / given)).sum(1).mean())
+    assert run.value("kl") == pytest.approx((right * np.log(right / given)).sum(1).mean())
     f1 = [
         2
         * (hits := ((turned.argmax(1) == k) & (labels == k)).sum())
@@ -74,8 +74,8 @@ def test_by_labels_and_by_the_reference(folder: Path) -> None:
         for k in range(3)
     ]
     assert hits
-    assert made.value("f1") == pytest.approx(np.mean(f1))
-    assert made.value("cosine") == pytest.approx(measure(folder, metrics=["cosine"]).value("cosine"))
+    assert run.value("f1") == pytest.approx(np.mean(f1))
+    assert run.value("cosine") == pytest.approx(measure(folder, metrics=["cosine"]).value("cosine"))
 
 
 @pytest.mark.parametrize(

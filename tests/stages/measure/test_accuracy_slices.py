@@ -291,8 +291,8 @@ def test_values_of_each_example_are_not_called_for_anew(folder: Path) -> None:
         "metrics": ["data.py:first_score"],
         "slices": ["camera"],
     }
-    plain, asked = (measure(folder, {**params, **more}, **models) for more in ({}, {"resamples": 200}))
-    assert asked.metrics == plain.metrics
+    plain, run = (measure(folder, {**params, **more}, **models) for more in ({}, {"resamples": 200}))
+    assert run.metrics == plain.metrics
     assert plain.metrics["first_score"].reference is not None
     assert plain.metrics["first_score"].reference.method == "paired bootstrap over 90 examples"
 

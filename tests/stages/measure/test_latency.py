@@ -35,10 +35,10 @@ def rows():
 
 
 def saved(folder: Path, name: str, layers: int = 2) -> Path:
-    made = folder / name
-    made.mkdir()
-    save_model(made / MODEL, layers)
-    return made
+    path = folder / name
+    path.mkdir()
+    save_model(path / MODEL, layers)
+    return path
 
 
 @pytest.fixture(scope="module")

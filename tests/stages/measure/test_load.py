@@ -27,15 +27,15 @@ QUICK = {"warmup": 0.01, "time": 0.05, "batch": 2}
 def test_a_closed_loop_over_a_pool(tmp_path: Path, *, io_binding: bool) -> None:
     ports = {"model": artifact(tmp_path, parse(ADD)), "reference": artifact(tmp_path, parse(ADD))}
     params = {**QUICK, "clients": 3, "sessions": 2, "io_binding": io_binding}
-    made = run_stage("measure/load", tmp_path, params, inputs=ports)
-    assert made.value("served") == 1
-    assert 0 < made.value("p50") <= made.value("p90") <= made.value("p99") <= made.value("max")
-    assert made.metrics["throughput"].better == "higher"
-    assert made.metrics["p99"].better == "lower"
-    assert made.metrics["p50"].reference is not None
-    written = json.loads((made.output / "load.json").read_text())
+    run = run_stage("measure/load", tmp_path, params, inputs=ports)
+    assert run.value("served") == 1
+    assert 0 < run.value("p50") <= run.value("p90") <= run.value("p99") <= run.value("max")
+    assert run.metrics["throughput"].better == "higher"
+    assert run.metrics["p99"].better == "lower"
+    assert run.metrics["p50"].reference is not None
+    written = json.loads((run.output / "load.json").read_text())
     assert (written["clients"], written["rate"], set(written["rounds"])) == (3, None, {"model", "reference"})
-    with np.load(made.output / "latencies.npz") as latencies:
+    with np.load(run.output / "latencies.npz") as latencies:
         for number, one in enumerate(written["rounds"]["model"]):
             assert len(latencies[f"model/{number}"]) == one["requests"] == one["answered"]
         told = {f"{role}/{number}" for role, rounds in written["rounds"].items() for number in range(len(rounds))}
@@ -46,27 +46,27 @@ def test_resources_of_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     counters = tmp_path / "powercap"
     package(counters, 0, 5)
     monkeypatch.setattr(resource_usage, "POWERCAP", counters)
-    made = run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(ADD))})
-    written = json.loads((made.output / "load.json").read_text())
+    run = run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(ADD))})
+    written = json.loads((run.output / "load.json").read_text())
     assert all(one["resources"]["cpu"] > 0 for one in written["rounds"]["model"])
-    assert made.metrics["cpu_utilization"].unit == "ratio"
-    assert made.metrics["cpu_energy"] == Metric(0.0, "J", "lower", "timing", Estimate(0.0, 0.0, 0.0))
-    assert made.notes == ()
+    assert run.metrics["cpu_utilization"].unit == "ratio"
+    assert run.metrics["cpu_energy"] == Metric(0.0, "J", "lower", "timing", Estimate(0.0, 0.0, 0.0))
+    assert run.notes == ()
 
 
 def test_energy_that_cannot_be_read_is_no_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource_usage, "POWERCAP", tmp_path / "none")
-    made = run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(ADD))})
+    run = run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(ADD))})
     reason = f"{tmp_path}/none has no RAPL counter of a processor package; virtual machines have none"
-    assert "cpu_energy" not in made.metrics
-    assert made.notes == (f"cpu_energy: not readable here: {reason}",)
-    assert json.loads((made.output / "load.json").read_text())["not_readable"] == {"cpu_energy": reason}
+    assert "cpu_energy" not in run.metrics
+    assert run.notes == (f"cpu_energy: not readable here: {reason}",)
+    assert json.loads((run.output / "load.json").read_text())["not_readable"] == {"cpu_energy": reason}
 
 
 def test_an_open_loop_sends_what_is_due(tmp_path: Path) -> None:
     params = {**QUICK, "rate": 100.0, "time": 0.1, "arrivals": "regular"}
-    made = run_stage("measure/load", tmp_path, params, inputs={"model": artifact(tmp_path, parse(ADD))})
-    written = json.loads((made.output / "load.json").read_text())
+    run = run_stage("measure/load", tmp_path, params, inputs={"model": artifact(tmp_path, parse(ADD))})
+    written = json.loads((run.output / "load.json").read_text())
     assert [one["requests"] for one in written["rounds"]["model"]] == [10] * 6
 
 

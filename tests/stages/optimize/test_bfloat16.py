@@ -27,9 +27,9 @@ def convert(folder: Path, model: Path, **params: Any) -> StageRun:
     return run_stage("optimize/float16", folder, {"to": "bfloat16", **params}, inputs={"model": model})
 
 
-def types(made: StageRun) -> dict[str, int]:
+def types(run: StageRun) -> dict[str, int]:
     """The element type of each value and stored tensor; every node checked against the standard."""
-    model = onnx.load(made.model)
+    model = onnx.load(run.model)
     onnx.checker.check_model(model, full_check=True)
     whole = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph
     values = {
@@ -38,8 +38,8 @@ def types(made: StageRun) -> dict[str, int]:
     return values | {tensor.name: tensor.data_type for tensor in whole.initializer}
 
 
-def operators(made: StageRun) -> Counter[str]:
-    return Counter(made.operators)
+def operators(run: StageRun) -> Counter[str]:
+    return Counter(run.operators)
 
 
 def nearest(values: Any) -> NDArray[np.float32]:
@@ -48,17 +48,17 @@ def nearest(values: Any) -> NDArray[np.float32]:
 
 def test_each_value_is_rounded_once(tmp_path: Path) -> None:
     """By hand, by ONNX's reference on the model itself, and by the stage, which runs it in float32."""
-    made = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)))
-    assert types(made) == {
+    run = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)))
+    assert types(run) == {
         "x": FLOAT, "x_bfloat16": NARROW, "h": NARROW, "y_bfloat16": NARROW, "y": FLOAT, "w": NARROW, "v": NARROW,
     }  # fmt: skip
     x = np.random.default_rng(0).standard_normal((20, 2)).astype(np.float32)
     w, v = ([[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.8]])
     expected = nearest(nearest(nearest(x) @ nearest(w)) @ nearest(v))
-    found: Any = ReferenceEvaluator(str(made.model)).run(None, {"x": x})
+    found: Any = ReferenceEvaluator(str(run.model)).run(None, {"x": x})
     np.testing.assert_allclose(found[0], expected.tolist(), rtol=2**-7)  # it may round sums on the way
-    assert 1e-4 < made.value("max_abs_error") < 1e-2
-    assert made.value("half_weights") == 2
+    assert 1e-4 < run.value("max_abs_error") < 1e-2
+    assert run.value("half_weights") == 2
     right = x @ np.array(w, np.float32) @ np.array(v, np.float32)
     np.save(tmp_path / "x.npy", x)
     again = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)), inputs="x.npy")
@@ -66,35 +66,35 @@ def test_each_value_is_rounded_once(tmp_path: Path) -> None:
 
 
 def test_a_transformer(tmp_path: Path, tiny_bert: Path) -> None:
-    made = convert(tmp_path, tiny_bert, atol=0.05, rtol=0.05)
-    assert made.value("size") < 0.7 * (tiny_bert / "model.onnx").stat().st_size
-    assert 1e-3 < made.value("max_abs_error") < 0.2
-    found = types(made)
-    graph = onnx.load(made.model).graph
+    run = convert(tmp_path, tiny_bert, atol=0.05, rtol=0.05)
+    assert run.value("size") < 0.7 * (tiny_bert / "model.onnx").stat().st_size
+    assert 1e-3 < run.value("max_abs_error") < 0.2
+    found = types(run)
+    graph = onnx.load(run.model).graph
     assert {
         found[name] for node in graph.node if node.op_type in ("MatMul", "LayerNormalization") for name in node.input
     } == {NARROW}
     assert {found[value.name] for value in graph.output} == {FLOAT}
-    assert made.value("half_weights") > 30
+    assert run.value("half_weights") > 30
 
 
 def test_what_float16_cannot_hold(tmp_path: Path) -> None:
     model = parse(WORDY)
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.full((4, 4), 1e6, np.float32), "w"))
-    made = convert(tmp_path, artifact(tmp_path, model), atol=2e5)  # of sums of 1e6
-    assert made.value("half_weights") == 2  # one was a constant
+    run = convert(tmp_path, artifact(tmp_path, model), atol=2e5)  # of sums of 1e6
+    assert run.value("half_weights") == 2  # one was a constant
     lowest = np.finfo(np.float32).min
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.full((4, 4), lowest, np.float32), "w"))
-    made = convert(tmp_path, artifact(tmp_path, model), atol=np.inf)
-    (stored,) = [tensor for tensor in onnx.load(made.model).graph.initializer if tensor.name == "w"]
+    run = convert(tmp_path, artifact(tmp_path, model), atol=np.inf)
+    (stored,) = [tensor for tensor in onnx.load(run.model).graph.initializer if tensor.name == "w"]
     assert set(numpy_helper.to_array(stored).astype(float).ravel()) == {-(2.0**128 - 2.0**120)}  # not infinite
 
 
 def test_inputs_and_outputs_too(tmp_path: Path) -> None:
-    made = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)), keep_io_types=False)
-    assert operators(made) == {"MatMul": 2}
-    assert set(types(made).values()) == {NARROW}
-    assert 1e-4 < made.value("max_abs_error") < 1e-2
+    run = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)), keep_io_types=False)
+    assert operators(run) == {"MatMul": 2}
+    assert set(types(run).values()) == {NARROW}
+    assert 1e-4 < run.value("max_abs_error") < 1e-2
 
 
 def test_operators_that_the_set_does_not_have_in_it(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_operators_that_the_set_does_not_have_in_it(tmp_path: Path) -> None:
 
 def test_nodes_that_stay_share_a_weight_and_read_one_another(tmp_path: Path) -> None:
     text = TWO_PRODUCTS.replace("MatMul (h, v)", "MatMul (h, w)").replace(", float[2, 2] v = {0.5, 0.6, 0.7, 0.8}", "")
-    made = convert(tmp_path, artifact(tmp_path, parse(text)), block_nodes=["first"])
-    assert types(made) == {
+    run = convert(tmp_path, artifact(tmp_path, parse(text)), block_nodes=["first"])
+    assert types(run) == {
         "x": FLOAT, "h": FLOAT, "h_bfloat16": NARROW, "y_bfloat16": NARROW, "y": FLOAT, "w": FLOAT,
         "w_bfloat16": NARROW,
     }  # fmt: skip
@@ -131,9 +131,9 @@ def test_what_must_stay_float32_is_found(tmp_path: Path) -> None:
     model = artifact(tmp_path, parse(DIFFERENCE))
     with pytest.raises(StageFailed, match=r"^the bfloat16 model disagrees with the model before it in output 'y'\n"):
         convert(tmp_path, model)
-    made = convert(tmp_path, model, mixed=True)
-    assert "stay float32:\n  away\n" in made.log
-    found = types(made)
+    run = convert(tmp_path, model, mixed=True)
+    assert "stay float32:\n  away\n" in run.log
+    found = types(run)
     assert (found["away"], found["p"]) == (FLOAT, NARROW)
 
 
@@ -157,11 +157,11 @@ g (float[n, 4] x, bool c) => (float[n, 4] y, float[n, 1] mean, bool[n, 4] above,
 def test_branches_a_mean_a_question_and_an_output_that_is_an_input(tmp_path: Path, *, keep: bool) -> None:
     """The mean stays float32 as an attribute has it; of the input is asked what it is, not what it is rounded to."""
     text = MIXED.replace("WEIGHTS", f"{{{', '.join(f'{number / 10}' for number in range(16))}}}")
-    made = convert(tmp_path, artifact(tmp_path, parse(text)), keep_io_types=keep, atol=1.0)
-    found, outside = types(made), FLOAT if keep else NARROW
+    run = convert(tmp_path, artifact(tmp_path, parse(text)), keep_io_types=keep, atol=1.0)
+    found, outside = types(run), FLOAT if keep else NARROW
     assert [found[name] for name in ("x", "y", "mean", "above")] == [outside, outside, outside, TensorProto.BOOL]
     assert [found[name] for name in ("product", "normal", "w", "scale")] == [NARROW] * 4
-    (question,) = [node for node in onnx.load(made.model).graph.node if node.op_type == "Greater"]
+    (question,) = [node for node in onnx.load(run.model).graph.node if node.op_type == "Greater"]
     assert list(question.input) == ["x", "half"]
     assert found["half"] == outside
 
@@ -174,9 +174,9 @@ g (float[n, 4] x) => (float[n, 4] y) <float[4] scale = {1, 2, 3, 4}> { y = RMSNo
 
 def test_an_operator_whose_input_may_be_of_another_type_than_what_it_yields(tmp_path: Path) -> None:
     """The standard lets it take float32 and yield bfloat16, which its own shape inference refuses."""
-    made = convert(tmp_path, artifact(tmp_path, parse(RMS)), atol=0.05)
-    found = types(made)
-    (node,) = [node for node in onnx.load(made.model).graph.node if node.op_type == "RMSNormalization"]
+    run = convert(tmp_path, artifact(tmp_path, parse(RMS)), atol=0.05)
+    found = types(run)
+    (node,) = [node for node in onnx.load(run.model).graph.node if node.op_type == "RMSNormalization"]
     assert {found[name] for name in (*node.input, *node.output)} == {NARROW}
 
 

@@ -46,40 +46,40 @@ def refusal(folder: Path, model: onnx.ModelProto, *edits: dict[str, Any], **para
 
 def test_names_of_inputs_and_outputs(tmp_path: Path) -> None:
     """`product` is an inner value, and makes way."""
-    made = edit(tmp_path, parse(WORDY), {"rename": {"x": "product", "y": "scores"}})
-    assert made.interface == {"product": ["n", 4], "scores": ["n", 4]}
-    assert (made.value("max_abs_error"), made.notes) == (0, ())
+    run = edit(tmp_path, parse(WORDY), {"rename": {"x": "product", "y": "scores"}})
+    assert run.interface == {"product": ["n", 4], "scores": ["n", 4]}
+    assert (run.value("max_abs_error"), run.notes) == (0, ())
 
 
 def test_the_input_domain_follows_a_name(tmp_path: Path) -> None:
     model = parse(LOOKUP)
     write_domain(model, InputDomain({"ids": InputValues(high=3)}, {"length": (4, 6)}))
-    made = edit(tmp_path, model, {"rename": {"ids": "tokens"}}, {"axes": {"length": "time", "batch": 2}})
-    assert read_domain(onnx.load(made.model)) == InputDomain({"tokens": InputValues(high=3)}, {"time": (4, 6)})
-    assert made.interface == {
+    run = edit(tmp_path, model, {"rename": {"ids": "tokens"}}, {"axes": {"length": "time", "batch": 2}})
+    assert read_domain(onnx.load(run.model)) == InputDomain({"tokens": InputValues(high=3)}, {"time": (4, 6)})
+    assert run.interface == {
         "tokens": [2, "time"],
         "mask": [2, "time"],
         "extra": [2, 2],
         "y": [2, "time", 2],
     }
-    assert (made.value("max_abs_error"), made.notes) == (0, ())
+    assert (run.value("max_abs_error"), run.notes) == (0, ())
 
 
 def test_sizes_of_an_axis_without_a_name_stay(tmp_path: Path) -> None:
     model = parse(WORDY)
     model.graph.input[0].type.tensor_type.shape.dim[0].Clear()
     write_domain(model, domain := InputDomain({"x": InputValues(low=0)}, {"x.0": (4, 6)}))
-    made = edit(tmp_path, model, {"rename": {"y": "scores"}})
-    assert read_domain(onnx.load(made.model)) == domain
+    run = edit(tmp_path, model, {"rename": {"y": "scores"}})
+    assert read_domain(onnx.load(run.model)) == domain
 
 
 def test_a_fixed_batch_becomes_dynamic(tmp_path: Path) -> None:
     model = convolution()
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.shape.dim[0].dim_value = 1
-    made = edit(tmp_path, model, {"shapes": {"image": ["batch", 3, 8, 8]}})
-    assert made.interface == {"image": ["batch", 3, 8, 8], "scores": ["batch", 5]}
-    assert made.value("max_abs_error") == 0
+    run = edit(tmp_path, model, {"shapes": {"image": ["batch", 3, 8, 8]}})
+    assert run.interface == {"image": ["batch", 3, 8, 8], "scores": ["batch", 5]}
+    assert run.value("max_abs_error") == 0
 
 
 def test_a_batch_that_the_graph_holds(tmp_path: Path) -> None:
@@ -94,38 +94,38 @@ def test_a_batch_that_the_graph_holds(tmp_path: Path) -> None:
 
 def test_images_as_bytes(tmp_path: Path) -> None:
     change = {"dtype": "uint8", "scale": 1 / 255, "mean": [0.5, 0.4, 0.3], "std": [0.2, 0.25, 0.3]}
-    made = edit(tmp_path, convolution(), {"types": {"image": change}})
-    model = onnx.load(made.model)
-    assert made.operators[:4] == ["Cast", "Mul", "Sub", "Div"]
+    run = edit(tmp_path, convolution(), {"types": {"image": change}})
+    model = onnx.load(run.model)
+    assert run.operators[:4] == ["Cast", "Mul", "Sub", "Div"]
     assert read_domain(model).inputs == {"image": InputValues(low=0, high=255)}
-    assert made.value("max_abs_error") < 1e-5
+    assert run.value("max_abs_error") < 1e-5
     image = np.random.default_rng(0).integers(0, 256, (2, 3, 8, 8), np.uint8)
     mean, std = (np.array(change[name], np.float32).reshape(3, 1, 1) for name in ("mean", "std"))
     before = {"image": ((image / 255).astype(np.float32) - mean) / std}
     [expected] = answers(convolution().SerializeToString(), before)
-    [scores] = answers(made.model, {"image": image})
+    [scores] = answers(run.model, {"image": image})
     assert np.allclose(scores, expected, atol=1e-4)
 
 
 def test_an_input_that_becomes_a_constant_of_any_shape(tmp_path: Path) -> None:
-    made = edit(tmp_path, parse(ENCODER), {"make_constant": {"types": 1}}, {"rename": {"ids": "tokens"}})
-    assert made.interface == {"tokens": ["batch", "length"], "y": ["batch", "length", 2]}
-    assert made.value("max_abs_error") == 0
-    [y] = answers(made.model, {"tokens": np.array([[0, 4]])})
+    run = edit(tmp_path, parse(ENCODER), {"make_constant": {"types": 1}}, {"rename": {"ids": "tokens"}})
+    assert run.interface == {"tokens": ["batch", "length"], "y": ["batch", "length", 2]}
+    assert run.value("max_abs_error") == 0
+    [y] = answers(run.model, {"tokens": np.array([[0, 4]])})
     assert y.tolist() == [[[3, 5], [11, 13]]]
 
 
 def test_an_input_of_fixed_shape_becomes_a_weight(tmp_path: Path) -> None:
-    made = edit(tmp_path, parse(LOOKUP), {"axes": {"batch": 1}}, {"make_constant": {"extra": [[1, 2]]}})
-    assert made.interface == {"ids": [1, "length"], "mask": [1, "length"], "y": [1, "length", 2]}
-    assert made.value("max_abs_error") == 0
+    run = edit(tmp_path, parse(LOOKUP), {"axes": {"batch": 1}}, {"make_constant": {"extra": [[1, 2]]}})
+    assert run.interface == {"ids": [1, "length"], "mask": [1, "length"], "y": [1, "length", 2]}
+    assert run.value("max_abs_error") == 0
 
 
 def test_weights_and_constants_become_inputs(tmp_path: Path) -> None:
-    made = edit(tmp_path, parse(WORDY), {"make_input": ["w", "two"]}, {"rename": {"w": "weight"}})
-    assert made.interface == {"x": ["n", 4], "weight": [4, 4], "two": [], "y": ["n", 4]}
-    assert made.value("max_abs_error") < 1e-6  # what was folded is computed
-    bounds = read_domain(onnx.load(made.model)).inputs
+    run = edit(tmp_path, parse(WORDY), {"make_input": ["w", "two"]}, {"rename": {"w": "weight"}})
+    assert run.interface == {"x": ["n", 4], "weight": [4, 4], "two": [], "y": ["n", 4]}
+    assert run.value("max_abs_error") < 1e-6  # what was folded is computed
+    bounds = read_domain(onnx.load(run.model)).inputs
     assert bounds == {
         "weight": InputValues(low=float(np.float32(0.1)), high=float(np.float32(1.6))),
         "two": InputValues(low=2, high=2),
@@ -133,27 +133,25 @@ def test_weights_and_constants_become_inputs(tmp_path: Path) -> None:
 
 
 def test_further_and_fewer_outputs(tmp_path: Path) -> None:
-    made = edit(tmp_path, parse(TWO_PRODUCTS), {"add_outputs": ["h"]})
-    assert made.interface == {"x": ["n", 2], "y": ["n", 2], "h": ["n", 2]}
-    assert made.value("max_abs_error") == 0
-    fewer = edit(tmp_path, onnx.load(made.model), {"drop_outputs": ["y"]})
+    run = edit(tmp_path, parse(TWO_PRODUCTS), {"add_outputs": ["h"]})
+    assert run.interface == {"x": ["n", 2], "y": ["n", 2], "h": ["n", 2]}
+    assert run.value("max_abs_error") == 0
+    fewer = edit(tmp_path, onnx.load(run.model), {"drop_outputs": ["y"]})
     assert (fewer.interface, fewer.operators) == ({"x": ["n", 2], "h": ["n", 2]}, ["MatMul"])
     assert fewer.value("max_abs_error") == 0
 
 
 def test_nodes_are_removed(tmp_path: Path) -> None:
-    made = edit(tmp_path, parse(WORDY), {"remove": {"op_types": ["Identity"], "nodes": ["y"]}})
-    assert made.operators == ["Constant", "Add", "Transpose", "Transpose", "MatMul", "Identity"]
-    assert made.value("max_abs_error") > 1
-    assert made.notes == ("remove may change what the model computes: its outputs may differ, see `max_abs_error`",)
+    run = edit(tmp_path, parse(WORDY), {"remove": {"op_types": ["Identity"], "nodes": ["y"]}})
+    assert run.operators == ["Constant", "Add", "Transpose", "Transpose", "MatMul", "Identity"]
+    assert run.value("max_abs_error") > 1
+    assert run.notes == ("remove may change what the model computes: its outputs may differ, see `max_abs_error`",)
 
 
 def test_an_operator_is_replaced(tmp_path: Path) -> None:
-    made = edit(
-        tmp_path, convolution(), {"replace": {"nodes": ["relu"], "by": "LeakyRelu", "attributes": {"alpha": 0}}}
-    )
-    assert made.operators[2] == "LeakyRelu"
-    assert made.value("max_abs_error") == 0
+    run = edit(tmp_path, convolution(), {"replace": {"nodes": ["relu"], "by": "LeakyRelu", "attributes": {"alpha": 0}}})
+    assert run.operators[2] == "LeakyRelu"
+    assert run.value("max_abs_error") == 0
     faster = {"op_types": ["Relu"], "by": "QuickGelu", "domain": "com.microsoft", "attributes": {"alpha": 1.702}}
     domains = {
         item.domain: item.version
@@ -174,10 +172,10 @@ def test_a_model_is_split_at_a_tensor_and_merged_again(tmp_path: Path) -> None:
     )
     assert (set(head.metrics), set(tail.metrics)) == (PLAIN, PLAIN)
     assert head.notes == ("no output was compared with the model before it: extract changed what goes in or comes out",)
-    whole = edit(
+    run = edit(
         tmp_path, onnx.load(head.model), {"merge": {"connect": {"r": "r"}, "prefix": "tail."}}, other=tail.output
     )
-    assert whole.interface == {"image": ["n", 3, 8, 8], "tail.scores": ["n", 5]}
+    assert run.interface == {"image": ["n", 3, 8, 8], "tail.scores": ["n", 5]}
     turned = edit(
         tmp_path,
         onnx.load(tail.model),
@@ -186,21 +184,21 @@ def test_a_model_is_split_at_a_tensor_and_merged_again(tmp_path: Path) -> None:
     )
     image = np.random.default_rng(0).standard_normal((2, 3, 8, 8), np.float32)
     [expected] = answers(model.SerializeToString(), {"image": image})
-    for made, name in ((whole, "image"), (turned, "head.image")):
+    for made, name in ((run, "image"), (turned, "head.image")):
         [scores] = answers(made.model, {name: image})
         assert np.array_equal(scores, expected)
 
 
 def test_a_piece_that_needs_fewer_inputs(tmp_path: Path) -> None:
-    made = edit(tmp_path, parse(PAIR), {"extract": {"outputs": ["y"]}})
-    assert made.interface == {"a": ["n", 2], "y": ["n", 2]}
-    assert made.notes == ("no output was compared with the model before it: extract changed what goes in or comes out",)
+    run = edit(tmp_path, parse(PAIR), {"extract": {"outputs": ["y"]}})
+    assert run.interface == {"a": ["n", 2], "y": ["n", 2]}
+    assert run.notes == ("no output was compared with the model before it: extract changed what goes in or comes out",)
 
 
 def test_a_piece_between_inputs_and_outputs_of_the_model_is_compared(tmp_path: Path) -> None:
-    made = edit(tmp_path, parse(PAIR), {"extract": {"inputs": ["b", "a"], "outputs": ["y"]}})
-    assert made.interface == {"b": ["n", 2], "a": ["n", 2], "y": ["n", 2]}
-    assert made.value("max_abs_error") == 0
+    run = edit(tmp_path, parse(PAIR), {"extract": {"inputs": ["b", "a"], "outputs": ["y"]}})
+    assert run.interface == {"b": ["n", 2], "a": ["n", 2], "y": ["n", 2]}
+    assert run.value("max_abs_error") == 0
 
 
 def test_models_that_share_an_input(tmp_path: Path) -> None:
@@ -210,9 +208,9 @@ def test_models_that_share_an_input(tmp_path: Path) -> None:
     <ir_version: 9, opset_import: ["" : 20]>
     first (int64[batch, length] ids, float[batch, 2] x) => (float[batch, 2] y) { y = Neg (x) }
     """)
-    made = edit(tmp_path, model, {"merge": merged | {"share": ["ids"]}}, other=other)
+    run = edit(tmp_path, model, {"merge": merged | {"share": ["ids"]}}, other=other)
     shapes = {"ids": ["batch", "length"], "x": ["batch", 2], "then.mask": ["batch", "length"]}
-    assert made.interface == {**shapes, "then.y": ["batch", "length", 2]}
+    assert run.interface == {**shapes, "then.y": ["batch", "length", 2]}
     text = refusal(tmp_path, model, {"merge": merged | {"share": ["x"]}}, other=other)
     assert text == (
         "edits[0].merge.share: the model has no 'x'\n  it has 1 such names\n  hint: any ONNX viewer shows them"
@@ -296,6 +294,6 @@ def test_models_that_do_not_fit(tmp_path: Path) -> None:
 
 
 def test_a_check_may_be_off(tmp_path: Path) -> None:
-    made = edit(tmp_path, parse(WORDY), {"rename": {"x": "image"}}, check=False)
-    assert set(made.metrics) == PLAIN
-    assert made.notes == ("no output was compared with the model before it: `check` is off",)
+    run = edit(tmp_path, parse(WORDY), {"rename": {"x": "image"}}, check=False)
+    assert set(run.metrics) == PLAIN
+    assert run.notes == ("no output was compared with the model before it: `check` is off",)

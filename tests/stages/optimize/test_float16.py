@@ -17,25 +17,25 @@ def convert(folder: Path, model: Path, **params: Any) -> StageRun:
     return run_stage("optimize/float16", folder, params, inputs={"model": model})
 
 
-def types(made: StageRun) -> list[int]:
-    graph = onnx.load(made.model).graph
+def types(run: StageRun) -> list[int]:
+    graph = onnx.load(run.model).graph
     return [value.type.tensor_type.elem_type for value in (*graph.input, *graph.output)]
 
 
 def test_half_the_size_and_near(tmp_path: Path, tiny_bert: Path) -> None:
     before = (tiny_bert / "model.onnx").stat().st_size
-    made = convert(tmp_path, tiny_bert)
-    assert made.value("size") < 0.7 * before
-    assert 0 < made.value("max_abs_error") < 5e-3
-    assert made.value("half_weights") > 30
-    assert types(made) == [TensorProto.INT64, TensorProto.INT64, TensorProto.FLOAT]
+    run = convert(tmp_path, tiny_bert)
+    assert run.value("size") < 0.7 * before
+    assert 0 < run.value("max_abs_error") < 5e-3
+    assert run.value("half_weights") > 30
+    assert types(run) == [TensorProto.INT64, TensorProto.INT64, TensorProto.FLOAT]
 
 
 def test_inputs_and_outputs_too(tmp_path: Path) -> None:
-    made = convert(tmp_path, artifact(tmp_path, parse(WORDY)), keep_io_types=False)
-    assert types(made) == [TensorProto.FLOAT16, TensorProto.FLOAT16]
-    assert "Cast" not in made.operators
-    assert 0 < made.value("max_abs_error") < 1e-2
+    run = convert(tmp_path, artifact(tmp_path, parse(WORDY)), keep_io_types=False)
+    assert types(run) == [TensorProto.FLOAT16, TensorProto.FLOAT16]
+    assert "Cast" not in run.operators
+    assert 0 < run.value("max_abs_error") < 1e-2
 
 
 @pytest.fixture(scope="module")
@@ -56,21 +56,21 @@ def test_what_has_no_float16_form_stays_as_it_is(tmp_path: Path) -> None:
     graph = "g (float[n,4] x) => (float[n,4] y) <int64 axis = {1}> { a = MatMul (x, w) y = CumSum (a, axis) }"
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {graph}')
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32), "w"))
-    made = run_stage("optimize/float16", tmp_path, inputs={"model": artifact(tmp_path, model)})
-    (sums,) = (node for node in onnx.load(made.model).graph.node if node.op_type == "CumSum")
-    (cast,) = (node for node in onnx.load(made.model).graph.node if sums.input[0] in node.output)
+    run = run_stage("optimize/float16", tmp_path, inputs={"model": artifact(tmp_path, model)})
+    (sums,) = (node for node in onnx.load(run.model).graph.node if node.op_type == "CumSum")
+    (cast,) = (node for node in onnx.load(run.model).graph.node if sums.input[0] in node.output)
     assert (cast.op_type, cast.attribute[0].i) == ("Cast", onnx.TensorProto.FLOAT)
 
 
 def test_a_node_is_kept_by_its_name(tmp_path: Path) -> None:
-    made = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)), block_nodes=["first"])
-    stored = {tensor.name: tensor.data_type for tensor in onnx.load(made.model).graph.initializer}
+    run = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)), block_nodes=["first"])
+    stored = {tensor.name: tensor.data_type for tensor in onnx.load(run.model).graph.initializer}
     assert stored == {"w": TensorProto.FLOAT, "v": TensorProto.FLOAT16}
 
 
 def test_a_value_that_several_kept_nodes_read(tmp_path: Path, tiny_bert: Path) -> None:
-    made = convert(tmp_path, tiny_bert, block_types=["MatMul", "Softmax"])
-    outputs = [name for node in onnx.load(made.model).graph.node for name in node.output]
+    run = convert(tmp_path, tiny_bert, block_types=["MatMul", "Softmax"])
+    outputs = [name for node in onnx.load(run.model).graph.node for name in node.output]
     assert len(outputs) == len(set(outputs))
 
 
@@ -101,10 +101,10 @@ def test_what_must_stay_float32_is_found(tmp_path: Path) -> None:
     model = artifact(tmp_path, parse(RANGE))
     with pytest.raises(StageFailed, match=r"^the float16 model disagrees with the model before it"):
         convert(tmp_path, model)
-    made = convert(tmp_path, model, mixed=True)
-    assert (made.value("kept"), made.value("half_weights")) == (2, 1)
-    assert "2 of 8 nodes stay float32:\n  t\n  u\n" in made.log
-    graph = onnx.load(made.model).graph
+    run = convert(tmp_path, model, mixed=True)
+    assert (run.value("kept"), run.value("half_weights")) == (2, 1)
+    assert "2 of 8 nodes stay float32:\n  t\n  u\n" in run.log
+    graph = onnx.load(run.model).graph
     assert [node.name for node in graph.node if node.op_type == "MatMul"] == ["", "", "beyond", ""]
     stored = {tensor.name: tensor.data_type for tensor in graph.initializer}
     assert stored["large"] == TensorProto.FLOAT
@@ -153,9 +153,9 @@ half (float[n, 4] x) => (float16[n, 2] y) <float[4, 2] w = {1, 2, 3, 4, 5, 6, 7,
 
 
 def test_an_output_that_is_float16_already(tmp_path: Path) -> None:
-    made = convert(tmp_path, artifact(tmp_path, parse(HALF_OUT)))
-    assert types(made) == [TensorProto.FLOAT, TensorProto.FLOAT16]
-    assert made.value("half_weights") == 1
+    run = convert(tmp_path, artifact(tmp_path, parse(HALF_OUT)))
+    assert types(run) == [TensorProto.FLOAT, TensorProto.FLOAT16]
+    assert run.value("half_weights") == 1
 
 
 NORM = """
@@ -199,13 +199,13 @@ choice (float[n, 4] x, bool c) => (float[n, 4] y, float[n, 4] x, float[n, 4] z)
 
 @pytest.mark.parametrize("keep", [True, False])
 def test_branches_that_read_around_them_and_an_output_that_is_an_input(tmp_path: Path, *, keep: bool) -> None:
-    made = convert(tmp_path, artifact(tmp_path, parse(CHOICE)), keep_io_types=keep)
-    graph = onnx.load(made.model).graph
+    run = convert(tmp_path, artifact(tmp_path, parse(CHOICE)), keep_io_types=keep)
+    graph = onnx.load(run.model).graph
     assert [value.name for value in graph.output] == ["y", "x", "z"]
     kind = TensorProto.FLOAT if keep else TensorProto.FLOAT16
-    assert types(made) == [kind, TensorProto.BOOL, kind, kind, kind]
-    assert made.value("half_weights") == 2
-    assert 0 < made.value("max_abs_error") < 1e-2
+    assert types(run) == [kind, TensorProto.BOOL, kind, kind, kind]
+    assert run.value("half_weights") == 2
+    assert 0 < run.value("max_abs_error") < 1e-2
 
 
 RETURNED = """
@@ -227,18 +227,18 @@ choice (float[n, 4] x, bool c) => (float[n, 4] y, float[4] v)
 @pytest.mark.parametrize("keep", [True, False])
 def test_constants_that_graphs_return(tmp_path: Path, *, keep: bool) -> None:
     """As in the loop of every EmbeddingBag of PyTorch."""
-    made = convert(tmp_path, artifact(tmp_path, parse(RETURNED)), keep_io_types=keep)
-    onnx.checker.check_model(made.model, full_check=True)
+    run = convert(tmp_path, artifact(tmp_path, parse(RETURNED)), keep_io_types=keep)
+    onnx.checker.check_model(run.model, full_check=True)
     kind = TensorProto.FLOAT if keep else TensorProto.FLOAT16
-    assert types(made) == [kind, TensorProto.BOOL, kind, kind]
-    assert made.value("half_weights") == 3
-    assert 0 < made.value("max_abs_error") < 1e-2
+    assert types(run) == [kind, TensorProto.BOOL, kind, kind]
+    assert run.value("half_weights") == 3
+    assert 0 < run.value("max_abs_error") < 1e-2
 
 
 def test_an_operator_of_an_inner_graph_stays_float32(tmp_path: Path) -> None:
-    made = convert(tmp_path, artifact(tmp_path, parse(RETURNED)), block_types=["Neg"])
-    onnx.checker.check_model(made.model, full_check=True)
-    (choice,) = (node for node in onnx.load(made.model).graph.node if node.op_type == "If")
+    run = convert(tmp_path, artifact(tmp_path, parse(RETURNED)), block_types=["Neg"])
+    onnx.checker.check_model(run.model, full_check=True)
+    (choice,) = (node for node in onnx.load(run.model).graph.node if node.op_type == "If")
     inner = {item.name: [node.op_type for node in item.g.node] for item in choice.attribute}
     assert inner == {"then_branch": ["Constant"], "else_branch": ["Neg", "Cast"]}
 
@@ -255,13 +255,11 @@ def test_a_product_of_what_is_turned(tmp_path: Path, *, also_read: bool) -> None
     model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
     if also_read:
         model.graph.output.append(helper.make_tensor_value_info("turned", TensorProto.FLOAT, ["n", "t", 48]))
-    made = run_stage(
-        "optimize/float16", tmp_path, {"keep_io_types": False}, inputs={"model": artifact(tmp_path, model)}
-    )
-    assert sorted(made.operators) == ["MatMul", *["Transpose"] * (1 + also_read)]
-    [product] = [node for node in onnx.load(made.model).graph.node if node.op_type == "MatMul"]
+    run = run_stage("optimize/float16", tmp_path, {"keep_io_types": False}, inputs={"model": artifact(tmp_path, model)})
+    assert sorted(run.operators) == ["MatMul", *["Transpose"] * (1 + also_read)]
+    [product] = [node for node in onnx.load(run.model).graph.node if node.op_type == "MatMul"]
     assert list(product.input) == ["x", "w"]
-    assert 0 < made.value("max_abs_error") < 0.01
+    assert 0 < run.value("max_abs_error") < 0.01
 
 
 @pytest.mark.parametrize("order", [[1, 0, 2], [1, 2, 0], [1, 2, 3, 0]])
@@ -283,9 +281,9 @@ def test_products_of_what_is_turned_on_either_side(
         axis.dim_value = 4
     for name, values in (("w", weight), ("twice", np.eye(4, dtype=np.float32))):
         model.graph.initializer.append(numpy_helper.from_array(values, name))
-    made = run_stage("optimize/float16", tmp_path, inputs={"model": artifact(tmp_path, model)})
-    assert made.value("half_weights") == 2
-    assert 0 < made.value("max_abs_error") < 0.01
+    run = run_stage("optimize/float16", tmp_path, inputs={"model": artifact(tmp_path, model)})
+    assert run.value("half_weights") == 2
+    assert 0 < run.value("max_abs_error") < 0.01
 
 
 def test_a_product_behind_a_product_of_what_is_turned(tmp_path: Path) -> None:
@@ -295,7 +293,5 @@ def test_a_product_behind_a_product_of_what_is_turned(tmp_path: Path) -> None:
     { turned = Transpose <perm = [1, 0, 2]> (x)  once = MatMul (turned, w)  y = MatMul (once, w) }
     """)
     model.graph.initializer.append(numpy_helper.from_array(np.eye(4, dtype=np.float32) / 3, "w"))
-    made = run_stage(
-        "optimize/float16", tmp_path, {"keep_io_types": False}, inputs={"model": artifact(tmp_path, model)}
-    )
-    assert [node.op_type for node in onnx.load(made.model).graph.node] == ["MatMul", "MatMul", "Transpose"]
+    run = run_stage("optimize/float16", tmp_path, {"keep_io_types": False}, inputs={"model": artifact(tmp_path, model)})
+    assert [node.op_type for node in onnx.load(run.model).graph.node] == ["MatMul", "MatMul", "Transpose"]

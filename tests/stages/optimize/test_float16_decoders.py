@@ -41,9 +41,9 @@ def test_rows_behind_a_text_by_more_than_the_window_see_nothing(tmp_path: Path, 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", [family for family in DECODERS if family != "mistral"])
 def test_padded_behind(tmp_path: Path, family: str) -> None:
-    made = to_float16(tmp_path, export_decoder(tmp_path, family, "right-padded"))
+    run = to_float16(tmp_path, export_decoder(tmp_path, family, "right-padded"))
     windowed = family.startswith("gemma")  # its token of padding scores 0 in each row
-    assert made.notes == ((f"490 of 5,049 values of output 'scores' {UNSEEN}",) if windowed else ())
+    assert run.notes == ((f"490 of 5,049 values of output 'scores' {UNSEEN}",) if windowed else ())
 
 
 @pytest.mark.slow

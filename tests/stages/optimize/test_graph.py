@@ -19,24 +19,24 @@ def optimize(folder: Path, model: Path, target: Target | None = None, **params: 
 def test_levels_go_further_and_agree(tmp_path: Path) -> None:
     nodes = {}
     for level in ("disable", "basic", "extended", "layout", "all"):
-        made = optimize(tmp_path, artifact(tmp_path, parse(WORDY)), level=level)
-        assert made.value("max_abs_error") < 1e-6
-        nodes[level] = made.value("nodes")
+        run = optimize(tmp_path, artifact(tmp_path, parse(WORDY)), level=level)
+        assert run.value("max_abs_error") < 1e-6
+        nodes[level] = run.value("nodes")
     assert nodes == {"disable": 6, "basic": 2, "extended": 1, "layout": 1, "all": 1}
 
 
 def test_extended_fuses_to_its_own_operators(tmp_path: Path, tiny_bert: Path) -> None:
-    made = optimize(tmp_path, tiny_bert)
-    assert made.value("max_abs_error") < 1e-5
-    assert "SkipLayerNormalization" in made.operators
+    run = optimize(tmp_path, tiny_bert)
+    assert run.value("max_abs_error") < 1e-5
+    assert "SkipLayerNormalization" in run.operators
     assert "SkipLayerNormalization" not in optimize(tmp_path, tiny_bert, level="basic").operators
     assert "SkipLayerNormalization" not in optimize(tmp_path, tiny_bert, skip=["SkipLayerNormFusion"]).operators
 
 
 def test_sizes_that_the_target_fixes_are_left_to_the_session(tmp_path: Path) -> None:
     target = Target("small", session={"free_dimension_overrides": {"n": 2}})
-    made = optimize(tmp_path, artifact(tmp_path, parse(WORDY)), target)
-    assert onnx.load(made.model).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
+    run = optimize(tmp_path, artifact(tmp_path, parse(WORDY)), target)
+    assert onnx.load(run.model).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "n"
 
 
 def test_a_provider_that_cannot_load_is_no_cpu(tmp_path: Path) -> None:
@@ -46,10 +46,10 @@ def test_a_provider_that_cannot_load_is_no_cpu(tmp_path: Path) -> None:
 
 
 def test_an_operator_that_onnx_runtime_does_not_know(tmp_path: Path) -> None:
-    made = onnx.parser.parse_model(
+    model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17, "nowhere" : 1]> g (float[2] x) => (float[2] y) { y = nowhere.Op(x) }'
     )
-    folder = artifact(tmp_path, made)
+    folder = artifact(tmp_path, model)
     with pytest.raises(UsageError) as caught:
         optimize(tmp_path, folder)
     assert str(caught.value) == (
@@ -70,9 +70,9 @@ old (float[n, 2] x, float[2, 2] w) => (float[n, 2] y) <float[2, 2] w = {1, 2, 3,
 
 def test_what_is_folded_in_a_model_of_old(tmp_path: Path) -> None:
     """Up to IR version 3 whatever is stored must be an input too, which a folded constant is not."""
-    made = optimize(tmp_path, artifact(tmp_path, parse(OF_OLD)), level="basic")
-    assert made.operators == ["MatMul"]
-    assert onnx.load(made.model).ir_version == 4
+    run = optimize(tmp_path, artifact(tmp_path, parse(OF_OLD)), level="basic")
+    assert run.operators == ["MatMul"]
+    assert onnx.load(run.model).ir_version == 4
 
 
 GELU = """

@@ -43,20 +43,20 @@ def from_tensorflow() -> onnx.ModelProto:
 
 def test_channels_last(tmp_path: Path) -> None:
     model = convolution()
-    made = turn(tmp_path, model)
-    assert made.interface == {"image": ["n", 8, 8, 3], "scores": ["n", 5]}
-    assert [made.value(name) for name in ("transposes", "transposes_before")] == [1, 0]
+    run = turn(tmp_path, model)
+    assert run.interface == {"image": ["n", 8, 8, 3], "scores": ["n", 5]}
+    assert [run.value(name) for name in ("transposes", "transposes_before")] == [1, 0]
     images = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
     (before,) = session(artifact(tmp_path, model) / "model.onnx", ["scores"])({"image": images})
-    (after,) = session(made.model, ["scores"])({"image": images.transpose(0, 2, 3, 1).copy()})
+    (after,) = session(run.model, ["scores"])({"image": images.transpose(0, 2, 3, 1).copy()})
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 
 def test_channels_first_cancels_the_transposes_of_tensorflow(tmp_path: Path) -> None:
-    made = turn(tmp_path, from_tensorflow(), to="nchw")
-    assert made.interface == {"x": ["n", 2, 4, 6], "y": ["n", 2, 4, 6], "means": ["n", 2]}
-    assert [made.value(name) for name in ("transposes", "transposes_before")] == [0, 2]
-    assert made.value("max_abs_error") < 1e-6
+    run = turn(tmp_path, from_tensorflow(), to="nchw")
+    assert run.interface == {"x": ["n", 2, 4, 6], "y": ["n", 2, 4, 6], "means": ["n", 2]}
+    assert [run.value(name) for name in ("transposes", "transposes_before")] == [0, 2]
+    assert run.value("max_abs_error") < 1e-6
 
 
 def test_there_and_back(tmp_path: Path) -> None:
@@ -67,8 +67,8 @@ def test_there_and_back(tmp_path: Path) -> None:
 
 
 def test_one_value_alone(tmp_path: Path) -> None:
-    made = turn(tmp_path, from_tensorflow(), to="nchw", values=["y"])
-    assert made.interface == {"x": ["n", 4, 6, 2], "y": ["n", 2, 4, 6], "means": ["n", 2]}
+    run = turn(tmp_path, from_tensorflow(), to="nchw", values=["y"])
+    assert run.interface == {"x": ["n", 4, 6, 2], "y": ["n", 2, 4, 6], "means": ["n", 2]}
 
 
 def test_what_has_no_images(tmp_path: Path) -> None:

@@ -103,18 +103,18 @@ def only_layer(model: onnx.ModelProto) -> Layer:
 
 def test_a_weight_of_rank_three_is_found(tmp_path: Path) -> None:
     model = build(PRODUCT, w=random(16, 3) @ random(3, 24))
-    made = low_rank(tmp_path, model, error=1e-3, dataset=write_rows(tmp_path))
-    result = onnx.load(made.model)
+    run = low_rank(tmp_path, model, error=1e-3, dataset=write_rows(tmp_path))
+    result = onnx.load(run.model)
     assert [(node.op_type, node.name, list(node.input), list(node.output)) for node in result.graph.node] == [
         ("MatMul", "product/rank", ["x", "w_left"], ["y_rank"]),
         ("MatMul", "product", ["y_rank", "w_right"], ["y"]),
     ]
     assert {name: array.shape for name, array in weights_of(result).items()} == {"w_left": (16, 3), "w_right": (3, 24)}
     names = ("factorised", "nodes", "parameters", "removed")
-    assert [made.value(name) for name in names] == [1, 2, 3 * 40, 16 * 24 - 3 * 40]
-    assert made.value("error") < 1e-5
-    assert made.value("max_abs_error") < 1e-4
-    assert "MatMul 'product': rank 3, 120 of 384 numbers" in made.log
+    assert [run.value(name) for name in names] == [1, 2, 3 * 40, 16 * 24 - 3 * 40]
+    assert run.value("error") < 1e-5
+    assert run.value("max_abs_error") < 1e-4
+    assert "MatMul 'product': rank 3, 120 of 384 numbers" in run.log
 
 
 def test_factors_change_the_outputs_least() -> None:
@@ -205,12 +205,12 @@ def test_every_beginning_of_the_steps_is_the_least_harm() -> None:
 
 def test_a_layer_that_harms_little_goes_first(tmp_path: Path) -> None:
     model = build(UNEQUAL, w1=random(16, 16), w2=random(16, 16, seed=1))
-    made = low_rank(tmp_path, model, size=0.8, dataset=write_rows(tmp_path))
-    names = {node.name for node in onnx.load(made.model).graph.node}
+    run = low_rank(tmp_path, model, size=0.8, dataset=write_rows(tmp_path))
+    names = {node.name for node in onnx.load(run.model).graph.node}
     assert {"loud", "quiet", "quiet/rank"} <= names
     assert "loud/rank" not in names
-    assert made.value("parameters") <= 0.8 * 513
-    assert made.value("error") < 1e-3
+    assert run.value("parameters") <= 0.8 * 513
+    assert run.value("error") < 1e-3
 
 
 def test_budgets_hold(tmp_path: Path) -> None:
@@ -227,10 +227,10 @@ def test_budgets_hold(tmp_path: Path) -> None:
 
 def test_a_convolution_of_images_and_its_head(tmp_path: Path) -> None:
     np.savez(tmp_path / "images.npz", image=random(16, 3, 8, 8))
-    made = low_rank(tmp_path, convolution(), size=0.8, dataset="images.npz")
-    model = onnx.load(made.model)
-    assert made.value("factorised") >= 1
-    assert made.value("parameters") <= 0.8 * (162 + 30 + 5 + 4 * 6)
+    run = low_rank(tmp_path, convolution(), size=0.8, dataset="images.npz")
+    model = onnx.load(run.model)
+    assert run.value("factorised") >= 1
+    assert run.value("parameters") <= 0.8 * (162 + 30 + 5 + 4 * 6)
     assert [node.op_type for node in model.graph.node].count("BatchNormalization") == 1
     assert not [value.name for value in model.graph.value_info if value.name == "kernel"]
 
@@ -244,9 +244,9 @@ def test_other_floating_point(tmp_path: Path, kind: type[np.floating[Any]]) -> N
     model.graph.initializer.append(numpy_helper.from_array((random(16, 3) @ random(3, 24)).astype(kind), "w"))
     np.savez(tmp_path / "rows.npz", x=random(64, 16).astype(kind))
     dataset = {"path": "rows.npz", "types": {"x": np.dtype(kind).name}}
-    made = low_rank(tmp_path, model, error=0.01, dataset=dataset)
-    assert {array.dtype for array in weights_of(onnx.load(made.model)).values()} == {np.dtype(kind)}
-    assert made.value("parameters") == 120
+    run = low_rank(tmp_path, model, error=0.01, dataset=dataset)
+    assert {array.dtype for array in weights_of(onnx.load(run.model)).values()} == {np.dtype(kind)}
+    assert run.value("parameters") == 120
 
 
 def test_parameters_that_need_data(tmp_path: Path) -> None:
@@ -343,7 +343,7 @@ def test_digits_are_recognised_at_a_third_of_the_size(tmp_path: Path) -> None:
         },
         root=root,
     )
-    made = run_stage(
+    run = run_stage(
         "optimize/low-rank",
         tmp_path,
         {"size": 0.33, "dataset": "digits_torch.py:calibration", "samples": 400},
@@ -354,9 +354,9 @@ def test_digits_are_recognised_at_a_third_of_the_size(tmp_path: Path) -> None:
         "measure/accuracy",
         tmp_path,
         {"dataset": "digits_torch.py:held_out", "metrics": ["accuracy", "agreement"]},
-        inputs={"model": made.output, "reference": exported.output},
+        inputs={"model": run.output, "reference": exported.output},
         root=root,
     )
-    assert made.value("size") < 0.36 * exported.value("size")
+    assert run.value("size") < 0.36 * exported.value("size")
     assert accuracy.value("agreement") > 0.97
     assert accuracy.value("accuracy") > 0.93

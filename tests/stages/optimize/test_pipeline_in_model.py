@@ -75,8 +75,8 @@ def classifier() -> onnx.ModelProto:
     return model
 
 
-def answers(made: StageRun, **feed: Any) -> list[Any]:
-    answers: list[Any] = open_session(made.model, Target("cpu")).run(None, feed)
+def answers(run: StageRun, **feed: Any) -> list[Any]:
+    answers: list[Any] = open_session(run.model, Target("cpu")).run(None, feed)
     return answers
 
 
@@ -87,8 +87,8 @@ def file_bytes(path: Path) -> np.ndarray[Any, np.dtype[np.uint8]]:
 def test_bytes_in_labels_out(tmp_path: Path) -> None:
     photos, model = digit_files(tmp_path, 17), artifact(tmp_path, classifier())
     params = {"image": GREY, "labels": {"names": NAMES, "top": 3}, "examples": "photos"}
-    made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": model})
-    session, plain = (open_session(path, Target("cpu")) for path in (made.model, model / "model.onnx"))
+    run = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": model})
+    session, plain = (open_session(path, Target("cpu")) for path in (run.model, model / "model.onnx"))
     how = Images(**GREY)
     for path in sorted(photos.iterdir()):
         labels, scores = session.run(None, {"image_bytes": file_bytes(path)})
@@ -97,9 +97,9 @@ def test_bytes_in_labels_out(tmp_path: Path) -> None:
         best = np.argsort(-shares[0])[:3]
         assert labels.tolist() == [[NAMES[place] for place in best]]
         np.testing.assert_allclose(scores[0], shares[0][best], rtol=1e-5)
-    assert made.value("compared") == 16  # of the files at most
-    assert made.value("max_abs_error") < 1e-6
-    assert [value.name for value in onnx.load(made.model).graph.input] == ["image_bytes"]
+    assert run.value("compared") == 16  # of the files at most
+    assert run.value("max_abs_error") < 1e-6
+    assert [value.name for value in onnx.load(run.model).graph.input] == ["image_bytes"]
 
 
 FUNCTION = """
@@ -115,8 +115,8 @@ def test_a_function_with_a_value_of_the_name_of_an_output(tmp_path: Path) -> Non
     model.graph.initializer.extend(classifier().graph.initializer)
     params = {"image": GREY, "labels": {"top": 2}, "examples": "photos"}
     digit_files(tmp_path, 2)
-    made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": artifact(tmp_path, model)})
-    assert made.value("max_abs_error") < 1e-6
+    run = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": artifact(tmp_path, model)})
+    assert run.value("max_abs_error") < 1e-6
 
 
 COLOUR = {"input": "pixels", "size": [24, 20]}
@@ -141,11 +141,9 @@ def test_pixels_are_those_of_pillow(tmp_path: Path, resample: str, steps: int, r
         photograph(number, mode, size).save(tmp_path / "photos" / f"{number}.png")
     atol = 1.01 * steps * step + 1e-6
     params = {"image": {**COLOUR, "resize": resize, "resample": resample}, "examples": "photos", "atol": atol}
-    made = run_stage(
-        "optimize/pipeline-in-model", tmp_path, params, inputs={"model": artifact(tmp_path, parse(PIXELS))}
-    )
-    assert made.value("compared") == 4
-    assert made.value("max_abs_error") <= atol
+    run = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": artifact(tmp_path, parse(PIXELS))})
+    assert run.value("compared") == 4
+    assert run.value("max_abs_error") <= atol
 
 
 def test_jpeg_files(tmp_path: Path) -> None:
@@ -153,10 +151,8 @@ def test_jpeg_files(tmp_path: Path) -> None:
     smooth = Image.linear_gradient("L").resize((90, 60)).convert("RGB")
     smooth.save(tmp_path / "photos" / "smooth.jpg", quality=95)
     params = {"image": {**COLOUR, "resize": 30}, "examples": "photos", "atol": 0.05}
-    made = run_stage(
-        "optimize/pipeline-in-model", tmp_path, params, inputs={"model": artifact(tmp_path, parse(PIXELS))}
-    )
-    assert made.value("max_abs_error") < 0.05
+    run = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": artifact(tmp_path, parse(PIXELS))})
+    assert run.value("max_abs_error") < 0.05
 
 
 @pytest.mark.parametrize("channels", ["rgb", "grey"])
@@ -170,9 +166,9 @@ def test_grey_jpeg_files(tmp_path: Path, channels: str) -> None:
     how: dict[str, Any] = {"input": "pixels", "channels": channels, **plain}
     model = artifact(tmp_path, parse(PIXELS.replace(", 3,", f", {count},")))
     params = {"image": how, "examples": "photos", "atol": 1.0}
-    made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": model})
+    run = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": model})
     grey.save(tmp_path / "smooth.jpg", quality=95)
-    (pixels,) = answers(made, image_bytes=file_bytes(tmp_path / "smooth.jpg"))
+    (pixels,) = answers(run, image_bytes=file_bytes(tmp_path / "smooth.jpg"))
     expected = prepare_image(tmp_path / "smooth.jpg", "smooth.jpg", Images(**how))
     np.testing.assert_allclose(pixels[0], expected, atol=1)
 
@@ -233,8 +229,8 @@ def test_texts_are_padded_to_the_tokens_of_the_model(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS), "utf-8")
     before = artifact(tmp_path, parse(TOKENS.replace("sequence", "32")))
     params = {"text": {"tokenizer": TOKENIZER, "length": 32}, "examples": "texts.txt"}
-    made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": before})
-    assert [value.shape for value in answers(made, text=np.array(TEXTS[:2]))] == [(2, 32)] * 3
+    run = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": before})
+    assert [value.shape for value in answers(run, text=np.array(TEXTS[:2]))] == [(2, 32)] * 3
 
 
 @pytest.mark.parametrize(("text", "sign"), [("late[SEP]refund", "[SEP]"), ("\u0130stanbul", "\u0130"), ("a\0b", "\0")])
@@ -272,14 +268,14 @@ g (float[n, 6, 40] raw) => (float[n, 6, 40] y) { y = Identity (raw) }
 
 def test_boxes_are_those_of_numpy(tmp_path: Path) -> None:
     params = {"boxes": {"score": 0.3, "overlap": 0.5}}
-    made = run_stage(
+    run = run_stage(
         "optimize/pipeline-in-model", tmp_path, params, inputs={"model": artifact(tmp_path, parse(DETECTOR))}
     )
     random = np.random.default_rng(3)
     raw = np.concatenate([random.uniform(10, 60, (2, 4, 40)), random.uniform(0, 1, (2, 2, 40))], 1).astype(np.float32)
     expected = best_boxes(raw, Boxes(score=0.3, overlap=0.5))  # type: ignore[arg-type]  # plain numbers
-    names = [value.name for value in onnx.load(made.model).graph.output]
-    for name, value in zip(names, answers(made, raw=raw), strict=True):
+    names = [value.name for value in onnx.load(run.model).graph.output]
+    for name, value in zip(names, answers(run, raw=raw), strict=True):
         np.testing.assert_allclose(value, expected[name], rtol=1e-6)
     assert 0 < len(expected["scores"]) < 160
 
@@ -403,8 +399,8 @@ def test_the_trained_digits_network_reads_files(tmp_path: Path) -> None:
     photos, truth = digit_files(tmp_path, 1797), load_digits().target
     grey = {**GREY, "scale": 1 / 240}
     params = {"image": grey, "labels": {"names": NAMES, "top": 1}, "examples": "photos"}
-    made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": exported.output}, root=tmp_path)
-    session, plain = open_session(made.model, Target("cpu")), open_session(exported.model, Target("cpu"))
+    run = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": exported.output}, root=tmp_path)
+    session, plain = open_session(run.model, Target("cpu")), open_session(exported.model, Target("cpu"))
     right = 0
     for number in range(1200, 1797):
         path = photos / f"{number:03}.png"
@@ -431,9 +427,9 @@ def test_minilm_takes_texts(tmp_path: Path) -> None:
         {"model": "minilm.py:load", "inputs": inputs, "outputs": ["embedding"], "exporter": "torchscript"},
     )  # fmt: skip
     params = {"text": {"tokenizer": TOKENIZER, "length": 256}, "examples": "texts.txt"}
-    made = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": exported.output})
+    run = run_stage("optimize/pipeline-in-model", tmp_path, params, inputs={"model": exported.output})
     tokenizer, plain = AutoTokenizer.from_pretrained(TOKENIZER), open_session(exported.model, Target("cpu"))
     feed = dict(tokenizer(TEXTS, padding=True, truncation=True, max_length=256, return_tensors="np"))
     (expected,) = plain.run(None, feed)
-    (vectors,) = answers(made, text=np.array(TEXTS, object))
+    (vectors,) = answers(run, text=np.array(TEXTS, object))
     np.testing.assert_allclose(vectors, expected, atol=1e-6)

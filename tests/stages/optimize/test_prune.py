@@ -80,10 +80,10 @@ def answer(folder: Path, model: onnx.ModelProto, shape: tuple[int, ...]) -> Arra
 
 
 def test_the_smallest_weights_become_zero(tmp_path: Path) -> None:
-    made = prune(tmp_path, parse(WORDY), proportion=0.25)
-    weights = weights_of(onnx.load(made.model))["w"]
+    run = prune(tmp_path, parse(WORDY), proportion=0.25)
+    weights = weights_of(onnx.load(run.model))["w"]
     assert weights.ravel().tolist() == [0, 0, 0, 0, *np.arange(5, 17, dtype=np.float32) / np.float32(10)]
-    assert [made.value(name) for name in ("parameters", "removed", "sparsity")] == [17, 0, 4 / 17]
+    assert [run.value(name) for name in ("parameters", "removed", "sparsity")] == [17, 0, 4 / 17]
 
 
 def test_layers_together_or_each_by_itself(tmp_path: Path) -> None:
@@ -108,23 +108,23 @@ def test_channels_that_are_zero_go_without_a_trace(tmp_path: Path) -> None:
     for array in silent.values():
         array[gone] = 0
     change(model, **silent)
-    made = prune(tmp_path, model, method="structured", proportion=0.34)
-    after = weights_of(onnx.load(made.model))
+    run = prune(tmp_path, model, method="structured", proportion=0.34)
+    after = weights_of(onnx.load(run.model))
     assert {name: array.shape for name, array in after.items()} == {
         "kernel": (4, 3, 3, 3), "weight": (4, 5), "bias": (5,), "scale": (4,), "shift": (4,), "mean": (4,),
         "variance": (4,),
     }  # fmt: skip
     assert np.array_equal(after["weight"], np.delete(before["weight"], gone, 0))
-    assert made.value("removed") == 2 * (27 + 5 + 4)
-    assert made.value("nodes") == 6
-    assert made.value("max_abs_error") < 1e-6
+    assert run.value("removed") == 2 * (27 + 5 + 4)
+    assert run.value("nodes") == 6
+    assert run.value("max_abs_error") < 1e-6
 
 
 def test_a_depthwise_convolution_and_a_flatten_follow(tmp_path: Path) -> None:
     """What is left computes what the whole model does when the head does not look at the channels that are gone."""
     model = with_weights(DEEP, SHAPES)
-    made = prune(tmp_path, model, method="structured", exclude=["head"])
-    pruned = onnx.load(made.model)
+    run = prune(tmp_path, model, method="structured", exclude=["head"])
+    pruned = onnx.load(run.model)
     found = weights_of(pruned)
     assert [found[name].shape for name in SHAPES] == [(2, 2, 2, 2), (2,), (2, 1, 2, 2), (2,), (3, 4), (3,)]
     whole = weights_of(model)
@@ -140,25 +140,25 @@ def test_a_depthwise_convolution_and_a_flatten_follow(tmp_path: Path) -> None:
 def test_a_depthwise_convolution_that_is_left_out_keeps_its_channels(tmp_path: Path) -> None:
     text = DEEP.replace("[head]", "[middle] m = Gemm <transB = 1> (e, v)  [head]").replace("(e, w", "(m, w")
     model = with_weights(text, {**SHAPES, "v": (6, 8), "w": (3, 6)})
-    made = prune(tmp_path, model, method="structured", exclude=["deep", "head"])
-    assert [weights_of(onnx.load(made.model))[name].shape for name in ("k1", "k2", "v")] == [
+    run = prune(tmp_path, model, method="structured", exclude=["deep", "head"])
+    assert [weights_of(onnx.load(run.model))[name].shape for name in ("k1", "k2", "v")] == [
         (4, 2, 2, 2),
         (4, 1, 2, 2),
         (3, 8),
     ]
-    assert "Conv 'first' keeps its channels: they reach Conv 'deep', which is in `exclude`" in made.log
+    assert "Conv 'first' keeps its channels: they reach Conv 'deep', which is in `exclude`" in run.log
 
 
 def test_matrix_products_around_a_gelu(tmp_path: Path) -> None:
     model = with_weights(MLP, {"w1": (4, 6), "b1": (6,), "w2": (6, 4)})
-    made = prune(tmp_path, model, method="structured")
-    pruned = onnx.load(made.model)
+    run = prune(tmp_path, model, method="structured")
+    pruned = onnx.load(run.model)
     assert [weights_of(pruned)[name].shape for name in ("w1", "b1", "w2")] == [(4, 3), (3,), (3, 4)]
     rows = weights_of(model)["w2"].copy()
     rows[np.argsort(np.abs(weights_of(model)["w1"]).sum(0))[:3]] = 0
     expected = answer(tmp_path, change(model, w2=rows), (2, 3, 4))
     np.testing.assert_allclose(answer(tmp_path, pruned, (2, 3, 4)), expected, rtol=1e-5, atol=1e-6)
-    assert "MatMul 'down' keeps its channels: 'x' is neither stored nor of the same channels" in made.log
+    assert "MatMul 'down' keeps its channels: 'x' is neither stored nor of the same channels" in run.log
 
 
 def test_nothing_that_could_go(tmp_path: Path) -> None:

@@ -27,9 +27,9 @@ def refusal(folder: Path, function: str, **params: Any) -> str:
 
 
 def test_a_function_over_the_proto(tmp_path: Path) -> None:
-    made = change(tmp_path, "remove_transposes")
-    assert made.operators == ["Constant", "Add", "Identity", "MatMul", "Mul"]
-    assert {name: made.value(name) for name in ("nodes", "nodes_before", "max_abs_error")} == {
+    run = change(tmp_path, "remove_transposes")
+    assert run.operators == ["Constant", "Add", "Identity", "MatMul", "Mul"]
+    assert {name: run.value(name) for name in ("nodes", "nodes_before", "max_abs_error")} == {
         "nodes": 5,
         "nodes_before": 7,
         "max_abs_error": 0,
@@ -37,9 +37,9 @@ def test_a_function_over_the_proto(tmp_path: Path) -> None:
 
 
 def test_a_pass_of_onnx_ir(tmp_path: Path) -> None:
-    made = change(tmp_path, "eliminate_identity", form="ir")
-    assert made.operators == ["Constant", "Add", "Transpose", "Transpose", "MatMul", "Mul"]
-    assert made.value("max_abs_error") == 0
+    run = change(tmp_path, "eliminate_identity", form="ir")
+    assert run.operators == ["Constant", "Add", "Transpose", "Transpose", "MatMul", "Mul"]
+    assert run.value("max_abs_error") == 0
 
 
 def test_a_result_that_differs(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_further_outputs_are_said(tmp_path: Path) -> None:
         "optimize/python changed the inputs or outputs of the model\n  outputs: y -> y, scores\n"
         "  hint: `interface: changed` where that is meant"
     )
-    made = change(tmp_path, "with_scores", interface="changed")
-    assert [value.name for value in onnx.load(made.model).graph.output] == ["y", "scores"]
-    assert made.value("max_abs_error") == 0
+    run = change(tmp_path, "with_scores", interface="changed")
+    assert [value.name for value in onnx.load(run.model).graph.output] == ["y", "scores"]
+    assert run.value("max_abs_error") == 0
 
 
 def test_outputs_that_stayed_are_compared(tmp_path: Path) -> None:
@@ -77,8 +77,8 @@ def test_outputs_that_stayed_are_compared(tmp_path: Path) -> None:
 
 
 def test_other_inputs_are_only_run(tmp_path: Path) -> None:
-    made = change(tmp_path, "from_bytes", interface="changed")
-    assert set(made.metrics) == {"size", "nodes", "nodes_before"}
-    assert made.log == "ran the changed model on 5 inputs: it takes others than before, or yields others\n"
-    [y] = answers(made.model, {"pixels": np.full((2, 4), 3, np.uint8)})
+    run = change(tmp_path, "from_bytes", interface="changed")
+    assert set(run.metrics) == {"size", "nodes", "nodes_before"}
+    assert run.log == "ran the changed model on 5 inputs: it takes others than before, or yields others\n"
+    [y] = answers(run.model, {"pixels": np.full((2, 4), 3, np.uint8)})
     assert np.allclose(y, np.full((2, 4), 3.0) @ numpy_helper.to_array(parse(WORDY).graph.initializer[0]) * 4)

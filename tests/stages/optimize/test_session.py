@@ -183,12 +183,12 @@ def test_the_default_stays_when_time_is_up_and_settings_for_other_targets_stay(t
     gpu = (Provider("CUDAExecutionProvider"), *CPU)
     other = SessionSettings(gpu, gpu, {"execution_mode": "sequential"})
     write_settings(folder, (ONE, other))
-    made = run_stage("optimize/session", tmp_path, {"time": 0.0}, inputs={"model": folder}, target=Target("cpu"))
-    assert digest(made.output)["model.onnx"] == digest(folder)["model.onnx"]
-    assert read_settings(made.output) == (other, SessionSettings(CPU, CPU, {}, cpu()["cpu"]))
-    assert (made.value("speedup"), made.value("settings")) == (1, 0)
+    run = run_stage("optimize/session", tmp_path, {"time": 0.0}, inputs={"model": folder}, target=Target("cpu"))
+    assert digest(run.output)["model.onnx"] == digest(folder)["model.onnx"]
+    assert read_settings(run.output) == (other, SessionSettings(CPU, CPU, {}, cpu()["cpu"]))
+    assert (run.value("speedup"), run.value("settings")) == (1, 0)
     count = len(list_candidates(Target("cpu"), usable_cores(), available()))
-    (note,) = made.notes
+    (note,) = run.notes
     assert note == (
         f"no session settings are shown to be faster on cpu than its own; {count} of {count} were not judged: raise "
         "`time`, or use a quieter machine"
@@ -230,12 +230,12 @@ def test_what_is_chosen_on_this_machine_is_faster(tmp_path: Path) -> None:
     folder.mkdir()
     save_branches(folder / "model.onnx")
     target = Target("cpu", session={"intra_op_num_threads": 1})
-    made = run_stage("optimize/session", tmp_path, {"time": 60.0}, inputs={"model": folder}, target=target)
-    (settings,) = read_settings(made.output)
-    speedup = made.metrics["speedup"]
+    run = run_stage("optimize/session", tmp_path, {"time": 60.0}, inputs={"model": folder}, target=target)
+    (settings,) = read_settings(run.output)
+    speedup = run.metrics["speedup"]
     if settings.session:
         assert speedup.interval
         assert speedup.interval.low > 1
     else:
         assert speedup.value == 1
-    assert made.value("tried") <= 5
+    assert run.value("tried") <= 5

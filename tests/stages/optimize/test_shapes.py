@@ -15,32 +15,32 @@ def fix(folder: Path, model: Path, **params: Any) -> StageRun:
     return run_stage("optimize/shapes", folder, params, inputs={"model": model})
 
 
-def shapes(made: StageRun) -> dict[str, list[int | str]]:
-    graph = onnx.load(made.model).graph
+def shapes(run: StageRun) -> dict[str, list[int | str]]:
+    graph = onnx.load(run.model).graph
     return shapes_of((*graph.input, *graph.value_info, *graph.output))
 
 
 def test_every_shape_of_a_transformer_is_known(tmp_path: Path, tiny_bert: Path) -> None:
-    made = fix(tmp_path, tiny_bert, fix={"batch": 1, "sequence": 16})
-    assert made.value("dynamic_values") == 0
-    assert made.value("fixed_shapes") > 100
-    assert made.value("max_abs_error") < 1e-6
-    found = shapes(made)
+    run = fix(tmp_path, tiny_bert, fix={"batch": 1, "sequence": 16})
+    assert run.value("dynamic_values") == 0
+    assert run.value("fixed_shapes") > 100
+    assert run.value("max_abs_error") < 1e-6
+    found = shapes(run)
     assert found["input_ids"] == [1, 16]
     assert found["hidden"] == [1, 16, 32]
     assert all(isinstance(axis, int) for axes in found.values() for axis in axes)
 
 
 def test_operators_of_onnx_runtime_too(tmp_path: Path, fused_bert: Path) -> None:
-    made = fix(tmp_path, fused_bert, fix={"batch": 2, "sequence": 8})
-    assert shapes(made)["EmbedLayerNormalization_0_output"] == [2, 8, 32]
+    run = fix(tmp_path, fused_bert, fix={"batch": 2, "sequence": 8})
+    assert shapes(run)["EmbedLayerNormalization_0_output"] == [2, 8, 32]
 
 
 def test_an_axis_may_stay(tmp_path: Path) -> None:
-    made = fix(tmp_path, artifact(tmp_path, parse(LOOKUP)), fix={"length": 3}, dims={"batch": [4, 5]})
-    found = shapes(made)
+    run = fix(tmp_path, artifact(tmp_path, parse(LOOKUP)), fix={"length": 3}, dims={"batch": [4, 5]})
+    found = shapes(run)
     assert (found["ids"], found["rows"], found["y"]) == (["batch", 3], ["batch", 3, 2], ["batch", 3, 2])
-    assert made.value("dynamic_values") == 4
+    assert run.value("dynamic_values") == 4
 
 
 def test_nothing_to_fix_still_infers(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_a_model_that_needs_its_axis(tmp_path: Path) -> None:
     <ir_version: 9, opset_import: ["" : 20]>
     pairs (float[n] x) => (float[m, 2] y) <int64[2] shape = {-1, 2}> { y = Reshape (x, shape) }
     """)
-    made = fix(tmp_path, artifact(tmp_path, model), fix={"n": 6})
-    assert shapes(made)["y"] == [3, 2]
+    run = fix(tmp_path, artifact(tmp_path, model), fix={"n": 6})
+    assert shapes(run)["y"] == [3, 2]
     with pytest.raises(StageFailed, match="n=5"):
         fix(tmp_path, artifact(tmp_path, model), fix={"n": 5})
 
@@ -105,10 +105,10 @@ def test_shapes_that_are_declared_inside_follow(tmp_path: Path) -> None:
 
 
 def test_what_onnx_runtimes_inference_cannot_follow(tmp_path: Path) -> None:
-    made = fix(tmp_path, artifact(tmp_path, parse(WINDOWED)), fix={"n": 2})
-    assert made.log.startswith("ONNX Runtime's inference cannot follow the model, ONNX's own is used: ")
-    assert shapes(made)["shown"] == [2, 4]
-    assert made.value("dynamic_values") == 0
+    run = fix(tmp_path, artifact(tmp_path, parse(WINDOWED)), fix={"n": 2})
+    assert run.log.startswith("ONNX Runtime's inference cannot follow the model, ONNX's own is used: ")
+    assert shapes(run)["shown"] == [2, 4]
+    assert run.value("dynamic_values") == 0
 
 
 def test_axes_that_follow_from_others(tmp_path: Path) -> None:
@@ -123,8 +123,8 @@ def test_axes_that_follow_from_others(tmp_path: Path) -> None:
         value.type.tensor_type.shape.dim[1].dim_param = "past + length"
     for value in (model.graph.input[3], model.graph.output[1]):
         value.type.tensor_type.shape.dim[0].Clear()
-    given = artifact(tmp_path, model)
-    some = fix(tmp_path, given, fix={"length": 1})
+    path = artifact(tmp_path, model)
+    some = fix(tmp_path, path, fix={"length": 1})
     assert shapes(some) == {
         "before": ["batch", "past"],
         "now": ["batch", 1],
@@ -134,5 +134,5 @@ def test_axes_that_follow_from_others(tmp_path: Path) -> None:
         "y": ["batch", "past + 1"],
         "same": ["free_d0", 3],
     }
-    every = shapes(fix(tmp_path, given, fix={"batch": 1, "past": 4, "length": 1}))
+    every = shapes(fix(tmp_path, path, fix={"batch": 1, "past": 4, "length": 1}))
     assert every["mask"] == every["y"] == [1, 5]

@@ -38,15 +38,15 @@ def refusal(folder: Path, model: onnx.ModelProto, **params: Any) -> str:
 
 
 def test_folds_and_removes_and_agrees(tmp_path: Path) -> None:
-    made = simplify(tmp_path, parse(WORDY))
-    assert made.operators == ["Constant", "MatMul", "Mul"]
-    assert {name: metric.value for name, metric in made.metrics.items()} == {
-        "size": made.model.stat().st_size,
+    run = simplify(tmp_path, parse(WORDY))
+    assert run.operators == ["Constant", "MatMul", "Mul"]
+    assert {name: metric.value for name, metric in run.metrics.items()} == {
+        "size": run.model.stat().st_size,
         "nodes": 3,
         "nodes_before": 7,
         "max_abs_error": 0.0,
     }
-    assert not onnx.load(made.model).metadata_props
+    assert not onnx.load(run.model).metadata_props
 
 
 def test_matmul_and_add_stay_apart_unless_asked(tmp_path: Path) -> None:
@@ -57,8 +57,8 @@ def test_matmul_and_add_stay_apart_unless_asked(tmp_path: Path) -> None:
 
 def test_a_pass_is_left_out(tmp_path: Path) -> None:
     skip = ["eliminate_identity", "fuse_consecutive_transposes", "eliminate_nop_transpose"]
-    made = simplify(tmp_path, parse(WORDY), skip=skip)
-    assert made.operators.count("Transpose") == 2
+    run = simplify(tmp_path, parse(WORDY), skip=skip)
+    assert run.operators.count("Transpose") == 2
 
 
 def test_the_passes_are_those_of_onnxsim() -> None:
@@ -108,9 +108,9 @@ def test_a_simplifier_that_fails(
 
 def test_onnxslim(tmp_path: Path) -> None:
     """It folds and cancels as onnxsim does, and leaves no Constant."""
-    made = simplify(tmp_path, parse(WORDY), tool="onnxslim")
-    assert made.operators == ["MatMul", "Mul"]
-    assert [made.value(name) for name in ("nodes", "nodes_before", "max_abs_error")] == [2, 7, 0.0]
+    run = simplify(tmp_path, parse(WORDY), tool="onnxslim")
+    assert run.operators == ["MatMul", "Mul"]
+    assert [run.value(name) for name in ("nodes", "nodes_before", "max_abs_error")] == [2, 7, 0.0]
     skip = ["EliminationTranspose", "EliminationTransposeAsReshape"]
     assert simplify(tmp_path, parse(WORDY), tool="onnxslim", skip=skip).operators.count("Transpose") == 2
 
@@ -123,8 +123,8 @@ old (float[n, 4] x, float[n, 4] unread) => (float[n, 4] y) { y = Relu (x) }
 
 def test_onnxslim_keeps_what_nobody_reads(tmp_path: Path) -> None:
     """By itself it drops such an input."""
-    made = simplify(tmp_path, parse(OF_OLD), tool="onnxslim")
-    assert [value.name for value in onnx.load(made.model).graph.input] == ["x", "unread"]
+    run = simplify(tmp_path, parse(OF_OLD), tool="onnxslim")
+    assert [value.name for value in onnx.load(run.model).graph.input] == ["x", "unread"]
 
 
 def test_an_operator_set_before_onnxslim(tmp_path: Path) -> None:
@@ -154,6 +154,6 @@ def test_a_pass_of_the_other_tool(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tool", ["onnxsim", "onnxslim"])
 def test_a_table_of_words_that_is_the_last_product_as_well_is_stored_once(tmp_path: Path, tool: str) -> None:
-    made = simplify(tmp_path, tied(), tool=tool)
-    assert [tensor.name for tensor in onnx.load(made.model).graph.initializer if len(tensor.dims) > 1] == ["table"]
-    assert made.value("max_abs_error") == 0
+    run = simplify(tmp_path, tied(), tool=tool)
+    assert [tensor.name for tensor in onnx.load(run.model).graph.initializer if len(tensor.dims) > 1] == ["table"]
+    assert run.value("max_abs_error") == 0

@@ -23,8 +23,8 @@ def fuse(folder: Path, model: Path, **params: Any) -> StageRun:
     return run_stage("optimize/transformer", folder, params, inputs={"model": model})
 
 
-def fused(made: StageRun) -> dict[str, float]:
-    return {name: made.value(f"fused.{name}") for name in COUNTED if made.value(f"fused.{name}")}
+def fused(run: StageRun) -> dict[str, float]:
+    return {name: run.value(f"fused.{name}") for name in COUNTED if run.value(f"fused.{name}")}
 
 
 @pytest.fixture(scope="module")
@@ -58,15 +58,15 @@ def test_after_further_optimizations(tmp_path: Path, tiny_bert: Path, made: Stag
 
 
 def test_projections_may_stay_apart(tmp_path: Path, tiny_bert: Path) -> None:
-    made = fuse(tmp_path, tiny_bert, multi_head_attention=True)
-    assert fused(made) == {
+    run = fuse(tmp_path, tiny_bert, multi_head_attention=True)
+    assert fused(run) == {
         "MultiHeadAttention": 2, "EmbedLayerNormalization": 1, "SkipLayerNormalization": 4, "BiasGelu": 2
     }  # fmt: skip
 
 
 def test_a_fusion_is_left_out(tmp_path: Path, tiny_bert: Path) -> None:
-    made = fuse(tmp_path, tiny_bert, disable=["attention", "bias_gelu"])
-    assert [made.value(f"fused.{name}") for name in ("Attention", "BiasGelu", "Gelu", "SkipLayerNormalization")] == [
+    run = fuse(tmp_path, tiny_bert, disable=["attention", "bias_gelu"])
+    assert [run.value(f"fused.{name}") for name in ("Attention", "BiasGelu", "Gelu", "SkipLayerNormalization")] == [
         0, 0, 2, 4,
     ]  # fmt: skip
 
@@ -94,10 +94,10 @@ def test_more_or_fewer_than_expected_fail_the_stage(
 
 
 def test_a_right_padded_mask_is_right_for_such_masks_alone(tmp_path: Path, tiny_bert: Path) -> None:
-    made = fuse(tmp_path, tiny_bert, mask="right-padded")
-    assert made.value("max_abs_error") < 1e-5
-    assert "disagrees" not in made.log  # it was compared on such masks alone
-    (attention, _) = [node for node in onnx.load(made.model).graph.node if node.op_type == "Attention"]
+    run = fuse(tmp_path, tiny_bert, mask="right-padded")
+    assert run.value("max_abs_error") < 1e-5
+    assert "disagrees" not in run.log  # it was compared on such masks alone
+    (attention, _) = [node for node in onnx.load(run.model).graph.node if node.op_type == "Attention"]
     assert attention.input[3] != "attention_mask"  # positions where the text ends, one to a text
 
 
@@ -127,9 +127,9 @@ def test_heads_that_do_not_divide_the_width(tmp_path: Path, tiny_bert: Path) -> 
 
 
 def test_nothing_to_fuse(tmp_path: Path) -> None:
-    made = fuse(tmp_path, artifact(tmp_path, parse(ADD)))
-    assert fused(made) == {}
-    assert made.notes == ("method onnxruntime found nothing to fuse in the model",)
+    run = fuse(tmp_path, artifact(tmp_path, parse(ADD)))
+    assert fused(run) == {}
+    assert run.notes == ("method onnxruntime found nothing to fuse in the model",)
     with pytest.raises(StageFailed) as caught:
         fuse(tmp_path, artifact(tmp_path, parse(ADD)), expect={"Attention": 1})
     assert caught.value.why == "fused by method onnxruntime: nothing"
@@ -138,7 +138,7 @@ def test_nothing_to_fuse(tmp_path: Path) -> None:
 @pytest.mark.parametrize("method", ["rules", "onnxruntime"])
 def test_a_table_of_words_that_is_the_last_product_as_well_is_stored_once(tmp_path: Path, method: str) -> None:
     """ONNX Runtime's optimizations store it a second time, turned."""
-    made = fuse(tmp_path, artifact(tmp_path, tied()), method=method)
-    assert [tensor.name for tensor in onnx.load(made.model).graph.initializer if len(tensor.dims) > 1] == ["table"]
-    assert "stored once: table" in made.log
-    assert made.value("max_abs_error") == 0
+    run = fuse(tmp_path, artifact(tmp_path, tied()), method=method)
+    assert [tensor.name for tensor in onnx.load(run.model).graph.initializer if len(tensor.dims) > 1] == ["table"]
+    assert "stored once: table" in run.log
+    assert run.value("max_abs_error") == 0

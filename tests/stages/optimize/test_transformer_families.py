@@ -102,18 +102,18 @@ def mark_by_cost(*quick: str) -> list[ParameterSet]:
     return [pytest.param(family, marks=marks.get(family, [])) for family in FAMILIES]
 
 
-def fused(made: StageRun) -> dict[str, float]:
-    return {name: made.value(f"fused.{name}") for name in COUNTED if made.value(f"fused.{name}")}
+def fused(run: StageRun) -> dict[str, float]:
+    return {name: run.value(f"fused.{name}") for name in COUNTED if run.value(f"fused.{name}")}
 
 
 @pytest.mark.parametrize("family", mark_by_cost(*QUICK))
 def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: str) -> None:
-    made = fuse(tmp_path, exports(family), method="rules", expect=EXPECTED[family], dims=FAMILIES[family].dims)
-    assert fused(made) == EXPECTED[family]
-    assert made.value("attentions") == FAMILIES[family].attentions
-    assert made.value("attentions_left") == 0
-    assert made.notes == ()
-    assert made.value("max_abs_error") < LARGEST_ERROR.get(family, 1e-5)
+    run = fuse(tmp_path, exports(family), method="rules", expect=EXPECTED[family], dims=FAMILIES[family].dims)
+    assert fused(run) == EXPECTED[family]
+    assert run.value("attentions") == FAMILIES[family].attentions
+    assert run.value("attentions_left") == 0
+    assert run.notes == ()
+    assert run.value("max_abs_error") < LARGEST_ERROR.get(family, 1e-5)
 
 
 @pytest.mark.parametrize("family", mark_by_cost("gpt2"))
@@ -126,19 +126,19 @@ def test_every_attention_is_counted_before_it_is_fused(tmp_path: Path, exports: 
 @pytest.mark.slow  # that of BERT is quick, in test_transformer.py
 @pytest.mark.parametrize("family", ["distilbert", "gpt2", "t5"])
 def test_eager_attention(tmp_path: Path, exports: Exports, family: str) -> None:
-    made = fuse(tmp_path, exports(family, attention="eager"), method="rules")
-    assert fused(made) == EXPECTED[family]
-    assert made.value("max_abs_error") < 1e-5
+    run = fuse(tmp_path, exports(family, attention="eager"), method="rules")
+    assert fused(run) == EXPECTED[family]
+    assert run.value("max_abs_error") < 1e-5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("family", "attention"), [("gpt2", "eager"), ("bert", "sdpa"), ("llama", "eager")])
 def test_the_other_exporter(tmp_path: Path, exports: Exports, family: str, attention: str) -> None:
     kind = "gpt2" if family == "gpt2" else "bert"
-    made = fuse(tmp_path, exports(family, "dynamo", attention), model_type=kind)
-    assert fused(made) == EXPECTED[family]
-    assert made.value("max_abs_error") < 1e-5
-    assert "method onnxruntime leaves 2 attentions in pieces" in made.log
+    run = fuse(tmp_path, exports(family, "dynamo", attention), model_type=kind)
+    assert fused(run) == EXPECTED[family]
+    assert run.value("max_abs_error") < 1e-5
+    assert "method onnxruntime leaves 2 attentions in pieces" in run.log
 
 
 @pytest.mark.slow
@@ -146,40 +146,40 @@ def test_native_attention_is_fused_further(tmp_path: Path, exports: Exports) -> 
     model = exports("vit", "dynamo", opset=23)
     before = Counter(node.op_type for node in onnx.load(model / "model.onnx").graph.node)
     assert before["Attention"] == 2
-    made = fuse(tmp_path, model, method="rules")
-    assert fused(made) == EXPECTED["vit"]
-    assert made.value("max_abs_error") < 1e-5
+    run = fuse(tmp_path, model, method="rules")
+    assert fused(run) == EXPECTED["vit"]
+    assert run.value("max_abs_error") < 1e-5
 
 
 def test_auto_takes_what_fuses_every_attention(tmp_path: Path, exports: Exports) -> None:
-    made = fuse(tmp_path, exports("vit"), expect={"Attention": 2})
-    assert "method onnxruntime leaves 2 attentions in pieces" in made.log
-    assert "fused by method rules" in made.log
+    run = fuse(tmp_path, exports("vit"), expect={"Attention": 2})
+    assert "method onnxruntime leaves 2 attentions in pieces" in run.log
+    assert "fused by method rules" in run.log
 
 
 def test_projections_may_stay_apart(tmp_path: Path, exports: Exports) -> None:
-    made = fuse(tmp_path, exports("gpt2"), method="rules", multi_head_attention=True)
-    assert fused(made) == {"MultiHeadAttention": 2, "FastGelu": 2, **LATE}
-    assert made.value("max_abs_error") < 1e-5
+    run = fuse(tmp_path, exports("gpt2"), method="rules", multi_head_attention=True)
+    assert fused(run) == {"MultiHeadAttention": 2, "FastGelu": 2, **LATE}
+    assert run.value("max_abs_error") < 1e-5
 
 
 def test_without_optimizations_before(tmp_path: Path, exports: Exports) -> None:
-    made = fuse(tmp_path, exports("vit"), method="rules", level="disable")
-    assert fused(made) == EXPECTED["vit"]
-    assert made.value("max_abs_error") < 1e-5
+    run = fuse(tmp_path, exports("vit"), method="rules", level="disable")
+    assert fused(run) == EXPECTED["vit"]
+    assert run.value("max_abs_error") < 1e-5
 
 
 def test_fusions_are_left_out(tmp_path: Path, exports: Exports) -> None:
     names = ["attention", "rotary_embeddings", "layer_norm"]
-    made = fuse(tmp_path, exports("llama"), method="rules", disable=names)
-    assert fused(made) == {}
-    assert (made.value("attentions"), made.value("attentions_left")) == (2, 2)
-    assert [line for line in made.log.splitlines() if line.startswith("in pieces")] == [
+    run = fuse(tmp_path, exports("llama"), method="rules", disable=names)
+    assert fused(run) == {}
+    assert (run.value("attentions"), run.value("attentions_left")) == (2, 2)
+    assert [line for line in run.log.splitlines() if line.startswith("in pieces")] == [
         f"in pieces: the attention that yields /model/layers.{layer}/self_attn/MatMul_1_output_0: "
         "`disable` leaves attention out"
         for layer in (0, 1)
     ]
-    assert made.notes == ()  # it was asked for
+    assert run.notes == ()  # it was asked for
 
 
 def test_what_is_in_pieces_is_named_when_more_was_expected(tmp_path: Path, exports: Exports) -> None:
@@ -216,28 +216,28 @@ def fuse_with_cache(folder: Path, exporter: str) -> StageRun:
 @pytest.mark.parametrize(("exporter", "tables"), mostly_slow([("torchscript", 2), ("dynamo", 1)], ("torchscript", 2)))
 def test_gpt2_with_its_cache(tmp_path: Path, exporter: str, tables: int) -> None:
     """Whether its table of words is stored once is the exporter's doing."""
-    made = fuse_with_cache(tmp_path, exporter)
-    assert fused(made) == {"MultiHeadAttention": 2, "SkipLayerNormalization": 5, "FastGelu": 2}
-    assert (made.value("attentions_left"), made.value("max_abs_error") < 1e-5) == (0, True)
-    stored = onnx.load(made.model).graph.initializer
+    run = fuse_with_cache(tmp_path, exporter)
+    assert fused(run) == {"MultiHeadAttention": 2, "SkipLayerNormalization": 5, "FastGelu": 2}
+    assert (run.value("attentions_left"), run.value("max_abs_error") < 1e-5) == (0, True)
+    stored = onnx.load(run.model).graph.initializer
     assert sum(sorted(tensor.dims) == [64, 1000] for tensor in stored) == tables
 
 
 @pytest.mark.slow
 def test_gpt2_with_its_cache_is_quantized(tmp_path: Path) -> None:
-    made = fuse_with_cache(tmp_path, "torchscript")
-    small = run_stage("quantize/weights", tmp_path, {"dims": DIMS}, inputs={"model": made.output})
+    run = fuse_with_cache(tmp_path, "torchscript")
+    small = run_stage("quantize/weights", tmp_path, {"dims": DIMS}, inputs={"model": run.output})
     assert small.value("quantized") == 9  # four products in each layer, and the scores
-    assert run_stage("quantize/dynamic", tmp_path, {"dims": DIMS}, inputs={"model": made.output}).value("quantized") > 9
+    assert run_stage("quantize/dynamic", tmp_path, {"dims": DIMS}, inputs={"model": run.output}).value("quantized") > 9
 
 
 @pytest.mark.slow  # small graphs of old sets are quick, in _fusion/test_rules.py
 @pytest.mark.parametrize(("family", "opset", "apart"), [("bert", 14, False), ("llama", 17, False), ("bloom", 14, True)])
 def test_older_operator_sets(tmp_path: Path, exports: Exports, family: str, opset: int, *, apart: bool) -> None:
     """Those have no LayerNormalization before 17, and reductions that take their axes otherwise before 18."""
-    made = fuse(tmp_path, exports(family, opset=opset), method="rules")
-    assert made.value("attentions_left") == 0
+    run = fuse(tmp_path, exports(family, opset=opset), method="rules")
+    assert run.value("attentions_left") == 0
     line = f"operator set {opset} has no LayerNormalization: layer norms stay in pieces"
-    assert (line in made.log.splitlines()) == apart
-    assert (made.value("fused.SkipLayerNormalization") == 0) == (apart or family == "llama")
-    assert made.value("max_abs_error") < 1e-5
+    assert (line in run.log.splitlines()) == apart
+    assert (run.value("fused.SkipLayerNormalization") == 0) == (apart or family == "llama")
+    assert run.value("max_abs_error") < 1e-5

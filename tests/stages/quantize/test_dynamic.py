@@ -46,9 +46,9 @@ def test_a_model_that_finds_another_number_of_values(tmp_path: Path) -> None:
     model = onnx.parser.parse_model(FILTER)
     model.graph.initializer.append(numpy_helper.from_array(weight, "w"))
     before = artifact(tmp_path, model)
-    made = quantize(tmp_path, before, dims={"n": [200]})
+    run = quantize(tmp_path, before, dims={"n": [200]})
     feed = {"x": np.random.default_rng(1).standard_normal((200, 16)).astype(np.float32)}
-    sizes = [answers(path, feed)[0].shape for path in (before / "model.onnx", made.model)]
+    sizes = [answers(path, feed)[0].shape for path in (before / "model.onnx", run.model)]
     assert sizes[0] != sizes[1]
 
 
@@ -63,9 +63,9 @@ def test_recurrent_operators_without_an_integer_form_are_noted(tmp_path: Path) -
     random = np.random.default_rng(0)
     weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     model.graph.initializer.extend(numpy_helper.from_array(weight, name) for name, weight in weights.items())
-    made = quantize(tmp_path, artifact(tmp_path, model))
-    assert made.value("quantized") == 1
-    assert made.notes == ("nodes of GRU stay in float: ONNX Runtime has no such operator in 8 bits",)
+    run = quantize(tmp_path, artifact(tmp_path, model))
+    assert run.value("quantized") == 1
+    assert run.notes == ("nodes of GRU stay in float: ONNX Runtime has no such operator in 8 bits",)
 
 
 def matmul(folder: Path) -> Path:
@@ -277,14 +277,14 @@ def test_embeddings_keep_their_positions(
     for name, size in sizes.items():
         values = random.standard_normal(size).astype(np.float32)
         model.graph.initializer.append(numpy_helper.from_array(values, name))
-    made = run_stage(uses, tmp_path, params, inputs={"model": artifact(tmp_path, model)})
-    assert made.value("max_abs_error") < 0.2
-    assert ("QEmbedLayerNormalization" in made.operators) == fused
+    run = run_stage(uses, tmp_path, params, inputs={"model": artifact(tmp_path, model)})
+    assert run.value("max_abs_error") < 0.2
+    assert ("QEmbedLayerNormalization" in run.operators) == fused
     note = (
         "the embeddings are quantized apart from their normalization, as ONNX Runtime's quantizer drops positions that "
         "do not count from 0"
     )
-    assert (note in made.notes) != fused
+    assert (note in run.notes) != fused
 
 
 def test_embeddings_that_would_lose_their_positions(tmp_path: Path) -> None:

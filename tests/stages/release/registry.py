@@ -121,8 +121,8 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_PUT(self) -> None:
         data, parts = self._body(), urlsplit(self.path)
-        if found := MANIFEST.fullmatch(parts.path):
-            self.registry.manifests[found[1], found[2]] = data
+        if match := MANIFEST.fullmatch(parts.path):
+            self.registry.manifests[match[1], match[2]] = data
             self._answer(201, headers={"Docker-Content-Digest": _digest(data)})
             return
         (claimed,) = parse_qs(parts.query)["digest"]

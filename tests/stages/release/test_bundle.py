@@ -254,18 +254,18 @@ def test_models_that_belong_together(tmp_path: Path, source: Path) -> None:
     """A decoder is released with its encoder, which lies in a folder of its own."""
     encoder = artifact(tmp_path, model())
     ports = {"model": source, "model.encoder": encoder}
-    made = run_stage("release/bundle", tmp_path, inputs=ports, provenance=provenance_file(tmp_path))
-    assert (made.output / "encoder" / "model.onnx").read_bytes() == (encoder / "model.onnx").read_bytes()
-    assert [entry["path"] for entry in read(made.output / "manifest.json")["files"]] == [
+    run = run_stage("release/bundle", tmp_path, inputs=ports, provenance=provenance_file(tmp_path))
+    assert (run.output / "encoder" / "model.onnx").read_bytes() == (encoder / "model.onnx").read_bytes()
+    assert [entry["path"] for entry in read(run.output / "manifest.json")["files"]] == [
         "encoder/model.onnx",
         "measurements.json",
         "model.onnx",
         "provenance.json",
         "weights/model.onnx.data",
     ]
-    assert verify_bundle(made.output) == []
-    (made.output / "encoder" / "model.onnx").unlink()
-    assert verify_bundle(made.output) == ["encoder/model.onnx is in the manifest, but missing"]
+    assert verify_bundle(run.output) == []
+    (run.output / "encoder" / "model.onnx").unlink()
+    assert verify_bundle(run.output) == ["encoder/model.onnx is in the manifest, but missing"]
 
 
 def test_a_model_by_the_name_of_anothers_folder(tmp_path: Path, source: Path) -> None:

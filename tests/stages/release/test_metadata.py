@@ -41,8 +41,8 @@ def test_what_is_written_is_in_the_model(tmp_path: Path) -> None:
         inputs={"model": artifact(tmp_path, before)},
         provenance=provenance_file(tmp_path),
     )
-    made = onnx.load(run.model)
-    assert (made.doc_string, made.model_version, made.domain) == ("Tells *words* apart.", 3, "org.example")
+    model = onnx.load(run.model)
+    assert (model.doc_string, model.model_version, model.domain) == ("Tells *words* apart.", 3, "org.example")
     found = properties(run.model)
     assert list(found) == ["author", "kept", "licence", "orun.provenance"]
     assert (found["author"], found["kept"]) == ("Ö", "as it was")
@@ -56,7 +56,7 @@ def test_what_is_written_is_in_the_model(tmp_path: Path) -> None:
         "key": "a" * 64,
         "tree": "b" * 64,
     }
-    assert made.graph == before.graph
+    assert model.graph == before.graph
 
 
 def test_what_is_empty_is_written_and_what_is_left_out_stays(tmp_path: Path) -> None:
@@ -64,8 +64,8 @@ def test_what_is_empty_is_written_and_what_is_left_out_stays(tmp_path: Path) -> 
     before.doc_string, before.model_version, before.domain = "of old", 7, "org.example"
     params = {"doc_string": "", "model_version": 0, "provenance": False}
     run = run_stage("release/metadata", tmp_path, params, inputs={"model": artifact(tmp_path, before)})
-    made = onnx.load(run.model)
-    assert (made.doc_string, made.model_version, made.domain) == ("", 0, "org.example")
+    model = onnx.load(run.model)
+    assert (model.doc_string, model.model_version, model.domain) == ("", 0, "org.example")
 
 
 def test_external_data_is_left_alone(tmp_path: Path) -> None:

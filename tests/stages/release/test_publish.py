@@ -200,12 +200,12 @@ def test_of_two_that_publish_at_the_same_time_one_is_refused(
 ) -> None:
     """The other one comes while the first file is copied; it may overwrite, and takes the place."""
     other = make_bundle(tmp_path, "2.0").output
-    upload, beside = Folder.upload, list[Path]()
+    upload, paths = Folder.upload, list[Path]()
 
     def disturbed(self: Folder, name: str, path: str, size: int) -> None:
         upload(self, name, path, size)
-        if not beside:
-            beside.append(Path(path))
+        if not paths:
+            paths.append(Path(path))
             publish(tmp_path, other, "released", overwrite=True)
 
     monkeypatch.setattr(Folder, "upload", disturbed)

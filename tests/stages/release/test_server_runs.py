@@ -144,13 +144,13 @@ def test_the_code_of_the_guide_runs(report: dict[str, Any], running: Running) ->
 def test_manifests_hold_by_the_schema_of_kserve(folder: Path, tmp_path: Path) -> None:
     """KServe's package is in the server's lock; Kubernetes' comes with it."""
     everywhere = {"image": "registry/scale:1.0", "namespace": "models", "service_account": "reader", "gpus": 1}
-    made = [
+    paths = [
         run_stage("release/kserve", tmp_path, {**everywhere, **params}, inputs={"server": folder}).output
         for params in ({}, {"storage_uri": "s3://releases/scale-1.0", "min_replicas": 0})
     ]
     python = environment(Environment("of the server", read_requirements(folder / "requirements.lock")))
-    assert [path.name for path in sorted(made[1].iterdir())] == ["inferenceservice.yaml", "servingruntime.yaml"]
-    assert schema_problems(python, *made) == []
+    assert [path.name for path in sorted(paths[1].iterdir())] == ["inferenceservice.yaml", "servingruntime.yaml"]
+    assert schema_problems(python, *paths) == []
     misspelt = tmp_path / "misspelt"
     misspelt.mkdir()
     for name, wrong in {
@@ -158,7 +158,7 @@ def test_manifests_hold_by_the_schema_of_kserve(folder: Path, tmp_path: Path) ->
         "modelFormat": "format",
         "supportedModelFormats": "formats",
     }.items():
-        for file in made[1].glob("*.yaml"):
+        for file in paths[1].glob("*.yaml"):
             there = misspelt / file.name
             text = (there if there.exists() else file).read_text("utf-8")
             there.write_text(text.replace(f"{name}:", f"{wrong}:").replace("periodSeconds: 10", "periodSeconds: x"))

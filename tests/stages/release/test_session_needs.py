@@ -63,8 +63,8 @@ def bundle(folder: Path, model: Path, tools: dict[str, str]) -> StageRun:
 
 
 def card(folder: Path, model: Path) -> str:
-    made = run_stage("release/card", folder, {}, inputs={"model": model}, provenance=history(folder, {}))
-    return (made.output / "README.md").read_text("utf-8")
+    run = run_stage("release/card", folder, {}, inputs={"model": model}, provenance=history(folder, {}))
+    return (run.output / "README.md").read_text("utf-8")
 
 
 def run_code(text: str, folder: Path, feed: str) -> dict[str, object]:
@@ -100,28 +100,28 @@ def test_a_card_shows_code_that_loads_the_library(tmp_path: Path, extended: Path
 
 
 def test_a_bundle_says_which_library_it_needs(tmp_path: Path, extended: Path) -> None:
-    made = bundle(tmp_path, extended, {"onnxruntime-extensions": "0.15.2"})
-    assert json.loads((made.output / "manifest.json").read_text())["requires"] == {"onnxruntime-extensions": "0.15.2"}
-    assert check_bundle(made.output).requires == {"onnxruntime-extensions": "0.15.2"}
+    run = bundle(tmp_path, extended, {"onnxruntime-extensions": "0.15.2"})
+    assert json.loads((run.output / "manifest.json").read_text())["requires"] == {"onnxruntime-extensions": "0.15.2"}
+    assert check_bundle(run.output).requires == {"onnxruntime-extensions": "0.15.2"}
     unknown = bundle(tmp_path, extended, {"torch": "2.13.0"})
     assert check_bundle(unknown.output).requires == {"onnxruntime-extensions": ""}
 
 
 def test_a_bundle_holds_the_settings(tmp_path: Path, tuned: Path) -> None:
-    made = bundle(tmp_path, tuned, {"onnxruntime-extensions": "0.15.2"})
-    assert (made.output / "session.json").read_bytes() == (tuned / "session.json").read_bytes()
-    check = check_bundle(made.output)
+    run = bundle(tmp_path, tuned, {"onnxruntime-extensions": "0.15.2"})
+    assert (run.output / "session.json").read_bytes() == (tuned / "session.json").read_bytes()
+    check = check_bundle(run.output)
     assert (check.ok, check.requires) == (True, {})
     assert "session.json" in check.sha256
 
 
 def test_triton_gets_the_settings_and_no_library(tmp_path: Path, tuned: Path, extended: Path) -> None:
-    made = run_stage("release/triton", tmp_path, {"name": "tuned"}, inputs={"model": tuned})
-    config = (made.output / "tuned" / "config.pbtxt").read_text()
+    run = run_stage("release/triton", tmp_path, {"name": "tuned"}, inputs={"model": tuned})
+    config = (run.output / "tuned" / "config.pbtxt").read_text()
     assert 'parameters { key: "intra_op_thread_count" value: { string_value: "1" } }' in config
     assert "graph { level: 1 }" in config
-    assert sorted(path.name for path in (made.output / "tuned" / "1").iterdir()) == ["model.onnx"]
-    assert made.notes == ("Triton has no parameter for session.intra_op.allow_spinning of target 'cpu'",)
+    assert sorted(path.name for path in (run.output / "tuned" / "1").iterdir()) == ["model.onnx"]
+    assert run.notes == ("Triton has no parameter for session.intra_op.allow_spinning of target 'cpu'",)
     with pytest.raises(UsageError) as caught:
         run_stage("release/triton", tmp_path, {"name": "upper"}, inputs={"model": extended})
     assert str(caught.value) == (
@@ -133,18 +133,18 @@ def test_triton_gets_the_settings_and_no_library(tmp_path: Path, tuned: Path, ex
 @pytest.mark.slow
 def test_users_install_the_library_too(tmp_path: Path, extended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "environments"))
-    made = bundle(tmp_path, extended, {"onnxruntime-extensions": "0.15.2"})
-    served = run_stage("release/serve-check", tmp_path, inputs={"bundle": made.output})
+    run = bundle(tmp_path, extended, {"onnxruntime-extensions": "0.15.2"})
+    served = run_stage("release/serve-check", tmp_path, inputs={"bundle": run.output})
     packages = json.loads((served.output / "serve.json").read_text())["packages"]
     assert packages["onnxruntime-extensions"] == "0.15.2"
     assert served.value("answers") > 0
 
 
 def test_the_target_of_triton_stays_where_there_are_no_settings(tmp_path: Path) -> None:
-    made = run_stage(
+    run = run_stage(
         "release/triton",
         tmp_path,
         {"name": "plain", "device": "gpu"},
         inputs={"model": artifact(tmp_path, parse(MATMUL))},
     )
-    assert "KIND_GPU" in (made.output / "plain" / "config.pbtxt").read_text()
+    assert "KIND_GPU" in (run.output / "plain" / "config.pbtxt").read_text()

@@ -28,11 +28,11 @@ def refusal(folder: Path, **params: Any) -> str:
 
 
 def test_a_quarter_of_the_size_answers_as_well(tmp_path: Path, teacher: Path) -> None:
-    made = distill(tmp_path, teacher, epochs=20, learning_rate=1e-2)
-    assert [made.value(name) for name in ("parameters", "teacher_parameters")] == [2410, 11386]
+    run = distill(tmp_path, teacher, epochs=20, learning_rate=1e-2)
+    assert [run.value(name) for name in ("parameters", "teacher_parameters")] == [2410, 11386]
     of_teacher = accuracy(learning.teacher(), teacher)
     assert of_teacher > 0.88
-    assert accuracy(learning.student(), made.output) > of_teacher - 0.02
+    assert accuracy(learning.student(), run.output) > of_teacher - 0.02
 
 
 def test_the_same_seed_gives_the_same_weights(tmp_path: Path, teacher: Path) -> None:
@@ -42,14 +42,14 @@ def test_the_same_seed_gives_the_same_weights(tmp_path: Path, teacher: Path) -> 
 
 
 def test_without_labels_the_teacher_alone_is_learned_from(tmp_path: Path, teacher: Path) -> None:
-    made = distill(tmp_path, teacher, epochs=10, learning_rate=2e-2, hard=0.0, dataset="learning.py:unlabelled")
-    assert accuracy(learning.student(), made.output) > 0.85
+    run = distill(tmp_path, teacher, epochs=10, learning_rate=2e-2, hard=0.0, dataset="learning.py:unlabelled")
+    assert accuracy(learning.student(), run.output) > 0.85
 
 
 def test_the_map_that_features_are_learned_through_is_no_part_of_the_student(tmp_path: Path, teacher: Path) -> None:
-    made, plain = (distill(tmp_path, teacher, epochs=1, features=features) for features in ({"1": "3"}, {}))
-    assert digest(made.output) != digest(plain.output)
-    assert set(torch.load(made.output / "weights.pt")) == set(learning.student().state_dict())
+    run, plain = (distill(tmp_path, teacher, epochs=1, features=features) for features in ({"1": "3"}, {}))
+    assert digest(run.output) != digest(plain.output)
+    assert set(torch.load(run.output / "weights.pt")) == set(learning.student().state_dict())
 
 
 def test_the_loss_of_features_counts_by_its_weight(tmp_path: Path, teacher: Path) -> None:
@@ -66,8 +66,8 @@ def test_the_loss_of_features_counts_by_its_weight(tmp_path: Path, teacher: Path
 
 
 def test_values_instead_of_classes(tmp_path: Path, teacher: Path) -> None:
-    made = distill(tmp_path, teacher, epochs=12, hard=0.0, answers="values", learning_rate=2e-2)
-    assert accuracy(learning.student(), made.output) > 0.85
+    run = distill(tmp_path, teacher, epochs=12, hard=0.0, answers="values", learning_rate=2e-2)
+    assert accuracy(learning.student(), run.output) > 0.85
 
 
 def test_the_soft_loss_is_that_of_the_paper() -> None:

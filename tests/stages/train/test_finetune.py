@@ -27,9 +27,9 @@ def test_pruned_weights_stay_zero_and_accuracy_comes_back(tmp_path: Path, teache
     masked = learning.mask(module)
     torch.save(masked.state_dict(), tmp_path / "weights.pt")
     pruned = accuracy(learning.masked(), tmp_path)
-    made = finetune(tmp_path, teacher, prepare="learning.py:mask", epochs=8, learning_rate=1e-2)
+    run = finetune(tmp_path, teacher, prepare="learning.py:mask", epochs=8, learning_rate=1e-2)
     after = learning.masked()
-    recovered = accuracy(after, made.output)
+    recovered = accuracy(after, run.output)
     assert pruned < before - 0.1
     assert recovered > before - 0.02
     zeros = sum(int((part.weight == 0).sum()) for part in after if hasattr(part, "weight"))
@@ -37,7 +37,7 @@ def test_pruned_weights_stay_zero_and_accuracy_comes_back(tmp_path: Path, teache
 
 
 def test_what_learned_to_round_becomes_integers(tmp_path: Path, teacher: Path) -> None:
-    made = finetune(tmp_path, teacher, prepare="learning.py:rounding", epochs=2, learning_rate=1e-3)
+    run = finetune(tmp_path, teacher, prepare="learning.py:rounding", epochs=2, learning_rate=1e-3)
     exported = run_stage(
         "convert/torch",
         tmp_path,
@@ -48,7 +48,7 @@ def test_what_learned_to_round_becomes_integers(tmp_path: Path, teacher: Path) -
             "exporter": "torchscript",
             "atol": 0.5,
         },
-        inputs={"weights": made.output},
+        inputs={"weights": run.output},
         root=MODULES,
     )
     integers = run_stage(
@@ -83,8 +83,8 @@ def test_a_preparation_that_returns_nothing(tmp_path: Path) -> None:
 
 def test_a_column_of_values(tmp_path: Path) -> None:
     """Labels `[n]` are compared with values `[n, 1]` one by one: the mean of all digits has a loss of 8."""
-    made = finetune(tmp_path, model="learning.py:value", answers="values", epochs=10, learning_rate=1e-2)
-    assert made.value("loss") < 5
+    run = finetune(tmp_path, model="learning.py:value", answers="values", epochs=10, learning_rate=1e-2)
+    assert run.value("loss") < 5
 
 
 def test_values_of_another_shape_than_the_labels(tmp_path: Path) -> None:

@@ -73,20 +73,20 @@ def attention(
 
 
 def fuse(folder: Path, model: onnx.ModelProto, **params: object) -> StageRun:
-    made = run_stage(
+    run = run_stage(
         "optimize/transformer", folder, {"method": "rules", **params}, inputs={"model": artifact(folder, model)}
     )
-    assert made.value("max_abs_error") < 2e-5
-    return made
+    assert run.value("max_abs_error") < 2e-5
+    return run
 
 
-def operators(made: StageRun) -> Counter[str]:
-    return Counter(made.operators)
+def operators(run: StageRun) -> Counter[str]:
+    return Counter(run.operators)
 
 
-def attributes(made: StageRun, operator: str) -> dict[str, Any]:
+def attributes(run: StageRun, operator: str) -> dict[str, Any]:
     """Attributes of the only node of an operator."""
-    (node,) = [node for node in onnx.load(made.model).graph.node if node.op_type == operator]
+    (node,) = [node for node in onnx.load(run.model).graph.node if node.op_type == operator]
     return {item.name: onnx.helper.get_attribute_value(item) for item in node.attribute}
 
 
@@ -94,8 +94,8 @@ def test_attention_without_a_mask(tmp_path: Path) -> None:
     scores = (
         "p = MatMul (q, kt) c = Constant <value = float {0.5}> () s = Mul (p, c) w = Softmax (s) seen = MatMul (w, v)"
     )
-    made = fuse(tmp_path, attention(scores))
-    assert operators(made) == {"Attention": 1, "MatMul": 1}
+    run = fuse(tmp_path, attention(scores))
+    assert operators(run) == {"Attention": 1, "MatMul": 1}
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.125])
@@ -104,8 +104,8 @@ def test_another_scale(tmp_path: Path, scale: float) -> None:
         f"c = Constant <value = float {{{scale}}}> () qs = Mul (q, c) s = MatMul (qs, kt) "
         "w = Softmax (s) seen = MatMul (w, v)"
     )
-    made = fuse(tmp_path, attention(scores))
-    assert attributes(made, "Attention")["scale"] == scale
+    run = fuse(tmp_path, attention(scores))
+    assert attributes(run, "Attention")["scale"] == scale
 
 
 def test_a_scale_after_the_mask_is_of_the_mask_too(tmp_path: Path) -> None:
@@ -113,14 +113,14 @@ def test_a_scale_after_the_mask_is_of_the_mask_too(tmp_path: Path) -> None:
         "p = MatMul (q, kt) b = Add (p, mask) c = Constant <value = float {0.5}> () s = Mul (b, c) "
         "w = Softmax (s) seen = MatMul (w, v)"
     )
-    made = fuse(tmp_path, attention(scores, "float[n, 1, s, s] mask"))
-    assert operators(made) == {"Attention": 1, "MatMul": 1, "Mul": 1}
+    run = fuse(tmp_path, attention(scores, "float[n, 1, s, s] mask"))
+    assert operators(run) == {"Attention": 1, "MatMul": 1, "Mul": 1}
 
 
-def reasons(made: StageRun) -> list[str]:
+def reasons(run: StageRun) -> list[str]:
     """Why attentions were left, from the log."""
     start = "in pieces: the attention that yields seen: "
-    return [line.removeprefix(start) for line in made.log.splitlines() if line.startswith(start)]
+    return [line.removeprefix(start) for line in run.log.splitlines() if line.startswith(start)]
 
 
 @pytest.mark.parametrize(
@@ -129,8 +129,8 @@ def reasons(made: StageRun) -> list[str]:
 )
 def test_scores_that_a_mask_replaces(tmp_path: Path, mask: str, hidden: float) -> None:
     scores = f"p = MatMul (q, kt) s = {mask} w = Softmax (s) seen = MatMul (w, v)"
-    made = fuse(tmp_path, attention(scores, "bool[n, 1, s, s] mask", hidden=hidden))
-    assert operators(made) == {"Attention": 1, "MatMul": 1, "Where": 1}
+    run = fuse(tmp_path, attention(scores, "bool[n, 1, s, s] mask", hidden=hidden))
+    assert operators(run) == {"Attention": 1, "MatMul": 1, "Where": 1}
 
 
 def test_a_bias_inside_a_mask_and_one_outside(tmp_path: Path) -> None:
@@ -139,8 +139,8 @@ def test_a_bias_inside_a_mask_and_one_outside(tmp_path: Path) -> None:
         "w = Softmax (b) seen = MatMul (w, v)"
     )
     inputs = "bool[n, 1, s, s] mask, float[1, 2, s, s] near, float[n, 1, s, s] far"
-    made = fuse(tmp_path, attention(scores, inputs, hidden=-3e38))
-    assert operators(made) == {"Attention": 1, "MatMul": 1, "Where": 1, "Mul": 1, "Add": 1}
+    run = fuse(tmp_path, attention(scores, inputs, hidden=-3e38))
+    assert operators(run) == {"Attention": 1, "MatMul": 1, "Where": 1, "Mul": 1, "Add": 1}
 
 
 FOLDED = """
@@ -180,8 +180,8 @@ def test_heads_that_are_folded_into_the_batch(tmp_path: Path) -> None:
     near_and_mask = "float[n, 2, 1, 5] near, float[n, 1, 5, 5] mask"
     weights = matrices(*MATRICES)
     model = build(FOLDED + JOIN, weights, near_and_mask, "float[n, 5, 8] y", x="float[n, 5, 8] x")
-    made = fuse(tmp_path, model)
-    assert operators(made) == {"Attention": 1, "MatMul": 1, "Add": 1}
+    run = fuse(tmp_path, model)
+    assert operators(run) == {"Attention": 1, "MatMul": 1, "Add": 1}
 
 
 def test_heads_that_are_split_where_the_batch_comes_second(tmp_path: Path) -> None:
@@ -208,9 +208,9 @@ def test_heads_that_are_split_where_the_batch_comes_second(tmp_path: Path) -> No
   y = Transpose <perm = [1, 0, 2]> (projected)
 """
     model = build(text, matrices(*MATRICES), outputs="float[3, 5, 8] y", x="float[3, 5, 8] x")
-    made = fuse(tmp_path, model)
-    assert operators(made)["MultiHeadAttention"] == 1
-    assert made.value("attentions_left") == 0
+    run = fuse(tmp_path, model)
+    assert operators(run)["MultiHeadAttention"] == 1
+    assert run.value("attentions_left") == 0
 
 
 def test_a_head_for_each_element_of_the_batch(tmp_path: Path) -> None:
@@ -226,8 +226,8 @@ def test_a_head_for_each_element_of_the_batch(tmp_path: Path) -> None:
   seen = MatMul (w, v)
   y = MatMul (seen, wo)
 """
-    made = fuse(tmp_path, build(text, matrices(*MATRICES), "float[n, s, s] mask"))
-    assert operators(made) == {"Attention": 1, "MatMul": 1, "Unsqueeze": 1}
+    run = fuse(tmp_path, build(text, matrices(*MATRICES), "float[n, s, s] mask"))
+    assert operators(run) == {"Attention": 1, "MatMul": 1, "Unsqueeze": 1}
 
 
 GROUPS = """
@@ -272,24 +272,24 @@ def shared_weights() -> Weights:
 def test_queries_share_keys(tmp_path: Path) -> None:
     text = GROUPS + "b = Add (p, mask) w = Softmax (b) seen = MatMul (w, v)" + SHARED_JOIN
     model = build(text, shared_weights(), "float[n, 1, s, s] mask")
-    made = fuse(tmp_path, model)
-    assert (made.value("fused.GroupQueryAttention"), operators(made)["Expand"]) == (1, 1)  # the lengths of the texts
-    assert attributes(made, "GroupQueryAttention") == {"num_heads": 2, "kv_num_heads": 1, "causal": 0, "scale": 1.0}
-    (grouped,) = (node for node in onnx.load(made.model).graph.node if node.op_type == "GroupQueryAttention")
+    run = fuse(tmp_path, model)
+    assert (run.value("fused.GroupQueryAttention"), operators(run)["Expand"]) == (1, 1)  # the lengths of the texts
+    assert attributes(run, "GroupQueryAttention") == {"num_heads": 2, "kv_num_heads": 1, "causal": 0, "scale": 1.0}
+    (grouped,) = (node for node in onnx.load(run.model).graph.node if node.op_type == "GroupQueryAttention")
     outputs = ["seen_fused", "seen_fused_present_key", "seen_fused_present_value"]
     assert list(grouped.output) == outputs  # CUDA's operator fails without the last two
-    apart = fuse(tmp_path, model, disable=["grouped_query_attention"])
-    assert apart.value("fused.MultiHeadAttention") == 1
+    run = fuse(tmp_path, model, disable=["grouped_query_attention"])
+    assert run.value("fused.MultiHeadAttention") == 1
 
 
 def test_a_soft_cap(tmp_path: Path) -> None:
     text = GROUPS + CAPPED + "b = Add (s, mask) w = Softmax (b) seen = MatMul (w, v)" + SHARED_JOIN
     model = build(text, shared_weights(), "float[n, 1, s, s] mask")
-    made = fuse(tmp_path, model)
-    assert attributes(made, "GroupQueryAttention") == {
+    run = fuse(tmp_path, model)
+    assert attributes(run, "GroupQueryAttention") == {
         "num_heads": 2, "kv_num_heads": 1, "causal": 0, "scale": 1.0, "softcap": 2.0
     }  # fmt: skip
-    assert made.notes == ()
+    assert run.notes == ()
     left = fuse(tmp_path, model, disable=["grouped_query_attention"])
     only = "of ONNX Runtime's operators only GroupQueryAttention has a soft cap, and "
     assert reasons(left) == [f"{only}`disable` leaves grouped_query_attention out"]
@@ -322,9 +322,9 @@ def test_why_an_attention_is_left(tmp_path: Path) -> None:
             "a mask puts 2 in the place of its scores, which does not hide them",
         ),
     ):
-        made = fuse(tmp_path, attention(scores + product, "float[n, 1, s, s] mask"))
-        assert reasons(made) == [reason], scores
-        assert made.notes == (f"method rules left 1 of 1 attentions in pieces: {reason}",)
+        run = fuse(tmp_path, attention(scores + product, "float[n, 1, s, s] mask"))
+        assert reasons(run) == [reason], scores
+        assert run.notes == (f"method rules left 1 of 1 attentions in pieces: {reason}",)
 
 
 PLACES = """
@@ -403,15 +403,15 @@ def test_learned_queries_are_counted(tmp_path: Path) -> None:
     """As a pool over tokens has them: the operators take queries for each element of the batch."""
     scores = "p = MatMul (learned, kt) w = Softmax (p) seen = MatMul (w, v)"
     learned = np.random.default_rng(2).standard_normal((1, 2, 3, 4)).astype(np.float32)
-    made = fuse(tmp_path, attention(scores, outputs="float[n, t, 8] y", learned=learned))
-    assert reasons(made) == ["its queries, keys or values are the same for every element of the batch"]
+    run = fuse(tmp_path, attention(scores, outputs="float[n, t, 8] y", learned=learned))
+    assert reasons(run) == ["its queries, keys or values are the same for every element of the batch"]
 
 
 def test_a_factor_for_each_head(tmp_path: Path) -> None:
     """As Swin 2 has it."""
     scores = "p = MatMul (q, kt) m = Mul (p, factors) b = Add (m, mask) w = Softmax (b) seen = MatMul (w, v)"
-    made = fuse(tmp_path, attention(scores, "float[n, 1, s, s] mask", factors=[[[0.25]], [[0.5]]]))
-    assert operators(made)["MultiHeadAttention"] == operators(made)["Mul"] == 1
+    run = fuse(tmp_path, attention(scores, "float[n, 1, s, s] mask", factors=[[[0.25]], [[0.5]]]))
+    assert operators(run)["MultiHeadAttention"] == operators(run)["Mul"] == 1
 
 
 def test_a_mask_of_windows(tmp_path: Path) -> None:
@@ -430,16 +430,16 @@ def test_a_mask_of_windows(tmp_path: Path) -> None:
     text = "size0 = Constant <value = int64[3] {-1, 5, 8}> () rows = Reshape (x, size0)" + text
     mask = "float[1, 3, 1, 5, 5] mask"
     model = build(text, matrices(*MATRICES), mask, "float[m, 5, 8] y", x="float[n, 3, 5, 8] x")
-    made = fuse(tmp_path, model)
-    assert (operators(made)["Attention"], operators(made)["Softmax"]) == (1, 0)
+    run = fuse(tmp_path, model)
+    assert (operators(run)["Attention"], operators(run)["Softmax"]) == (1, 0)
 
 
 @pytest.mark.parametrize("floor", ["Max (b, least)", "Max (least, b)", "Clip (b, least)"])
 def test_scores_that_are_made_finite(tmp_path: Path, floor: str) -> None:
     """As OPT and XGLM have them."""
     scores = f"p = MatMul (q, kt) b = Add (p, mask) f = {floor} w = Softmax (f) seen = MatMul (w, v)"
-    made = fuse(tmp_path, attention(scores, "float[n, 1, s, s] mask", least=np.finfo(np.float32).min))
-    assert operators(made) == {"Attention": 1, "MatMul": 1, "Max": 1}
+    run = fuse(tmp_path, attention(scores, "float[n, 1, s, s] mask", least=np.finfo(np.float32).min))
+    assert operators(run) == {"Attention": 1, "MatMul": 1, "Max": 1}
 
 
 def test_values_before_weights_are_an_attention(tmp_path: Path) -> None:
@@ -452,8 +452,8 @@ def test_values_before_weights_are_an_attention(tmp_path: Path) -> None:
   turned = MatMul (vt, wt)
   seen = Transpose <perm = [0, 1, 3, 2]> (turned)
 """
-    made = fuse(tmp_path, attention(scores))
-    assert operators(made) == {"Attention": 1, "MatMul": 1}
+    run = fuse(tmp_path, attention(scores))
+    assert operators(run) == {"Attention": 1, "MatMul": 1}
 
 
 def test_what_is_no_attention_is_not_counted(tmp_path: Path) -> None:
@@ -469,8 +469,8 @@ def test_what_is_no_attention_is_not_counted(tmp_path: Path) -> None:
   sum = MatMul (z, wk)
   y = MatMul (sum, wv)
 """
-    made = fuse(tmp_path, build(text, matrices("wq", "wk", "wv")), dims={"s": [3], "n": [1, 2]})
-    assert made.value("attentions") == 0
+    run = fuse(tmp_path, build(text, matrices("wq", "wk", "wv")), dims={"s": [3], "n": [1, 2]})
+    assert run.value("attentions") == 0
 
 
 @pytest.mark.parametrize(
@@ -497,8 +497,8 @@ def test_an_attention_in_a_branch_is_counted(tmp_path: Path) -> None:
     else_branch = h () => (float[n, s, 8] z) {{ z = Identity (x) }}
   >
 """
-    made = fuse(tmp_path, build(text, matrices("wq", "wk", "wv"), "bool chosen"))
-    assert made.notes == ("method rules left 1 of 1 attentions in pieces: it is in a branch, a loop or a function",)
+    run = fuse(tmp_path, build(text, matrices("wq", "wk", "wv"), "bool chosen"))
+    assert run.notes == ("method rules left 1 of 1 attentions in pieces: it is in a branch, a loop or a function",)
 
 
 def test_a_softmax_of_old_is_over_all_axes_behind_its_own(tmp_path: Path) -> None:
@@ -517,9 +517,9 @@ def test_a_mask_with_one_row_for_all_queries(tmp_path: Path, opset: int) -> None
     scores = "p = MatMul (q, kt) b = Add (p, mask) w = Softmax (b) seen = MatMul (w, v)"
     model = attention(scores, "float[n, 1, 1, s] mask")
     model.opset_import[0].version = opset
-    made = fuse(tmp_path, model)
-    assert made.value("attentions_left") == 0
-    assert (operators(made)["Attention"], operators(made)["Expand"]) == (1, 1)
+    run = fuse(tmp_path, model)
+    assert run.value("attentions_left") == 0
+    assert (operators(run)["Attention"], operators(run)["Expand"]) == (1, 1)
 
 
 def test_rows_that_see_nothing_stay_zero(tmp_path: Path) -> None:
@@ -533,16 +533,16 @@ def test_rows_that_see_nothing_stay_zero(tmp_path: Path) -> None:
   w = Where (blind, nothing, raw)
   seen = MatMul (w, v)
 """
-    made = fuse(tmp_path, attention(scores, "bool[n, 1, s, s] shown", never=-np.inf))
-    assert operators(made)["Attention"] == 1
-    assert operators(made)["IsNaN"] == 0
+    run = fuse(tmp_path, attention(scores, "bool[n, 1, s, s] shown", never=-np.inf))
+    assert operators(run)["Attention"] == 1
+    assert operators(run)["IsNaN"] == 0
 
 
 def test_attention_across(tmp_path: Path) -> None:
     text = SPLIT.replace("MatMul (x, wk)", "MatMul (z, wk)").replace("MatMul (x, wv)", "MatMul (z, wv)")
     scores = "s = MatMul (q, kt) w = Softmax (s) seen = MatMul (w, v)"
-    made = fuse(tmp_path, build(text + scores + JOIN, matrices(*MATRICES), "float[n, t, 8] z"))
-    assert operators(made) == {"MatMul": 4, "MultiHeadAttention": 1}
+    run = fuse(tmp_path, build(text + scores + JOIN, matrices(*MATRICES), "float[n, t, 8] z"))
+    assert operators(run) == {"MatMul": 4, "MultiHeadAttention": 1}
 
 
 ROTARY = """
@@ -575,28 +575,28 @@ FREQUENCIES = {"frequencies": np.array([1.0, 0.25], np.float32)}
 @pytest.mark.parametrize(("positions", "nodes"), [("float[1, s] positions", 0), ("float[n, s] positions", 1)])
 def test_rotary_embedding(tmp_path: Path, positions: str, nodes: int) -> None:
     text = ROTARY.replace("SECOND", "angle")
-    made = fuse(tmp_path, build(text, FREQUENCIES, positions, "float[n, 2, s, 4] y"))
-    found = operators(made)
-    assert (found["RotaryEmbedding"], found["Range"], found["Concat"]) == (1, nodes, 0)
+    run = fuse(tmp_path, build(text, FREQUENCIES, positions, "float[n, 2, s, 4] y"))
+    counts = operators(run)
+    assert (counts["RotaryEmbedding"], counts["Range"], counts["Concat"]) == (1, nodes, 0)
 
 
 def test_halves_that_differ_are_no_rotary_embedding(tmp_path: Path) -> None:
     text = ROTARY.replace("SECOND", "other").replace("  both =", "  other = Mul (column, others)\n  both =")
     weights = FREQUENCIES | {"others": np.array([0.5, 0.125], np.float32)}
-    made = fuse(tmp_path, build(text, weights, "float[1, s] positions", "float[n, 2, s, 4] y"))
-    assert operators(made)["RotaryEmbedding"] == 0
+    run = fuse(tmp_path, build(text, weights, "float[1, s] positions", "float[n, 2, s, 4] y"))
+    assert operators(run)["RotaryEmbedding"] == 0
 
 
 def test_a_sum_that_is_read_twice_is_an_output_of_the_norm(tmp_path: Path) -> None:
     text = "sum = Add (x, other) norm = LayerNormalization (sum, scale, shift) y = Add (norm, sum)"
-    made = fuse(tmp_path, build(text, vectors("scale", "shift"), "float[n, s, 8] other"))
-    assert operators(made) == {"SkipLayerNormalization": 1, "Add": 1}
+    run = fuse(tmp_path, build(text, vectors("scale", "shift"), "float[n, s, 8] other"))
+    assert operators(run) == {"SkipLayerNormalization": 1, "Add": 1}
 
 
 def test_a_broadcast_sum_stays(tmp_path: Path) -> None:
     text = "sum = Add (x, other) y = LayerNormalization (sum, scale, shift)"
-    made = fuse(tmp_path, build(text, vectors("scale", "shift"), "float[1, s, 8] other"))
-    assert operators(made) == {"LayerNormalization": 1, "Add": 1}
+    run = fuse(tmp_path, build(text, vectors("scale", "shift"), "float[1, s, 8] other"))
+    assert operators(run) == {"LayerNormalization": 1, "Add": 1}
 
 
 def test_rms_normalization_and_the_sum_before_it(tmp_path: Path) -> None:
@@ -614,8 +614,8 @@ def test_rms_normalization_and_the_sum_before_it(tmp_path: Path) -> None:
   scaled = Mul (scale, normal)
   y = Add (scaled, sum)
 """
-    made = fuse(tmp_path, build(norm, vectors("scale"), "float[n, s, 8] other"))
-    assert operators(made) == {"SkipSimplifiedLayerNormalization": 1, "Add": 1}
+    run = fuse(tmp_path, build(norm, vectors("scale"), "float[n, s, 8] other"))
+    assert operators(run) == {"SkipSimplifiedLayerNormalization": 1, "Add": 1}
     alone = fuse(tmp_path, build(norm.replace("Add (x, other)", "Identity (x)"), vectors("scale")))
     assert operators(alone) == {"SimplifiedLayerNormalization": 1, "Add": 1}
 
@@ -647,8 +647,8 @@ def test_layer_norms_of_an_operator_set_that_has_none(tmp_path: Path) -> None:
 
 
 def test_a_bias_joins_the_activation(tmp_path: Path) -> None:
-    made = fuse(tmp_path, build("sum = Add (x, bias) y = Gelu (sum)", vectors("bias")))
-    assert operators(made) == {"BiasGelu": 1}
+    run = fuse(tmp_path, build("sum = Add (x, bias) y = Gelu (sum)", vectors("bias")))
+    assert operators(run) == {"BiasGelu": 1}
 
 
 UNBIASED = """
@@ -671,9 +671,9 @@ def test_where_the_optimizer_crashes(tmp_path: Path) -> None:
         "  hint: use `method: rules`, try another `model_type`, or leave fusions out: `disable: [...]`; "
         "the log has the whole message"
     )
-    made = fuse(tmp_path, model, method="auto", model_type="gpt2")
-    assert operators(made) == {"LayerNormalization": 1, "MatMul": 1}
-    assert "fused by method rules" in made.log
+    run = fuse(tmp_path, model, method="auto", model_type="gpt2")
+    assert operators(run) == {"LayerNormalization": 1, "MatMul": 1}
+    assert "fused by method rules" in run.log
 
 
 def fail_to_infer(*_: object, **__: object) -> None:
@@ -753,11 +753,11 @@ def test_of_methods_that_leave_some_in_pieces_the_one_that_leaves_fewer_is_taken
         "float[n, 1, s, s] mask",
         "float[n, s, 8] y, float[n, s, 8] z",
     )
-    made = fuse(tmp_path, both, method="auto")
-    assert "method onnxruntime leaves 2 attentions in pieces" in made.log
-    assert "method rules leaves 1 attentions in pieces" in made.log
-    assert (made.value("attentions"), made.value("attentions_left")) == (2, 1)
-    assert made.notes == (
+    run = fuse(tmp_path, both, method="auto")
+    assert "method onnxruntime leaves 2 attentions in pieces" in run.log
+    assert "method rules leaves 1 attentions in pieces" in run.log
+    assert (run.value("attentions"), run.value("attentions_left")) == (2, 1)
+    assert run.notes == (
         "method rules left 1 of 2 attentions in pieces: Relu stands between its scores and its softmax",
     )
 
@@ -784,9 +784,9 @@ grouped (float[1, s, 16] query, float[1, s, 8] key, float[1, s, 8] value) => (fl
 def test_grouped_queries_are_an_attention(tmp_path: Path) -> None:
     """As the exporters of generative models write it; nothing is left to fuse."""
     model = parser.parse_model(GROUPED)
-    made = fuse(tmp_path, model, method="rules", expect={"GroupQueryAttention": 1})
-    assert (made.value("attentions"), made.value("attentions_left")) == (1, 0)
-    assert made.value("fused.GroupQueryAttention") == 1
+    run = fuse(tmp_path, model, method="rules", expect={"GroupQueryAttention": 1})
+    assert (run.value("attentions"), run.value("attentions_left")) == (1, 0)
+    assert run.value("fused.GroupQueryAttention") == 1
 
 
 @pytest.mark.parametrize("package", ["onnxruntime.transformers.", ""])
