@@ -231,8 +231,8 @@ def test_what_falls_back_is_counted_named_and_forbidden(
     assert [(verdict.metric, verdict.outcome) for verdict in result.verdicts] == [
         ("coverage", "failed"), ("fallback", "passed"), ("share.OpenVINO", "passed"),
     ]  # fmt: skip
-    found = json.loads((Path(result["covered"].out) / "coverage.json").read_text())
-    assert found["fallback"] == {"Det": 1}
+    document = json.loads((Path(result["covered"].out) / "coverage.json").read_text())
+    assert document["fallback"] == {"Det": 1}
     strict = result["strict"].failure
     assert strict is not None
     assert f"target 'strict-{way}' forbids the CPU, and 1 node landed on it" in strict.why

@@ -161,12 +161,12 @@ class AgentProcess:
         """Start an agent, with this Python or another one, and wait until it listens."""
         (folder / "home").mkdir(parents=True)
         url = url or f"unix://{folder / 'socket'}"
-        words = ["agent", "--listen", url, "--name", name, "--store", str(folder / "store"), *options]
+        arguments = ["agent", "--listen", url, "--name", name, "--store", str(folder / "store"), *options]
         code = "import sys; from orun.agent import service; from orun.cli.main import main; "
         if lease:
             code += f"service.Service.__init__.__kwdefaults__['lease'] = {lease}; "
         process = subprocess.Popen(
-            [python, "-c", f"{code}sys.exit(main({words!r}))"],
+            [python, "-c", f"{code}sys.exit(main({arguments!r}))"],
             cwd=folder,
             env={**os.environ, "HOME": str(folder / "home"), "ORUN_LOCKS": str(folder / "home"), **(variables or {})},
             stdout=subprocess.PIPE,

@@ -25,8 +25,8 @@ def test_the_change_is_marked_and_named(orun: CommandLine, project: Path) -> Non
         "",
         'count words min 3 fails because of write.text: "one two three" -> "one" (2 partial builds)',
     ]
-    found = json.loads(orun("bisect", good, bad, "--json").out)
-    assert found["causes"] == [['write.text: "one two three" -> "one"']]
+    document = json.loads(orun("bisect", good, bad, "--json").out)
+    assert document["causes"] == [['write.text: "one two three" -> "one"']]
     again = json.loads(orun("bisect", "last~1", "last", "--json").out)  # the partial builds since do not count
     assert (again["good"], again["bad"]) == (good, bad)
     assert orun("store", "gc", "--dry-run").err == ""

@@ -178,8 +178,8 @@ def test_a_damaged_history_is_made_anew_of_what_runs_have_measured(measured: Pat
         "  hint: put it aside, and have a new one made of what runs have measured: "
         "orun history --mend --store artifacts\n"
     )
-    said = orun("history", "--mend", "--store", "artifacts").out.splitlines()
-    assert said == [
+    lines = orun("history", "--mend", "--store", "artifacts").out.splitlines()
+    assert lines == [
         "artifacts/history.sqlite was damaged, and is artifacts/history.sqlite.damaged now",
         "artifacts/history.sqlite: 4 measurements added from the records of runs",
     ]
@@ -224,8 +224,8 @@ def test_a_torn_history_is_damaged_and_put_beside_the_one_before(measured: Path,
     history.with_name("history.sqlite.damaged").touch()
     content = history.read_bytes()
     history.write_bytes(content[: len(content) // 2])
-    said = json.loads(orun("history", "--mend", "--json").out)
-    assert said == {"file": str(history), "damaged": f"{history}.damaged1", "added": 4}
+    document = json.loads(orun("history", "--mend", "--json").out)
+    assert document == {"file": str(history), "damaged": f"{history}.damaged1", "added": 4}
 
 
 def test_of_a_run_whose_record_cannot_be_read_the_history_is_not_called_whole(

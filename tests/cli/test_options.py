@@ -23,8 +23,8 @@ def test_overrides() -> None:
 
 
 def test_values_of_set_are_kept_out_of_logs() -> None:
-    words = ["run", "--set", "vars.token=s3cret", "--set=vars.key=k=v", "--set", "oops", "--jobs=2"]
-    assert redacted(words) == ["run", "--set", "vars.token=***", "--set=vars.key=***", "--set", "oops", "--jobs=2"]
+    arguments = ["run", "--set", "vars.token=s3cret", "--set=vars.key=k=v", "--set", "oops", "--jobs=2"]
+    assert redacted(arguments) == ["run", "--set", "vars.token=***", "--set=vars.key=***", "--set", "oops", "--jobs=2"]
 
 
 def completed(orun: CommandLine, *words: str) -> list[str]:
@@ -181,8 +181,8 @@ def test_a_folder_that_is_no_store_is_refused(
     orun: CommandLine, accepted: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
     monkeypatch.chdir(accepted)
-    words = [*verb.split(), *STORING[verb].split()]
-    shown = orun(*words, "--store", "src")
+    arguments = [*verb.split(), *STORING[verb].split()]
+    shown = orun(*arguments, "--store", "src")
     assert (shown.code, shown.out) == (2, "")
     told = ("src is no store, and not empty", "there is no store at src", "nothing was measured yet")
     assert any(text in shown.err for text in told)
@@ -199,8 +199,8 @@ def test_a_store_without_a_name_is_that_of_the_project(
     shutil.copytree(accepted, project, symlinks=True, dirs_exist_ok=True)
     before = sorted(path.name for path in project.iterdir())
     assert "artifacts" in before
-    words = [*verb.split(), *STORING[verb].split()]
-    assert orun(*words, "--store", "").code == orun(*words).code
+    arguments = [*verb.split(), *STORING[verb].split()]
+    assert orun(*arguments, "--store", "").code == orun(*arguments).code
     assert sorted({*(path.name for path in project.iterdir()), "words.baseline.json"}) == before
 
 

@@ -85,11 +85,19 @@ def test_a_wheel_of_the_same_version_with_another_content(tmp_path: Path) -> Non
     (project / "told.py").write_text(CODE)
     path = os.pathsep.join([str(packages), str(Path(orun.__file__).parents[1])])
     variables = os.environ | {"PYTHONUSERBASE": str(home), "PYTHONPATH": path}
-    words = [sys.executable, "-m", "orun", str(project / "pipeline.yaml"), "--store", str(tmp_path / "store"), "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "orun",
+        str(project / "pipeline.yaml"),
+        "--store",
+        str(tmp_path / "store"),
+        "--json",
+    ]
     versions, reasons = [], []
     for text in ("first", "second", "second"):
         versions.append(_install(tmp_path / text, packages, text))
-        done = subprocess.run(words, env=variables, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
         reasons += json.loads(done.stdout)["stages"][0]["reasons"]
         assert (tmp_path / "store" / "out" / "text" / "told" / "text").read_text() == text
     change = f"package one: {versions[0]} -> {versions[1]} (imported by the stage)"

@@ -85,9 +85,9 @@ def test_the_library_does_what_it_is_told(fault_library: Path, tmp_path: Path, c
     (below / "new").touch()
     failing = Failing.make(fault_library, tmp_path, below)
     failing.set(Fault(kind, "all", number, error, how))
-    words = [sys.executable, "-c", f"{START}{code}"]
+    command = [sys.executable, "-c", f"{START}{code}"]
     done = subprocess.run(
-        words, cwd=below, env={**environment(), **failing.variables}, capture_output=True, text=True, check=False
+        command, cwd=below, env={**environment(), **failing.variables}, capture_output=True, text=True, check=False
     )
     assert (done.stdout.strip(), done.stderr) == (said, "")
     assert failing.failed().partition(" ")[0] == call

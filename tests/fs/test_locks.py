@@ -349,11 +349,11 @@ except OSError as error:
     (tmp_path / "locks").mkdir()
     failing = Failing.make(fault_library, tmp_path, tmp_path / "locks")
     failing.set(Fault("lock", "all", 1, errno.ESTALE, how))
-    said = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", take],
         env={**failing.variables, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (said.stdout, said.stderr) == (f"{told}\n", "")
+    assert (process.stdout, process.stderr) == (f"{told}\n", "")

@@ -213,9 +213,9 @@ LONG = "k" * 1100
     ],
 )
 def test_a_key_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, place: str) -> None:
-    said = told(tmp_path, text, monkeypatch).splitlines()
-    assert said[0] == f"{place}: error: the key is too long for YAML"
-    assert said[-1] == "  expected: a key of at most 1024 characters"
+    lines = told(tmp_path, text, monkeypatch).splitlines()
+    assert lines[0] == f"{place}: error: the key is too long for YAML"
+    assert lines[-1] == "  expected: a key of at most 1024 characters"
 
 
 def test_a_key_that_cannot_be_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -229,8 +229,8 @@ def test_a_remote_that_may_not_be_written_is_still_read(one: Project, other: Pro
 
 def start(project: Project, remote: str) -> subprocess.Popen[str]:
     """The pipeline run by a process of its own."""
-    words = [str(project.folder / "pipeline.yaml"), "--store", str(project.store), "--remote", remote]
-    command = [sys.executable, "-m", "orun", *words]
+    arguments = [str(project.folder / "pipeline.yaml"), "--store", str(project.store), "--remote", remote]
+    command = [sys.executable, "-m", "orun", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=Path.cwd())
 
 

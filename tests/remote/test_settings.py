@@ -178,8 +178,8 @@ def test_a_missing_package_is_said_before_anything_starts(
 ) -> None:
     monkeypatch.setattr(distributions, "find", lambda name, *_: None if name == lacking else (name, "1"))
     monkeypatch.setenv(SIGNING_KEY, "a key")
-    words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", "s3://bucket"]
-    assert main(words) == 2
+    arguments = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", "s3://bucket"]
+    assert main(arguments) == 2
     assert capsys.readouterr().err == (
         f"error: the remote s3://bucket needs {lacking}, which is not installed\n  hint: {install_hint('remote')}\n"
     )
@@ -188,9 +188,10 @@ def test_a_missing_package_is_said_before_anything_starts(
 
 def test_the_command_line_names_a_remote(tmp_path: Path, one: Project, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bucket").mkdir()
-    words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store)]
+    arguments = [str(one.folder / "pipeline.yaml"), "--store", str(one.store)]
     assert (
-        main([*words, "--remote", f"file://{tmp_path}/bucket", "--remote-mode", "read-write", "--remote-required"]) == 0
+        main([*arguments, "--remote", f"file://{tmp_path}/bucket", "--remote-mode", "read-write", "--remote-required"])
+        == 0
     )
     assert f"info: remote file://{tmp_path}/bucket: 2 pushed (" in capsys.readouterr().out
 
@@ -223,11 +224,11 @@ def test_a_remote_named_by_the_environment_or_the_project_is_noticed(
 
 
 def test_only_a_run_that_asks_the_remote_imports_obstore(tmp_path: Path, one: Project) -> None:
-    words = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", f"file://{tmp_path}/bucket"]
+    arguments = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", f"file://{tmp_path}/bucket"]
     code = "import sys; from orun.cli.main import main; main(sys.argv[1:]); print(*sorted(sys.modules))"
     modules = []
     for _ in range(2):
-        command = [sys.executable, "-c", code, *words]
+        command = [sys.executable, "-c", code, *arguments]
         ended = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
         modules.append(set(ended.stdout.splitlines()[-1].split()))
     assert "obstore" in modules[0]

@@ -323,10 +323,10 @@ def test_accepted_models_are_given_to_the_remote(
     """The run that is accepted knew of no remote; the other machine then has what its gate compares with."""
     project, other = machine(tmp_path, "one", ACCEPTABLE), machine(tmp_path, "other", ACCEPTABLE)
     accepted = project.run()["make"].tree
-    words = [*ACCEPT, str(project.folder / "pipeline.yaml"), "--store", str(project.store), "--remote", folder]
+    arguments = [*ACCEPT, str(project.folder / "pipeline.yaml"), "--store", str(project.store), "--remote", folder]
     said = []
     for mode in ("read", "read-write", "read-write"):
-        assert main([*words, "--remote-mode", mode, "--json"]) == 0
+        assert main([*arguments, "--remote-mode", mode, "--json"]) == 0
         said.append(json.loads(capsys.readouterr().out)["notices"])
     assert said[0] == said[2] == [], "what is only read gets nothing, and nothing goes twice"
     pushed = [notice for notice in said[1] if not notice.startswith("pushing")]  # said when it takes over a second
@@ -341,8 +341,8 @@ def test_a_model_is_accepted_whatever_becomes_of_the_remote(tmp_path: Path, caps
     project.run()
     (tmp_path / "file").touch()
     url = f"file://{tmp_path}/file/remote"
-    words = [*ACCEPT, str(project.folder / "pipeline.yaml"), "--store", str(project.store), "--remote", url]
-    assert main(words) == 0
+    arguments = [*ACCEPT, str(project.folder / "pipeline.yaml"), "--store", str(project.store), "--remote", url]
+    assert main(arguments) == 0
     first, notice, failing, last = capsys.readouterr().out.splitlines()
     assert first.startswith("accepted make, words of run ")
     assert notice.startswith(f"the remote {url} cannot be")
@@ -351,7 +351,7 @@ def test_a_model_is_accepted_whatever_becomes_of_the_remote(tmp_path: Path, caps
         "words has no direction of improvement, so it has no regression"
     )
     assert last.startswith("commit ")
-    assert main([*words, "--remote-required"]) == 3
+    assert main([*arguments, "--remote-required"]) == 3
 
 
 def write_model(path: Path, name: str) -> None:

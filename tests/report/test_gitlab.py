@@ -21,12 +21,12 @@ def test_all_is_well() -> None:
 
 
 def test_gates_that_did_not_pass() -> None:
-    found = json.loads(code_quality(GATE_FAILED))
-    assert [(one["severity"], one["location"], one["check_name"]) for one in found] == [
+    document = json.loads(code_quality(GATE_FAILED))
+    assert [(one["severity"], one["location"], one["check_name"]) for one in document] == [
         ("minor", {"path": "pipelines/bert.yaml", "lines": {"begin": 32}}, "orun/gate"),
         ("critical", {"path": "pipelines/bert.yaml", "lines": {"begin": 37}}, "orun/gate"),
     ]
-    assert found[1]["description"] == (
+    assert document[1]["description"] == (
         "gate failed: latency p50 max_regression 5%: "
         "8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed"
     )
@@ -69,6 +69,6 @@ def test_metrics() -> None:
 
 def test_the_same_condition_in_two_places_is_two_issues() -> None:
     again = replace(GATE_FAILED.verdicts[2], position=Position("pipelines/bert.yaml", 41, 9))
-    found = json.loads(code_quality(replace(GATE_FAILED, verdicts=(GATE_FAILED.verdicts[2], again))))
-    assert len({one["fingerprint"] for one in found}) == 2
-    assert len({one["description"] for one in found}) == 1
+    document = json.loads(code_quality(replace(GATE_FAILED, verdicts=(GATE_FAILED.verdicts[2], again))))
+    assert len({one["fingerprint"] for one in document}) == 2
+    assert len({one["description"] for one in document}) == 1

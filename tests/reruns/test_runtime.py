@@ -28,8 +28,8 @@ stages:
 def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with that version, to be put before the packages that tests run with."""
     folder = tmp_path_factory.mktemp("runtime")
-    words = ["-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), f"onnxruntime=={OTHER}"]
-    subprocess.run([sys.executable, *words], check=True, timeout=240, capture_output=True)
+    arguments = ["-m", "pip", "install", "-q", "--no-deps", "--target", str(folder), f"onnxruntime=={OTHER}"]
+    subprocess.run([sys.executable, *arguments], check=True, timeout=240, capture_output=True)
     return folder
 
 

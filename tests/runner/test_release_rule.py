@@ -379,8 +379,8 @@ def test_a_baseline_may_be_accepted_after_undecided(project: Path, capsys: pytes
         "  hint: see to these gates, or accept it all the same: orun baseline accept p.yaml --force\n"
     )
     assert main(["baseline", "accept", "p.yaml", "--force"]) == 0
-    told = capsys.readouterr().out.splitlines()
-    assert told[1:] == [f"warning: {TITLE} is undecided all the same: {IS_UNDECIDED}", "commit p.baseline.json"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1:] == [f"warning: {TITLE} is undecided all the same: {IS_UNDECIDED}", "commit p.baseline.json"]
     result = orun.run("p.yaml")
     assert [verdict.outcome for verdict in result.verdicts] == ["undecided", "passed"]
     assert (result.exit_code, result["give"].outcome) == (4, "blocked")

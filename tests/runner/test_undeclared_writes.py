@@ -111,86 +111,86 @@ UNTOLD = (
 )
 
 
-def project(folder: Path, write: str = WRITE, read: str = '"nothing"') -> Project:
-    made = Project.make(folder / "project", PIPELINE)
-    made.write("beside.py", CODE.replace("WRITE", write).replace("READ", read))
-    made.write("given.txt", "one")
-    return made
+def make_project(folder: Path, write: str = WRITE, read: str = '"nothing"') -> Project:
+    project = Project.make(folder / "project", PIPELINE)
+    project.write("beside.py", CODE.replace("WRITE", write).replace("READ", read))
+    project.write("given.txt", "one")
+    return project
 
 
 def test_a_stage_that_reads_what_another_run_of_a_stage_left_is_refused(tmp_path: Path) -> None:
     """It had been built of TWO: writes comes from the store for `one`, and side.txt is still of `two`."""
-    made = project(tmp_path, read=READ)
+    project = make_project(tmp_path, read=READ)
     for text in ("one", "two"):
-        made.write("given.txt", text)
-        assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
-        assert made.text("reads") == text.upper()
-    made.write("given.txt", "one")
+        project.write("given.txt", text)
+        assert outcomes(project.run()) == {"writes": "built", "reads": "built"}
+        assert project.text("reads") == text.upper()
+    project.write("given.txt", "one")
     for _ in range(2):
-        result = made.run()
+        result = project.run()
         assert result.exit_code == 3
         assert outcomes(result) == {"writes": "cached", "reads": "failed"}
         failure = failure_of(result, "reads")
         assert failure.error == "UndeclaredInput"
         assert failure.problem == "reads reads side.txt, which has changed since writes wrote it"
         assert (failure.why, failure.hint) == (WHY, HINT)
-    assert outcomes(made.run(force=["writes"])) == {"writes": "built", "reads": "cached"}
-    assert made.text("reads") == "ONE"
+    assert outcomes(project.run(force=["writes"])) == {"writes": "built", "reads": "cached"}
+    assert project.text("reads") == "ONE"
 
 
 @pytest.mark.parametrize("read", ['str((HERE / "side.txt").exists())', 'str(list(open(HERE / "side.txt", "a+")))'])
 def test_to_look_for_it_or_to_add_to_it_is_to_read_it(tmp_path: Path, read: str) -> None:
-    made = project(tmp_path, read=read)
-    assert made.run(only=["writes"]).exit_code == 0
-    made.write("side.txt", "of another run")
-    assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
+    project = make_project(tmp_path, read=read)
+    assert project.run(only=["writes"]).exit_code == 0
+    project.write("side.txt", "of another run")
+    assert outcomes(project.run()) == {"writes": "cached", "reads": "failed"}
 
 
 def test_a_stage_that_finds_it_gone_is_refused(tmp_path: Path) -> None:
-    made = project(tmp_path, read='str((HERE / "side.txt").exists())')
-    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
-    (made.folder / "side.txt").unlink()
-    assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
+    project = make_project(tmp_path, read='str((HERE / "side.txt").exists())')
+    assert outcomes(project.run()) == {"writes": "built", "reads": "built"}
+    (project.folder / "side.txt").unlink()
+    assert outcomes(project.run()) == {"writes": "cached", "reads": "failed"}
 
 
 @pytest.mark.parametrize("name", ["side.txt", "."])
 def test_a_stage_that_is_told_of_it_is_refused_too(tmp_path: Path, name: str) -> None:
     """Of the file, or of a folder that it is in."""
-    made = project(tmp_path)
-    made.write("side.txt", "of long ago")
+    project = make_project(tmp_path)
+    project.write("side.txt", "of long ago")
     told = f"{{uses: ./told.py:read, needs: writes, with: {{name: {name}}}}}"
-    made.write("pipeline.yaml", f"{PIPELINE}  told: {told}\n")
-    made.write("told.py", TOLD_OF)
-    made.run(only=["writes"])
-    made.write("side.txt", "of another run")
-    result = made.run()
+    project.write("pipeline.yaml", f"{PIPELINE}  told: {told}\n")
+    project.write("told.py", TOLD_OF)
+    project.run(only=["writes"])
+    project.write("side.txt", "of another run")
+    result = project.run()
     assert outcomes(result) == {"writes": "cached", "reads": "built", "told": "failed"}
-    made.write("side.txt", "ONE")
-    assert outcomes(made.run()) == {"writes": "cached", "reads": "cached", "told": "built"}
+    project.write("side.txt", "ONE")
+    assert outcomes(project.run()) == {"writes": "cached", "reads": "cached", "told": "built"}
 
 
 def test_a_stored_result_of_it_is_not_taken(tmp_path: Path) -> None:
     """It was made when side.txt was the user's own."""
-    made = project(tmp_path, write="pass")
-    made.edit(
+    project = make_project(tmp_path, write="pass")
+    project.edit(
         "pipeline.yaml", "{uses: ./beside.py:reads, needs: writes}", "{uses: ./stages.py:read, with: {name: side.txt}}"
     )
-    made.write("side.txt", "mine")
-    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
-    made.edit("beside.py", "    pass", f"    {WRITE}")
-    made.run(only=["writes"])
-    made.write("side.txt", "mine")
-    assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
+    project.write("side.txt", "mine")
+    assert outcomes(project.run()) == {"writes": "built", "reads": "built"}
+    project.edit("beside.py", "    pass", f"    {WRITE}")
+    project.run(only=["writes"])
+    project.write("side.txt", "mine")
+    assert outcomes(project.run()) == {"writes": "cached", "reads": "failed"}
 
 
 def test_whichever_comes_later_is_refused(tmp_path: Path) -> None:
-    made = project(tmp_path, read=READ)
-    made.write("side.txt", "of long ago")
-    made.edit("pipeline.yaml", "{uses: ./beside.py:writes}", "{uses: ./beside.py:writes, needs: reads}")
-    made.edit("pipeline.yaml", ", needs: writes", "")
-    made.edit("beside.py", 'inputs={"text": "files"}', "inputs={}")
-    made.edit("beside.py", f"inputs={{}}{WRITES}", f'inputs={{"text": "files"}}{WRITES}')
-    result = made.run()
+    project = make_project(tmp_path, read=READ)
+    project.write("side.txt", "of long ago")
+    project.edit("pipeline.yaml", "{uses: ./beside.py:writes}", "{uses: ./beside.py:writes, needs: reads}")
+    project.edit("pipeline.yaml", ", needs: writes", "")
+    project.edit("beside.py", 'inputs={"text": "files"}', "inputs={}")
+    project.edit("beside.py", f"inputs={{}}{WRITES}", f'inputs={{"text": "files"}}{WRITES}')
+    result = project.run()
     assert outcomes(result) == {"writes": "failed", "reads": "built"}
     failure = failure_of(result, "writes")
     assert failure.problem == "reads reads side.txt, which has changed since writes wrote it"
@@ -198,9 +198,9 @@ def test_whichever_comes_later_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("native_reads")
 def test_what_is_written_into_the_project_is_told(tmp_path: Path) -> None:
-    made = project(tmp_path, "; ".join(TOLD))
+    project = make_project(tmp_path, "; ".join(TOLD))
     for outcome in ("built", "cached", "cached"):
-        result = made.run()
+        result = project.run()
         assert (result["writes"].outcome, result["reads"].wrote) == (outcome, ())
         assert result["writes"].wrote == (
             "again",
@@ -217,54 +217,54 @@ def test_what_is_written_into_the_project_is_told(tmp_path: Path) -> None:
 
 
 def test_what_is_written_beside_code_that_lies_elsewhere_is_told(tmp_path: Path) -> None:
-    made = project(tmp_path)
+    project = make_project(tmp_path)
     path = tmp_path / "elsewhere"
     path.mkdir()
     for name in ("beside.py", "given.txt"):
-        (made.folder / name).rename(path / name)
-    made.write("pipeline.yaml", PIPELINE.replace("./beside.py", f"{path}/beside.py"))
-    assert made.run()["writes"].wrote == (f"{path}/side.txt",)
+        (project.folder / name).rename(path / name)
+    project.write("pipeline.yaml", PIPELINE.replace("./beside.py", f"{path}/beside.py"))
+    assert project.run()["writes"].wrote == (f"{path}/side.txt",)
 
 
 @pytest.mark.usefixtures("native_reads")
 def test_what_a_program_writes_anew_is_not_only_added_to(tmp_path: Path) -> None:
     """Whatever Python does with it besides."""
     both = 'open(HERE / "side.txt", "a").close(); subprocess.run(["cp", HERE / "given.txt", HERE / "side.txt"])'
-    made = project(tmp_path, both, READ)
-    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
-    assert made.run()["writes"].wrote == ("side.txt",)
+    project = make_project(tmp_path, both, READ)
+    assert outcomes(project.run()) == {"writes": "built", "reads": "built"}
+    assert project.run()["writes"].wrote == ("side.txt",)
 
 
 @pytest.mark.usefixtures("native_reads")
 def test_what_a_program_writes_and_python_reads_then(tmp_path: Path) -> None:
     program = 'subprocess.run(["cp", HERE / "given.txt", HERE / "side.txt"]); (HERE / "side.txt").read_text()'
-    result = project(tmp_path, program, "'nothing'").run()
+    result = make_project(tmp_path, program, "'nothing'").run()
     assert outcomes(result) == {"writes": "built", "reads": "built"}
     assert result["writes"].wrote == ("side.txt",)
 
 
 def test_what_is_opened_for_writing_and_not_written_is_nothing_to_tell(tmp_path: Path) -> None:
     """Databases are, to be read."""
-    made = project(tmp_path, '(HERE / "given.txt").open("r+").close()', "'nothing'")
-    assert made.run()["writes"].wrote == ()
+    project = make_project(tmp_path, '(HERE / "given.txt").open("r+").close()', "'nothing'")
+    assert project.run()["writes"].wrote == ()
 
 
 def test_logs_caches_and_what_is_gone_again_are_nothing_to_tell(tmp_path: Path) -> None:
-    result = project(tmp_path, "; ".join(UNTOLD)).run()
+    result = make_project(tmp_path, "; ".join(UNTOLD)).run()
     assert outcomes(result) == {"writes": "built", "reads": "built"}
     assert result["writes"].wrote == ()
 
 
 def test_a_log_that_another_stage_looks_for_is_not(tmp_path: Path) -> None:
     """As one does before adding to it."""
-    made = project(tmp_path, 'open(HERE / "side.txt", "a").write(text)', 'str((HERE / "side.txt").exists())')
-    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
+    project = make_project(tmp_path, 'open(HERE / "side.txt", "a").write(text)', 'str((HERE / "side.txt").exists())')
+    assert outcomes(project.run()) == {"writes": "built", "reads": "built"}
 
 
 @pytest.mark.parametrize("looked", ["", '(HERE / "side.txt").exists(); '])
 def test_a_log_that_another_stage_reads_is_refused(tmp_path: Path, looked: str) -> None:
-    made = project(tmp_path, f'{looked}open(HERE / "side.txt", "a").write(text)', READ)
-    assert outcomes(made.run()) == {"writes": "built", "reads": "failed"}
+    project = make_project(tmp_path, f'{looked}open(HERE / "side.txt", "a").write(text)', READ)
+    assert outcomes(project.run()) == {"writes": "built", "reads": "failed"}
 
 
 @pytest.mark.parametrize(
@@ -272,33 +272,33 @@ def test_a_log_that_another_stage_reads_is_refused(tmp_path: Path, looked: str) 
 )
 def test_what_is_made_where_it_is_missing_is_nothing_to_tell(tmp_path: Path, missing: str) -> None:
     """Data that a function fetches once; other data than those are refused."""
-    made = project(tmp_path, f"if {missing}: {WRITE}", READ)
-    made.write("beside.py", f"{(made.folder / 'beside.py').read_text()}\n{FOUND}")
-    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
-    result = made.run()
+    project = make_project(tmp_path, f"if {missing}: {WRITE}", READ)
+    project.write("beside.py", f"{(project.folder / 'beside.py').read_text()}\n{FOUND}")
+    assert outcomes(project.run()) == {"writes": "built", "reads": "built"}
+    result = project.run()
     assert outcomes(result) == {"writes": "cached", "reads": "cached"}
     assert result["writes"].wrote == ()
-    made.write("side.txt", "of another day")
-    assert outcomes(made.run()) == {"writes": "cached", "reads": "failed"}
+    project.write("side.txt", "of another day")
+    assert outcomes(project.run()) == {"writes": "cached", "reads": "failed"}
 
 
 def test_a_stage_may_read_what_it_wrote_itself(tmp_path: Path) -> None:
-    made = project(tmp_path, f'{WRITE}; (context.output / "text").write_text({READ})')
-    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
-    assert made.text("writes") == "ONE"
+    project = make_project(tmp_path, f'{WRITE}; (context.output / "text").write_text({READ})')
+    assert outcomes(project.run()) == {"writes": "built", "reads": "built"}
+    assert project.text("writes") == "ONE"
 
 
 def test_once_it_writes_to_its_output_all_is_well(tmp_path: Path) -> None:
-    made = project(tmp_path, read=READ)
-    made.run()
-    made.edit("beside.py", WRITE, '(context.output / "side.txt").write_text(text.upper())')
-    made.edit("beside.py", READ, '(context.inputs["text"] / "side.txt").read_text()')
-    assert outcomes(made.run()) == {"writes": "built", "reads": "built"}
-    assert made.text("reads") == "ONE"
+    project = make_project(tmp_path, read=READ)
+    project.run()
+    project.edit("beside.py", WRITE, '(context.output / "side.txt").write_text(text.upper())')
+    project.edit("beside.py", READ, '(context.inputs["text"] / "side.txt").read_text()')
+    assert outcomes(project.run()) == {"writes": "built", "reads": "built"}
+    assert project.text("reads") == "ONE"
 
 
 def test_how_it_is_said(tmp_path: Path) -> None:
-    result = project(tmp_path, f'{WRITE}; (HERE / "b").touch(); (HERE / "c").touch(); (HERE / "d").touch()').run()
+    result = make_project(tmp_path, f'{WRITE}; (HERE / "b").touch(); (HERE / "c").touch(); (HERE / "d").touch()').run()
     set_values, store = result_lines(replace(result, overrides={"seed": "3"}), Terminal()), tmp_path / "store"
     assert any(line.endswith(f" orun {result.file} --force writes --set seed=3 --store {store}") for line in set_values)
     said = f"{' '.join(SAID.split())} orun {result.file} --force writes --store {store}"
@@ -319,11 +319,11 @@ def test_what_measurements_keep_of_the_cores_of_the_machine_is_none(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Even where the folder of the machine is in the project, and the stage reads it again in a later run."""
-    made = Project.make(tmp_path / "project", MEASURES)
-    made.write("cores.py", REMEMBERS)
-    monkeypatch.setenv("ORUN_LOCKS", str(made.folder))
+    project = Project.make(tmp_path / "project", MEASURES)
+    project.write("cores.py", REMEMBERS)
+    monkeypatch.setenv("ORUN_LOCKS", str(project.folder))
     for force, outcome in (((), "built"), (("measures",), "built"), ((), "cached")):
-        result = made.run(force=force)
+        result = project.run(force=force)
         assert (result["measures"].outcome, result["measures"].wrote) == (outcome, ())
-    assert readings_file().parent == made.folder
+    assert readings_file().parent == project.folder
     assert readings_file().exists()

@@ -46,9 +46,9 @@ def test_what_is_written_is_in_the_model(tmp_path: Path) -> None:
     found = properties(run.model)
     assert list(found) == ["author", "kept", "licence", "orun.provenance"]
     assert (found["author"], found["kept"]) == ("Ö", "as it was")
-    told = json.loads(found["orun.provenance"])
-    assert told["pipeline"] == "bert"
-    assert told["stages"][0] == {
+    document = json.loads(found["orun.provenance"])
+    assert document["pipeline"] == "bert"
+    assert document["stages"][0] == {
         "stage": "export",
         "uses": "convert/torch",
         "params": {"opset": 20},

@@ -44,12 +44,12 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def test_it_answers_as_the_pipeline_does(tmp_path: Path) -> None:
     run = run_stage("release/serve-check", tmp_path, inputs={"bundle": make_bundle(tmp_path).output})
-    told = json.loads((run.output / "serve.json").read_text())
-    assert told["onnxruntime"] == onnxruntime.__version__
-    assert told["providers"] == ["CPUExecutionProvider"]
-    assert told["files"] == 3
-    assert "onnxruntime" in told["packages"]
-    assert not {"orun", "onnx", "torch", "blake3"} & told["packages"].keys()
+    document = json.loads((run.output / "serve.json").read_text())
+    assert document["onnxruntime"] == onnxruntime.__version__
+    assert document["providers"] == ["CPUExecutionProvider"]
+    assert document["files"] == 3
+    assert "onnxruntime" in document["packages"]
+    assert not {"orun", "onnx", "torch", "blake3"} & document["packages"].keys()
     assert run.value("answers") > 1
     assert run.value("max_abs_error") < 1e-5
 
@@ -101,12 +101,12 @@ def several(tmp_path: Path) -> dict[str, Path]:
 
 def test_each_of_several_models(tmp_path: Path, several: dict[str, Path]) -> None:
     run = run_stage("release/serve-check", tmp_path, inputs=several)
-    told = json.loads((run.output / "serve.json").read_text())
-    assert (told["files"], told["answers"].keys()) == (4, {"model.onnx", "encoder/model.onnx"})
-    assert run.value("answers") == sum(told["answers"].values())
+    document = json.loads((run.output / "serve.json").read_text())
+    assert (document["files"], document["answers"].keys()) == (4, {"model.onnx", "encoder/model.onnx"})
+    assert run.value("answers") == sum(document["answers"].values())
     for name, file in ((".", "model.onnx"), ("encoder", "encoder/model.onnx")):
         alone = run_stage("release/serve-check", tmp_path, {"model": name}, inputs=several)
-        assert json.loads((alone.output / "serve.json").read_text())["answers"] == {file: told["answers"][file]}
+        assert json.loads((alone.output / "serve.json").read_text())["answers"] == {file: document["answers"][file]}
 
 
 def test_one_of_several_models_that_its_users_cannot_open(tmp_path: Path) -> None:
