@@ -53,7 +53,6 @@ def command(shell: Shell | None, install: bool) -> int:
         options.show([script.rstrip()])
         return 0
     path = _place(chosen)
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, script)
     lines = [f"wrote {path}"]
     if chosen == "zsh":

@@ -11,7 +11,7 @@ import click
 
 from orun.cli import options
 from orun.cli.complete import complete_target
-from orun.cli.outputs import write_file
+from orun.cli.outputs import look_at, write_file
 from orun.cli.verb import Verb
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
@@ -106,6 +106,7 @@ def command(  # noqa: PLR0913 - the options of the command line
     file = Path(output) if output else file_for(model)
     if not dry_run:
         require_free(file, f"orun {quoted(file)}; or write another: the same command with -o FILE")
+        look_at(file)
     if store:
         from orun.store.layout import require_known
 
@@ -172,6 +173,7 @@ def _workflow(system: System | None, file: Path) -> tuple[Path, str] | None:
     name = pipeline_name(file)
     path = workflow_path(system, file, name)
     require_free(path, "move it away, or leave out --ci")
+    look_at(path)
     return path, workflow_text(system, file, name)
 
 
@@ -195,7 +197,6 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
         if isinstance(event, RunFinished):
             console.close()
 
-    file.parent.mkdir(parents=True, exist_ok=True)
     try:
         with stop_signals(), reported_to(lambda activity: show(Planning(activity))):
             return create(file, request, store, write_file, show)
@@ -225,7 +226,6 @@ def _write_workflow(file: Path, path: Path, text: str) -> list[str]:
     """Write the workflow of a pipeline file; return what was written, and what it lacks."""
     from orun.scaffold.ci import workflow_notes
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     write_file(path, text)
     return [f"wrote {near(str(path))}", *workflow_notes(file, path)]
 

@@ -131,6 +131,19 @@ def test_a_file_that_is_there_is_not_replaced(model: Path, orun: CommandLine) ->
     assert model.with_suffix(".yaml").read_text() == "mine"
 
 
+def test_a_place_that_cannot_be_written_is_told_before_the_model_is_read(model: Path, orun: CommandLine) -> None:
+    """It ended as a bug of orun, after the model was read."""
+    (model.parent / ".github").touch()
+    workflow = model.parent / ".github" / "workflows" / "mlp.yml"
+    for words, message in {
+        ("-o", "mlp.onnx/mlp.yaml"): "mlp.onnx/mlp.yaml cannot be written\n  mlp.onnx is a file, not a folder\n",
+        ("--ci", "github"): f"{workflow} cannot be written\n  .github is a file, not a folder\n",
+    }.items():
+        refused = orun("init", "mlp.onnx", *words)
+        assert (refused.code, refused.out, refused.err) == (2, "", f"error: {message}")
+    assert sorted(path.name for path in model.parent.iterdir()) == [".github", "mlp.onnx"]
+
+
 NAMED = "hint: name a model: a file, a folder, or file.py:function"
 
 

@@ -107,6 +107,16 @@ def test_bash_completes_with_the_script_that_is_installed(
     assert done.stdout == "compopt -o nospace stages.write.with.text=\n"
 
 
+def test_a_script_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine) -> None:
+    """It ended as a bug of orun."""
+    (tmp_path / "home").touch()
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    shown = orun("completion", "zsh", "--install")
+    script = tmp_path / "home" / "zsh" / "site-functions" / "_orun"
+    why = f"{tmp_path}/home is a file, not a folder"
+    assert (shown.code, shown.out, shown.err) == (2, "", f"error: {script} cannot be written\n  {why}\n")
+
+
 @pytest.mark.skipif(not shutil.which("fish"), reason="fish is not installed")
 def test_fish_completes_with_its_script(project: Path, orun: CommandLine) -> None:
     (project / "orun.fish").write_text(orun("completion", "fish").out)
