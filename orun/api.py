@@ -271,6 +271,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         read_only = not is_writable(root)
         if paths:
             overwrites.refuse(paths, overwrites.of_pipeline(pipeline))
+            overwrites.refuse(paths, overwrites.of_remote(remote or Remote(), pipeline.project))
             overwrites.refuse_in_store(paths, root)
         planner = _planner(pipeline.strictly() if strict else pipeline, root, force, fresh=fresh, read_only=read_only)
         require_distinct_folders(planner.store, planner.pipeline)
@@ -388,14 +389,16 @@ def watch(
         The verdict on each statistic; `drifted` has those that have drifted.
 
     Raises:
-        UsageError: when the log, the release or the state cannot be read; it names the line.
+        UsageError: when the log, the release or the state cannot be read, where it names the line; or when the state
+            cannot be written.
         MissingPackages: without NumPy.
     """
     if find_spec("numpy") is None:
         raise MissingPackages("orun watch needs NumPy, which is not installed", ["numpy"])
     from orun.drift.release import Release, load_release
-    from orun.drift.state import restore, save
+    from orun.drift.state import open_state, restore, save
     from orun.drift.watcher import Watcher, watch_logs
+    from orun.noop.overwrites import refuse_here
 
     if not 0 < alpha < 1:
         raise UsageError(f"alpha must be above 0 and below 1, not {alpha:g}")
@@ -409,10 +412,12 @@ def watch(
     if not state:
         return watch_logs(watcher, logs, follow=follow)
     restore(watcher, Path(state))
-    try:
-        return watch_logs(watcher, logs, follow=follow)
-    finally:
-        save(watcher, Path(state))
+    refuse_here([Path(state)])
+    with open_state(Path(state)) as file:
+        try:
+            return watch_logs(watcher, logs, follow=follow)
+        finally:
+            save(watcher, file)
 
 
 def default_listener() -> Listener:

@@ -86,7 +86,7 @@ def test_a_single_report_is_a_path(store: Path) -> None:
     for report in (str(file), file):
         with pytest.raises(UsageError) as caught:
             orun.run(file, store=store, reports=report)
-        assert str(caught.value) == f"{file} cannot be written\n  the run reads it\n  hint: name another file"
+        assert str(caught.value) == f"{file} cannot be written\n  a run reads it\n  hint: name another file"
 
 
 def test_a_path_is_a_value(tmp_path: Path) -> None:

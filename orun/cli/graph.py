@@ -59,7 +59,12 @@ def command(
     if output is None:
         options.show([text])
         return 0
+    from orun.noop.overwrites import of_pipeline, refuse, refuse_in_records
+    from orun.store.layout import default_store
+
     picture = look_at(output)
+    refuse([output], of_pipeline(pipeline))
+    refuse_in_records([output], default_store(pipeline.root))
     write(picture, f"{text}\n")
     if not picture.is_stream:
         options.show([f"wrote {output}"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING
@@ -15,8 +14,7 @@ from orun.cli import options, outputs
 from orun.cli.complete import complete_metric
 from orun.cli.outputs import output_option
 from orun.cli.verb import Verb
-from orun.errors import StoreError, UsageError
-from orun.fs.observed_state import seen_at
+from orun.errors import UsageError
 from orun.text.counts import count
 from orun.text.suggestions import near
 
@@ -76,9 +74,10 @@ def command(
         options.show([f"logged {to_mlflow(points, mlflow)} runs to {mlflow}"])
     elif csv_file:
         from orun.history.export import to_csv
+        from orun.noop.overwrites import refuse_in_records
 
         file = outputs.look_at(csv_file)
-        _refuse_inputs(csv_file, store)
+        refuse_in_records([csv_file], _root(store))
         outputs.write(file, to_csv(points))
     else:
         _show(points, last, detailed=bool(metric), as_json=as_json)
@@ -97,22 +96,6 @@ def _repair(store: Path | None, *, as_json: bool) -> None:
         return
     notices = [f"{near(str(history.path))} was damaged, and is {near(str(damaged))} now"] if damaged else []
     options.show([*notices, f"{near(str(history.path))}: {count(added, 'measurement')} added from the records of runs"])
-
-
-def _refuse_inputs(path: Path, store: Path | None) -> None:
-    """Refuse to replace what a run of the store has read, or what belongs to the store."""
-    from orun.eventlog import read_result
-    from orun.noop.overwrites import of_every_run, of_run, refuse, refuse_in_store
-    from orun.store.layout import RECORD_FILE
-
-    refuse_in_store([path], _root(store))
-    refuse([path], of_every_run(Path.cwd()), "every run here")
-    if not path.is_file() or not seen_at(_root(store)):
-        return
-    with options.open_store(store) as opened:
-        for folder in opened.ended_runs():
-            with suppress(StoreError):  # another version of orun wrote the record
-                refuse([path], of_run(read_result(folder / RECORD_FILE)), "a run in the store")
 
 
 def _root(store: Path | None) -> Path:

@@ -35,11 +35,14 @@ def look_at(path: Path, *, append: bool = False) -> OutputFile:
     """Find out whether a file can be written, and touch nothing of it; a pipe is let go of when the verb ends.
 
     Raises:
-        UsageError: when it cannot.
+        UsageError: when it cannot, or when a verb must leave it alone.
     """
+    from orun.noop.overwrites import refuse_here
+
     with _refusals(path):
         file = OutputFile(path, append=append)
     click.get_current_context().call_on_close(file.close)
+    refuse_here([path])
     return file
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 import webbrowser
 from pathlib import Path
 
@@ -44,16 +45,19 @@ def command(
 
     A run is the beginning of its id, `last`, or `last~1` for the one before. Nothing is run or judged again.
     """
+    from orun.noop.overwrites import refuse_in_records
+
     with options.open_store(store, read_only=True) as opened:
         result = read_run(opened, run)
     if show and html is None:
-        html = result.folder / "report.html"
+        html = Path(tempfile.mkdtemp(prefix="orun-")) / "report.html"
     files = requested_reports({"html": html, "markdown": markdown, "junit": junit}, reports, summary=False)
     if not files:
         from orun.report.console import Console
 
         Console(sys.stdout, detect(sys.stdout)).finish(result)
         return 0
+    refuse_in_records([report.file.path for report in files], opened.root)
     write_all(files, result)
     for report in files:
         if not report.file.is_stream:

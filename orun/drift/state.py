@@ -17,6 +17,7 @@ from orun.drift.watcher import Group, Watcher
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.fs.os_errors import quoted
+from orun.fs.output_file import OutputFile
 
 FORMAT = 1
 ZIP, FIRST = b"PK\x03\x04", b"facts.npy"  # a state begins as an archive, with this file
@@ -24,7 +25,15 @@ FIRST_AT = 30  # bytes of the archive before the name of its first file
 ARRAYS = ("times", "counted", "peak", "since", "detected", "latest")  # of a watcher
 
 
-def save(watcher: Watcher, path: Path) -> None:
+def open_state(path: Path) -> OutputFile:
+    """Return the file of a state, before the test; UsageError if it cannot be written."""
+    try:
+        return OutputFile(path)
+    except OSError as error:
+        raise _not_written(path, error) from error
+
+
+def save(watcher: Watcher, file: OutputFile) -> None:
     """Write the state of a test; it replaces the file as a whole.
 
     Raises:
@@ -51,12 +60,14 @@ def save(watcher: Watcher, path: Path) -> None:
             arrays |= {f"{number}/{name}": values for name, values in group.test.arrays().items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, facts=np.array(json.dumps(facts)), **arrays)
-    part = path.with_name(f"{path.name}.part")
     try:
-        part.write_bytes(buffer.getvalue())
-        part.replace(path)
+        file.write(buffer.getvalue())
     except OSError as error:
-        raise UsageError(f"cannot write the state {path}", why=error.strerror or str(error)) from error
+        raise _not_written(file.path, error) from error
+
+
+def _not_written(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"cannot write the state {path}", why=error.strerror or str(error))
 
 
 def restore(watcher: Watcher, path: Path) -> None:

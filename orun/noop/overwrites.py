@@ -1,4 +1,4 @@
-"""Refusal of reports that would replace what a run reads."""
+"""Refusal of files of the user's choice that would replace what a run reads, or what only orun writes."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import os
 import stat
 import sys
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
-from orun.errors import UsageError
-from orun.fs.observed_state import project_of
+from orun.errors import StoreError, UsageError
+from orun.fs.observed_state import project_of, seen_at
 from orun.noop.check import NoopRecord, Request, joined
-from orun.remote.options import config_file
-from orun.store.layout import private_paths
+from orun.remote.options import Remote, config_file
+from orun.store.layout import RECORD_FILE, VERSION_FILE, default_store, private_paths
 from orun.text.suggestions import near
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
 ANOTHER = "name another file"
 
 
-def refuse(reports: Collection[Path], read: Iterable[Path], reader: str = "the run") -> None:
+def refuse(reports: Collection[Path], read: Iterable[Path]) -> None:
     """Refuse reports that would replace a file, or land in a folder, that is read.
 
     Raises:
@@ -37,8 +39,9 @@ def refuse(reports: Collection[Path], read: Iterable[Path], reader: str = "the r
         return
     report, path = conflict
     name = near(str(path))
-    target = "it" if name == near(str(report)) else f"the folder {name}" if path.is_dir() else f"this file, as {name}"
-    raise UsageError(f"{report} cannot be written", why=f"{reader} reads {target}", hint=ANOTHER)
+    is_below = Path(os.path.realpath(path)) in Path(os.path.realpath(report)).parents
+    target = "it" if name == near(str(report)) else f"the folder {name}" if is_below else f"this file, as {name}"
+    raise UsageError(f"{report} cannot be written", why=f"a run reads {target}", hint=ANOTHER)
 
 
 def refuse_in_store(reports: Collection[Path], root: Path) -> None:
@@ -52,11 +55,33 @@ def refuse_in_store(reports: Collection[Path], root: Path) -> None:
         raise UsageError(f"{conflict[0]} cannot be written", why=why, hint=ANOTHER)
 
 
+def refuse_here(files: Collection[Path]) -> None:
+    """Refuse files that any verb in the working folder must leave alone: those of every run, and of its store.
+
+    Raises:
+        UsageError: for the first of them.
+    """
+    refuse_in_store(files, default_store(Path.cwd()))
+    refuse(files, of_every_run(Path.cwd()))
+
+
+def refuse_in_records(files: Collection[Path], root: Path) -> None:
+    """Refuse files that belong to a store, or that a run recorded in it has read.
+
+    Raises:
+        UsageError: for the first of them.
+    """
+    refuse_in_store(files, root)
+    if present := [file for file in files if file.is_file()]:
+        refuse(present, _of_recorded_runs(root))
+
+
 def may_concern(reports: Collection[Path], record: NoopRecord, request: Request) -> bool:
     """Return whether reports may replace an input of a recorded result; the planner knows for sure."""
     noted, folder = record.data["read"], request.file.parent
     read = chain(joined(noted["files"]), record.data["contents"], joined(noted["folders"]))
-    return _find(reports, chain(read, of_every_run(folder), _kept(request.store))) is not None
+    remote = of_remote(request.remote or Remote(), project_of(folder))
+    return _find(reports, chain(read, of_every_run(folder), remote, _kept(request.store))) is not None
 
 
 def of_pipeline(pipeline: Pipeline) -> Iterator[Path]:
@@ -70,15 +95,26 @@ def of_pipeline(pipeline: Pipeline) -> Iterator[Path]:
 
 
 def of_every_run(folder: Path) -> Iterator[Path]:
-    """Yield what any run in a folder reads: settings of the project, keys, git's files, packages."""
+    """Yield what any run in a folder reads: settings of the project, keys, remote, git's files, Python, packages."""
     from orun.remote.settings import key_files
 
     project = project_of(folder)
     yield config_file(project)
     yield from key_files(project)
+    yield from of_remote(Remote(), project)
     yield from (top / ".git" for top in (folder, *folder.parents))
-    yield from (Path(__file__).parent, Path(os.__file__).parent)
+    yield from (Path(__file__).parents[1], Path(os.__file__).parent)
+    yield from (Path(sys.prefix) / name for name in ("pyvenv.cfg", "bin"))
     yield from (Path(place) for place in sys.path if place.endswith(("site-packages", "dist-packages")))
+
+
+def of_remote(remote: Remote, project: Path) -> Iterator[Path]:
+    """Yield the folder of the remote that a run of a project uses, if it is one."""
+    from orun.remote.settings import remote_url
+
+    scheme, _, path = remote_url(remote, project).partition("://")
+    if scheme == "file" and path.startswith("/"):
+        yield Path(unquote(path))
 
 
 def of_stages(planner: Planner, plan: Plan) -> Iterator[Path]:
@@ -92,21 +128,37 @@ def of_run(result: RunResult) -> Iterator[Path]:
     """Yield every file that a run has read, by its record."""
     from orun.core.component_kinds import ComponentKind
     from orun.core.key_component import subjects
+    from orun.gates.baseline_file import path_beside
     from orun.history.source_snapshot import index
 
     root = Path(result.file).parent
-    yield Path(result.file)
+    yield from (Path(result.file), path_beside(Path(result.file)))
     names = {path for stage in result.stages for path in subjects(stage.inputs, ComponentKind.READ)}
     yield from (root / name for name in {*result.sources, *names, *(index(result) or ())})
 
 
+def _of_recorded_runs(root: Path) -> Iterator[Path]:
+    from orun.eventlog import read_result
+    from orun.store import Store
+
+    if not seen_at(root / VERSION_FILE):
+        return
+    with Store.open(root, read_only=True) as store:
+        for folder in store.ended_runs():
+            with suppress(StoreError):  # another version of orun wrote the record
+                yield from of_run(read_result(folder / RECORD_FILE))
+
+
 def _kept(root: Path) -> Iterator[Path]:
-    yield root / "out"
+    yield from (root / "out", root / ".gitignore")
     yield from map(Path, private_paths(root))
 
 
 def _find(reports: Collection[Path], paths: Iterable[str | Path]) -> tuple[Path, Path] | None:
-    """Return the first report that is one of these files, by whatever name, or in one of these folders; and which."""
+    """Return the first report that is one of these files, by whatever name, or in one of these folders; and which.
+
+    A missing path counts for both: a run would read what is written there.
+    """
     files: dict[tuple[int, int], Path] = {}
     for report in reports:
         status = _status(report)
@@ -115,11 +167,11 @@ def _find(reports: Collection[Path], paths: Iterable[str | Path]) -> tuple[Path,
     places = {report: Path(os.path.realpath(report)) for report in reports}
     for path in paths:
         status = _status(path)
-        if status and stat.S_ISDIR(status.st_mode):
+        if status is None or stat.S_ISDIR(status.st_mode):
             folder = os.path.realpath(path)
             replaced = next((report for report, place in places.items() if place.is_relative_to(folder)), None)
         else:
-            replaced = files.get((status.st_dev, status.st_ino)) if status else None
+            replaced = files.get((status.st_dev, status.st_ino))
         if replaced is not None:
             return replaced, Path(path)
     return None

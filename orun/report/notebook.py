@@ -28,11 +28,12 @@ def write_html(result: RunResult, path: Path) -> None:
     """Write the HTML report of a run.
 
     Raises:
-        UsageError: if the path is a file that the run has read.
+        UsageError: if the path is a file that the run has read, or that only orun writes.
         OSError: if it cannot be written.
     """
-    from orun.noop.overwrites import of_run, refuse
+    from orun.noop.overwrites import of_run, refuse, refuse_here
 
+    refuse_here([path])
     refuse([path], of_run(result))
     with OutputFile(path) as file:
         file.write(_page(result).encode("utf-8", errors="backslashreplace"))

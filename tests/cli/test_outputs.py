@@ -67,11 +67,11 @@ def test_what_a_run_reads_is_refused(orun: CommandLine, project: Path, reading: 
     (project / "link.html").symlink_to("read.py")
     (project / "twin.html").hardlink_to(project / "read.py")
     declared = {
-        **dict.fromkeys(("pipeline.yaml", "base.yaml", "read.py", "data.txt", "pyproject.toml"), "the run reads it"),
-        **dict.fromkeys(("folder/one.txt", "folder/new.html"), "the run reads the folder folder"),
-        **dict.fromkeys(("link.html", "twin.html", "elsewhere/../read.py"), "the run reads this file, as read.py"),
+        **dict.fromkeys(("pipeline.yaml", "base.yaml", "read.py", "data.txt", "pyproject.toml"), "a run reads it"),
+        **dict.fromkeys(("folder/one.txt", "folder/new.html"), "a run reads the folder folder"),
+        **dict.fromkeys(("link.html", "twin.html", "elsewhere/../read.py"), "a run reads this file, as read.py"),
     }
-    seen = dict.fromkeys(("helper.py", "hidden.txt"), "the run reads it")
+    seen = dict.fromkeys(("helper.py", "hidden.txt"), "a run reads it")
     (project / "elsewhere").symlink_to("folder")
     for name, why in declared.items():
         shown = orun("pipeline.yaml", "--html", name)
@@ -89,7 +89,7 @@ def test_what_a_run_reads_is_refused(orun: CommandLine, project: Path, reading: 
 def test_each_report_is_refused_the_file_of_the_pipeline(orun: CommandLine, project: Path, form: str) -> None:
     before = (project / "words.yaml").read_text()
     shown = orun("words.yaml", f"--{form}", "words.yaml")
-    assert (shown.code, shown.out, shown.err) == refusal("words.yaml", "the run reads it")
+    assert (shown.code, shown.out, shown.err) == refusal("words.yaml", "a run reads it")
     assert (project / "words.yaml").read_text() == before
 
 
@@ -100,8 +100,8 @@ def test_what_was_read_for_the_first_time_is_refused_at_the_end(
     shown = orun("pipeline.yaml", "-q", "--html", "hidden.txt", "--junit", "helper.py", "--markdown", "run.md")
     assert shown.code == 2
     assert shown.err == (
-        "error: 2 reports cannot be written\n  helper.py cannot be written: the run reads it\n"
-        "  hidden.txt cannot be written: the run reads it\n  hint: name another file\n"
+        "error: 2 reports cannot be written\n  helper.py cannot be written: a run reads it\n"
+        "  hidden.txt cannot be written: a run reads it\n  hint: name another file\n"
     )
     assert contents(project, reading) == reading
     assert (project / "run.md").read_text().startswith("## pipeline\n")
@@ -154,12 +154,63 @@ def test_what_only_orun_writes_is_refused(orun: CommandLine, project: Path, name
     assert orun("words.yaml", "-q", "--html", "artifacts/report.html").code == 0  # beside what is orun's
 
 
+def test_a_picture_and_a_report_replace_nothing_that_a_run_reads(
+    orun: CommandLine, project: Path, reading: dict[str, str]
+) -> None:
+    """`orun graph` replaced whatever was named; `orun report` all but what its own run has read."""
+    (project / "link.svg").symlink_to("read.py")
+    graph = ("graph", "pipeline.yaml", "--output")
+    for name in ("pipeline.yaml", "base.yaml", "read.py", "data.txt"):
+        shown = orun(*graph, name)
+        assert (shown.code, shown.out, shown.err) == refusal(name, "a run reads it")
+    assert orun(*graph, "link.svg").err.splitlines()[1] == "  a run reads this file, as read.py"
+    assert orun("pipeline.yaml", "-q").code == 0
+    assert orun("words.yaml", "-q").code == 0
+    for words in (graph, ("report", "--html")):
+        for name in ("helper.py", "hidden.txt"):
+            shown = orun(*words, name)
+            assert (shown.code, shown.out, shown.err) == refusal(name, "a run reads it")
+        for name, place in (("VERSION", "VERSION"), ("out/words/count/new.html", "out"), ("runs/new.html", "runs")):
+            shown = orun(*words, f"artifacts/{name}")
+            why = f"only orun writes to artifacts/{place}"
+            assert (shown.code, shown.out, shown.err) == refusal(f"artifacts/{name}", why)
+    assert contents(project, reading) == reading
+    assert orun(*graph, "graph.svg").out == "wrote graph.svg\n"
+
+
+@pytest.mark.usefixtures("project")
+def test_a_place_where_a_run_would_read_a_new_file_is_refused(orun: CommandLine) -> None:
+    """The next run failed on a report in place of its baseline, its settings or a record of its remote."""
+    remote = Path("remote").absolute()
+    cases = {
+        "words.baseline.json": "a run reads it",
+        "pyproject.toml": "a run reads it",
+        ".git/report.html": "a run reads the folder .git",
+        "remote/actions/0": "a run reads the folder remote",
+        "artifacts/.gitignore": "only orun writes to artifacts/.gitignore",
+        "artifacts/objects/new.html": "only orun writes to artifacts/objects",
+        f"{sys.prefix}/bin/report.html": f"a run reads the folder {sys.prefix}/bin",
+        f"{sys.prefix}/pyvenv.cfg": "a run reads it",
+    }
+    run = ("words.yaml", "-q", "--remote", f"file://{remote}")
+    for _ in range(2):
+        for name, why in cases.items():
+            shown = orun(*run, "--html", name)
+            assert (shown.code, shown.out, shown.err) == refusal(name, why)
+        assert orun(*run).code == 0
+    record = next(file for file in remote.glob("actions/*/*/*") if file.is_file())
+    before = record.read_bytes()
+    assert orun(*run, "--html", str(record)).code == 2
+    assert record.read_bytes() == before
+
+
 def test_the_accepted_baseline_is_refused(orun: CommandLine, project: Path) -> None:
     assert orun("words.yaml", "-q").code == 0
     assert orun("baseline", "accept", "words.yaml").code == 0
     before = (project / "words.baseline.json").read_text()
-    shown = orun("words.yaml", "--junit", "words.baseline.json")
-    assert (shown.code, shown.out, shown.err) == refusal("words.baseline.json", "the run reads it")
+    for words in (("words.yaml", "--junit"), ("report", "--html"), ("history", "--csv"), ("graph", "words.yaml", "-o")):
+        shown = orun(*words, "words.baseline.json")
+        assert (shown.code, shown.out, shown.err) == refusal("words.baseline.json", "a run reads it")
     assert (project / "words.baseline.json").read_text() == before
 
 
@@ -310,10 +361,8 @@ def test_history_replaces_nothing_that_a_run_has_read(
     (project / "link.csv").symlink_to("read.py")
     for name in ("pipeline.yaml", "base.yaml", "read.py", "data.txt", "hidden.txt", "helper.py"):
         shown = orun("history", "--csv", name)
-        assert (shown.code, shown.out, shown.err) == refusal(name, "a run in the store reads it")
-    assert orun("history", "--csv", "link.csv").err.splitlines()[1] == (
-        "  a run in the store reads this file, as read.py"
-    )
+        assert (shown.code, shown.out, shown.err) == refusal(name, "a run reads it")
+    assert orun("history", "--csv", "link.csv").err.splitlines()[1] == ("  a run reads this file, as read.py")
     assert contents(project, reading) == reading
     (project / "points.csv").write_text("old")
     assert orun("history", "--csv", "points.csv").code == 0

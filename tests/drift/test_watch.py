@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+import os
 import threading
 import time
 from pathlib import Path
@@ -153,6 +154,32 @@ def test_a_state_of_another_test(release: Path, serve: Serve, tmp_path: Path) ->
             f"{state} is not the state of a test\n  hint: name another file: --state watch.state"
         )
         assert state.read_bytes() == content
+
+
+def test_only_the_file_of_the_state_is_written(
+    release: Path, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file `w.state.part` of the user was removed, the target of such a link replaced, and a pipe waited for."""
+    monkeypatch.chdir(tmp_path)
+    log = serve(5)
+    code, part, link = tmp_path / "code.py", tmp_path / "w.state.part", tmp_path / "link.state"
+    code.write_text("kept\n")
+    part.symlink_to("code.py")
+    link.symlink_to("new/w.state")
+    orun.watch(log, release, state="w.state")
+    orun.watch(log, release, state="link.state")
+    assert (code.read_text(), part.readlink(), link.readlink()) == ("kept\n", Path("code.py"), Path("new/w.state"))
+    assert orun.watch(log, release, state="new/w.state").left_out == {"read before": 5}
+    os.mkfifo(tmp_path / "pipe")
+    for name, message in {
+        "pipe": "cannot read the state pipe\n  Not a regular file",
+        "code.py/w.state": "cannot read the state code.py/w.state\n  Not a directory",
+        "artifacts/objects/w.state": "artifacts/objects/w.state cannot be written\n"
+        "  only orun writes to artifacts/objects\n  hint: name another file",
+    }.items():
+        with pytest.raises(UsageError) as caught:
+            orun.watch(log, release, state=name)
+        assert str(caught.value) == message
 
 
 def test_no_log(release: Path) -> None:

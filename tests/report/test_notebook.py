@@ -50,7 +50,7 @@ def test_a_report_replaces_nothing_that_the_run_has_read() -> None:
     result = orun.run("p.yaml")
     with pytest.raises(UsageError) as caught:
         result.report("code.py")
-    assert (caught.value.problem, caught.value.why) == ("code.py cannot be written", "the run reads it")
+    assert (caught.value.problem, caught.value.why) == ("code.py cannot be written", "a run reads it")
     assert Path("code.py").read_text(encoding="utf-8") == CODE
 
 
