@@ -33,6 +33,8 @@ def test_metrics_with_a_gate_are_told_first() -> None:
     assert headline(metrics, ()) == "a 1, b 2, c 3"
     assert headline(metrics, ["size", "d", "d", "gone"]) == "size 1 MB, d 4, a 1"
     assert headline({}, ()) == ""
+    fused = {"fused.Attention": Metric(0), "fused.MultiHeadAttention": Metric(3), "lost": Metric(0)}
+    assert headline(fused, ()) == "fused.MultiHeadAttention 3, lost 0, fused.Attention 0"
 
 
 def test_paths_are_shown_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
