@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from orun.errors import StageFailed, UnknownName
 from orun.stages.contract import Context
 
+SHOWN = 5  # names of the model in a message
+
 
 def require_known(parameter: str, names: Collection[str], known: Collection[str], *, model: str = "the model") -> None:
     """Refuse a name that a model does not have.
@@ -22,12 +24,14 @@ def require_known(parameter: str, names: Collection[str], known: Collection[str]
     """
     for name in names:
         if not name or name not in known:  # nameless nodes have an empty name, which identifies none of them
+            there = sorted({*known} - {""})
+            more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
             raise UnknownName(
                 f"{parameter}: {model} has no {name!r}",
                 name,
-                sorted(set(known)),
-                why=f"it has {len(set(known))} such names",
-                hint="any ONNX viewer shows them",
+                there,
+                why=f"it has {', '.join(there[:SHOWN]) or 'none with a name'}{more}",
+                hint="any ONNX viewer shows them" if more else "",
             )
 
 

@@ -31,7 +31,7 @@ def rows():
 def first(outputs, dataset):
     return 1.0
 """
-UNNAMED = "the model has no ''\n  it has 1 such names\n  hint: any ONNX viewer shows them"
+UNNAMED = "the model has no ''\n  it has none with a name"
 NO_OPTIMIZER = (
     f"skip: ONNX Runtime {onnxruntime.__version__} has no optimizer '{{}}'\n  hint: with `log_severity_level: 1` in a "
     "target's `session` the log names the optimizers that change the model"

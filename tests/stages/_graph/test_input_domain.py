@@ -36,7 +36,7 @@ DOMAIN = InputDomain(
     {"ids": InputValues(high=3), "mask": InputValues("right-padded"), "extra": InputValues(low=2, high=5)},
     {"length": (4, 6)},
 )
-UNKNOWN = "inputs: the model has no '{}'\n  it has 3 such names\n  hint: any ONNX viewer shows them"
+UNKNOWN = "inputs: the model has no '{}'\n  it has extra, ids, mask"
 SPEC = Spec(inputs={"model": Port(("onnx",), "The model.")})
 
 

@@ -212,17 +212,15 @@ def test_models_that_share_an_input(tmp_path: Path) -> None:
     shapes = {"ids": ["batch", "length"], "x": ["batch", 2], "then.mask": ["batch", "length"]}
     assert run.interface == {**shapes, "then.y": ["batch", "length", 2]}
     text = refusal(tmp_path, model, {"merge": merged | {"share": ["x"]}}, other=other)
-    assert text == (
-        "edits[0].merge.share: the model has no 'x'\n  it has 1 such names\n  hint: any ONNX viewer shows them"
-    )
+    assert text == ("edits[0].merge.share: the model has no 'x'\n  it has ids")
 
 
 @pytest.mark.parametrize(
     ("edits", "message"),
     [
-        ({"rename": {"X": "image"}}, f"edits[0].rename: the model has no 'X'\n  it has 2 such names{VIEWER}"),
+        ({"rename": {"X": "image"}}, "edits[0].rename: the model has no 'X'\n  it has x, y"),
         ({"rename": {"x": "y"}}, "edits[0].rename: two inputs or outputs would have the name 'y'"),
-        ({"axes": {"m": 1}}, f"edits[0].axes: the model has no 'm'\n  it has 1 such names{VIEWER}"),
+        ({"axes": {"m": 1}}, "edits[0].axes: the model has no 'm'\n  it has n"),
         ({"axes": {"n": 0}}, "edits[0].axes: the axis 'n' cannot be 0"),
         ({"axes": {"n": ""}}, "edits[0].axes: the axis 'n' cannot be ''"),
         ({"rename": {"x": ""}}, "edits[0].rename: 'x' cannot be renamed to ''"),
@@ -245,14 +243,17 @@ def test_models_that_share_an_input(tmp_path: Path) -> None:
             ),
         ),
         ({"make_constant": {"x": "a"}}, "edits[0].make_constant: 'a' is no value of 'x', which is of FLOAT"),
-        ({"make_input": ["v"]}, f"edits[0].make_input: the model has no 'v'\n  it has 2 such names{VIEWER}"),
+        ({"make_input": ["v"]}, "edits[0].make_input: the model has no 'v'\n  it has two, w"),
         ({"drop_outputs": ["y"]}, "edits[0].drop_outputs: a model needs an output, and all would be dropped"),
         ({"add_outputs": ["y"]}, "edits[0].add_outputs: 'y' is an output already"),
         ({"remove": {}}, "edits[0].remove: names no node\n  hint: `nodes: [NAME]` or `op_types: [Identity]`"),
         ({"remove": {"nodes": ["two"]}}, "edits[0].remove: Constant 'two' has no input that could take its place"),
         (
             {"replace": {"op_types": ["Mul"], "by": "Mull"}},
-            f"edits[0].replace.by: the model has no 'Mull'\n  it has {len(OPERATORS)} such names{VIEWER}",
+            (
+                "edits[0].replace.by: the model has no 'Mull'\n"
+                f"  it has Abs, Acos, Acosh, Add, AffineGrid and {len(OPERATORS) - 5} more{VIEWER}"
+            ),
         ),
         (
             {"extract": {}},
@@ -282,15 +283,9 @@ def test_models_that_do_not_fit(tmp_path: Path) -> None:
         "  hint: where names collide, set `prefix`; the log has the whole message",
     )
     text = refusal(tmp_path, parse(WORDY), {"merge": {"connect": {"nope": "ids"}}}, other=other)
-    assert text == (
-        "edits[0].merge.connect: the model has no 'nope'\n  it has 1 such names\n  hint: any ONNX viewer shows them"
-    )
+    assert text == ("edits[0].merge.connect: the model has no 'nope'\n  it has y")
     text = refusal(tmp_path, parse(WORDY), {"merge": {"connect": {"y": "nope"}}}, other=other)
-    assert text == (
-        "edits[0].merge.connect: the model at `other` has no 'nope'\n"
-        "  it has 3 such names\n"
-        "  hint: any ONNX viewer shows them"
-    )
+    assert text == ("edits[0].merge.connect: the model at `other` has no 'nope'\n  it has extra, ids, mask")
 
 
 def test_a_check_may_be_off(tmp_path: Path) -> None:

@@ -214,7 +214,7 @@ def test_a_node_that_is_not_there(tmp_path: Path, tiny_bert: Path) -> None:
         quantize(tmp_path, tiny_bert, exclude=["/bert/encoder/layer.0/output/dense/MatMull"])
     assert str(caught.value) == (
         "exclude: the model has no '/bert/encoder/layer.0/output/dense/MatMull'\n"
-        "  it has 123 such names\n"
+        "  it has /bert/Add, /bert/And_1, /bert/Cast, /bert/Concat_1, /bert/Equal and 118 more\n"
         "  hint: any ONNX viewer shows them"
     )
 
