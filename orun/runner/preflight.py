@@ -9,6 +9,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.source_location import Problem
 from orun.core.targets import EXTENSIONS, Environment, StageClass, Target, gpus_of
 from orun.environment import device, distributions, providers, venvs
+from orun.environment.env_vars import stage_value
 from orun.environment.install_commands import install_command, library_command, upgrade_command
 from orun.environment.resources import Resources
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
@@ -39,7 +40,11 @@ def require(plan: Plan, chosen: Collection[str], available: Resources) -> None:
 def missing(plan: Plan, chosen: Collection[str], available: Resources) -> list[Problem]:
     """Return what the stages that must run lack, each at its stage's line; see `require`."""
     to_run = _to_run(plan, chosen)
-    problems = [item for stage in to_run for item in (*lacks(plan.pipeline, stage), *too_large(stage, available))]
+    problems = [
+        item
+        for stage in to_run
+        for item in (*lacks(plan.pipeline, stage), *too_large(stage, available), *unset(plan.pipeline, stage))
+    ]
     for name, problem in without_machine(plan, chosen).items():
         problems.append(Problem(plan[name].stage.position, f"stage {name!r}: {problem}", hint="orun agent --help"))
     return problems
@@ -112,6 +117,25 @@ def too_large(stage: Stage, available: Resources) -> list[Problem]:
             )
         )
     return problems
+
+
+def unset(pipeline: Pipeline, stage: Stage) -> list[Problem]:
+    """Return a problem for each variable that a user's function cannot do without and that is not set.
+
+    Only names under `secrets` or `env` count: the code may set others itself.
+    """
+    names = [name for name in (*pipeline.secrets, *stage.env) if stage_value(name) is None]
+    kind = pipeline.kinds[stage.uses]
+    if not names or kind.origin != "file":
+        return []
+    from orun.stages.environment_reads import required_variables
+
+    required = required_variables(pipeline.root, kind.entry)
+    return [
+        Problem(stage.position, f"stage {stage.id!r} reads {name}, which is not set", hint=f"export {name}=...")
+        for name in names
+        if name in required
+    ]
 
 
 def _make(environments: Iterable[Environment], notify: Notify) -> dict[Environment | None, EnvironmentFailed]:

@@ -151,3 +151,41 @@ def refusal(project: Path, store: Path, stage: str) -> tuple[str, str]:
     assert [event for event in started if not isinstance(event, Planning)] == []
     (problem,) = caught.value.problems
     return problem.message.partition(" needs ")[2], problem.hint
+
+
+SENDER = """\
+import os
+import orun
+
+@orun.stage(inputs={}, output="metrics")
+def send(context, *, private: bool = False):
+    user = os.environ["MY_USER"]
+    os.environ["OWN"] = user
+    password = os.environ["MY_PASSWORD"] if private else ""
+    if private:
+        os.environ["MY_TOKEN"]
+    return {"sent": len(user + os.environ["OWN"] + password)}
+"""
+
+
+def test_a_secret_without_which_a_function_fails_is_told_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "send.py").write_text(SENDER)
+    (tmp_path / "send.yaml").write_text(
+        "secrets: [MY_USER, MY_PASSWORD, MY_TOKEN]\nstages:\n  send: {uses: ./send.py:send}\n"
+    )
+    with pytest.raises(PipelineError) as caught:
+        orun.run(tmp_path / "send.yaml")
+    (problem,) = caught.value.problems
+    assert (str(problem.position), problem.message, problem.hint) == (
+        f"{tmp_path}/send.yaml:3:3",
+        "stage 'send' reads MY_USER, which is not set",
+        "export MY_USER=...",
+    )
+    monkeypatch.setenv("MY_USER", "me")
+    (built,) = orun.run(tmp_path / "send.yaml").stages
+    assert built.outcome == "built"
+    monkeypatch.delenv("MY_USER")
+    (cached,) = orun.run(tmp_path / "send.yaml").stages
+    assert cached.outcome == "cached"

@@ -16,6 +16,7 @@ from orun.environment.distributions import OF_MODULES
 from orun.errors import MissingPackages, OrunError, OutputRefused, UnknownName
 from orun.executors.job import Job
 from orun.executors.local.messages import Trouble
+from orun.executors.tracing import variables
 from orun.executors.tracing.scope import Scope
 from orun.fs.os_errors import SHORTAGES, quoted
 
@@ -66,6 +67,8 @@ def _describe(job: Job, scope: Scope, error: BaseException) -> Trouble:
         last = "".join(frame.line or "" for frame in traceback.extract_tb(error.__traceback__)[-1:])
         if isinstance(error, KeyError) and ".inputs[" in last:
             rest.append(f"its inputs are {', '.join(job.inputs) or 'none'}: `@stage(inputs=...)` says which there are")
+        if _unset_variable(error):
+            rest.append("the environment variable is not set")
         rest += [_printable(note[:LINE_LENGTH]) for note in getattr(error, "__notes__", ())]
     hint = _hint(job, scope, error)
     module = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
@@ -74,13 +77,21 @@ def _describe(job: Job, scope: Scope, error: BaseException) -> Trouble:
 
 
 def _hint(job: Job, scope: Scope, error: BaseException) -> str:
-    """Return how to get a missing module, or how to name a project file that was opened in the working folder."""
+    """Return how to get a missing module or variable, or how to name a project file that the working folder lacks."""
+    if name := _unset_variable(error):
+        return f"export {name}=..."
     if isinstance(error, ModuleNotFoundError) and error.name:
         return _missing_module(job, error.name)
     for name, code_file in _names_opened(scope, error):
         if path := _path_in_project(job, name, Path(code_file).parent):
             return f"A stage runs in an empty folder of its own: {path}"
     return ""
+
+
+def _unset_variable(error: BaseException) -> str:
+    """Return the environment variable whose lookup failed; empty for other errors."""
+    files = (frame.filename for frame in traceback.extract_tb(error.__traceback__))
+    return os.fsdecode(error.args[0]) if isinstance(error, KeyError) and variables.__file__ in files else ""
 
 
 def _path_in_project(job: Job, name: str, folder: Path) -> str:
@@ -163,6 +174,8 @@ def write(scope: Scope, error: BaseException) -> None:
         own = [index for index, frame in enumerate(shown.stack) if scope.is_code(frame.filename)]
         if plain:  # orun's frames below the user's call say nothing to them
             del shown.stack[own[-1] + 1 :]
+        elif _unset_variable(error):
+            del shown.stack[-2:]  # the lookup in orun and in `os`
         del shown.stack[: own[0] if own else 0]  # nor do those above it
         sys.stderr.writelines(shown.format())
 
