@@ -27,6 +27,7 @@ EXAMPLES = sorted((ROOT / "examples").rglob("README.md"))
 PAGES = [ROOT / "README.md", *(ROOT / name for name in OTHERS), *sorted(DOCS.rglob("*.md")), *EXAMPLES]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 NAMED = re.compile(r"# ([\w./-]+\.(?:yaml|py|toml))\n")
+TAKEN = re.compile(r"(?:path|model|dataset|data|calibration|annotations): ([\w-]+\.(?:onnx|keras|py|csv|json))\b")
 INLINE = re.compile(r"`(orun(?: [^`\n]*)?)`")
 SHELL = re.compile(r"^(?:\$ )?(?:[A-Z_]+=\S+ )?(orun .*?)(?:  +#.*| \|\|.*)?$", re.MULTILINE)  # in a block of a shell
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -100,6 +101,15 @@ def test_every_pipeline_of_a_page_is_good(page: Path, tmp_path: Path) -> None:
         assert orun.load(file).stages
     for file in sorted(tmp_path.rglob("*.py")):
         compile(file.read_bytes(), file, "exec")
+
+
+@pytest.mark.parametrize("page", sorted((DOCS / "how-to").glob("*.md")), ids=page_id)
+def test_a_guide_says_where_the_files_are_that_its_pipelines_take(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    blocks = [content for language, content in BLOCK.findall(text) if language == "yaml"]
+    shown = set(re.findall(r"^# ([\w.-]+)$", text, re.MULTILINE))
+    taken = {name for block in blocks for name in TAKEN.findall(block)} - shown
+    assert [name for name in sorted(taken) if f"`{name}`" not in BLOCK.sub("", text)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
