@@ -29,12 +29,12 @@ def ago(seconds: float) -> str:
 def headline(metrics: Mapping[str, Metric], gated: Sequence[str]) -> str:
     """Return the most telling metrics: gated ones in the order of the gates, then the others by name.
 
-    The size has a column of its own, so it is repeated only if a gate judges it. Counts of one of several kinds, such as
+    The size has a column of its own, so it is repeated only if a gate judges it. Counts of one kind of several, such as
     `fused.Attention`, come last if they are 0.
     """
     names = [name for name in dict.fromkeys(gated) if name in metrics]
-    others = (name for name in metrics if name not in gated and name != "size")
-    names += sorted(others, key=lambda name: ("." in name and metrics[name].value == 0, name))
+    ungated = (name for name in metrics if name not in gated and name != "size")
+    names += sorted(ungated, key=lambda name: ("." in name and metrics[name].value == 0, name))
     return ", ".join(f"{name} {show(metrics[name].value, metrics[name].unit)}" for name in names[:SHOWN])
 
 
