@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from orun.core.dynamic_axes import batch_axes, compute_size, list_free
 from orun.errors import UsageError
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
 from orun.stages._graph.feeds import SIZES
 
-TRIED = 400  # size of a dynamic axis that a module is called with, enough for the convolutions of speech models
+TRIED = 400  # size of a dynamic axis that a module is called with
+SAMPLES = 800  # the same for a waveform: two frames of a speech model. Norms of long constant waves lose many digits
 IMAGE_SIZES = (224, 256)  # sizes of dynamic axes of images: networks that halve them five times take multiples of 32
 IMAGE_AXES = 4  # batch, channels and sides
 BATCHED = 2  # examples of a call
+
+Sizes: TypeAlias = Mapping[str, tuple[int, ...]]
+Shapes: TypeAlias = Mapping[str, Sequence[int]]
 
 
 def inspect_program(name: str, path: Path) -> ModelFacts:
@@ -78,15 +83,17 @@ def inspect_module(name: str, module: Any, parameters: Sequence[str], inputs: tu
 
 def call_once(
     name: str, module: Any, inputs: Sequence[InputFact], hint: str, *, by_name: bool, size: int = TRIED
-) -> tuple[tuple[str, ...], dict[str, tuple[int, ...]]]:
-    """Return the names of a module's outputs, and the sizes of its dynamic axes if it does not take small ones.
+) -> tuple[tuple[str, ...], Sizes]:
+    """Return the names of a module's outputs, and the sizes of its dynamic axes if small ones do not suit it.
+
+    They do not if it fails, or if an axis of an output is 1 that is longer at other sizes: its export would have a
+    constant there.
 
     Raises:
         UsageError: when it cannot be called with these inputs.
     """
-    sizes = _list_sizes(inputs, size)
     try:
-        outputs = _outputs(module, inputs, {axis: pair[0] for axis, pair in sizes.items()}, by_name=by_name)
+        sizes, shapes = _call_at_first_fit(module, inputs, _list_sizes(inputs, size), by_name=by_name)
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UsageError(
@@ -95,19 +102,45 @@ def call_once(
             hint=hint,
         ) from error
     try:
-        _outputs(module, inputs, dict.fromkeys(sizes, min(SIZES)), by_name=by_name)
+        _call(module, inputs, dict.fromkeys(sizes, min(SIZES)), by_name=by_name)
+        small = _call(module, inputs, dict.fromkeys(sizes, max(SIZES)), by_name=by_name)
+        grows = any(pair[0] == 1 < pair[1] for name in shapes for pair in zip(small[name], shapes[name], strict=True))
     except Exception:  # noqa: BLE001 - whatever a module raises for sizes that it cannot take
-        return outputs, sizes
-    return outputs, {}
+        return tuple(shapes), sizes
+    return tuple(shapes), sizes if grows else {}
 
 
-def _list_sizes(inputs: Sequence[InputFact], size: int) -> dict[str, tuple[int, ...]]:
-    """Return two sizes for each dynamic axis, except that of the batch."""
+def _call_at_first_fit(
+    module: Any, inputs: Sequence[InputFact], choices: Sequence[Sizes], *, by_name: bool
+) -> tuple[Sizes, Shapes]:
+    """Call a module at the first sizes that it takes; return them and the shapes of its outputs."""
+    *longer, last = choices
+    for sizes in longer:
+        with suppress(Exception):
+            return sizes, _call(module, inputs, _first(sizes), by_name=by_name)
+    return last, _call(module, inputs, _first(last), by_name=by_name)
+
+
+def _first(sizes: Sizes) -> Mapping[str, int]:
+    """Return the first size of each axis."""
+    return {axis: pair[0] for axis, pair in sizes.items()}
+
+
+def _list_sizes(inputs: Sequence[InputFact], size: int) -> list[Sizes]:
+    """Return choices of two sizes for each dynamic axis, except that of the batch; a waveform is long at first."""
     shapes = [item.shape for item in inputs]
-    images = [item.shape for item in inputs if item.dtype.startswith("float") and len(item.shape) == IMAGE_AXES]
-    batch, image_axes = batch_axes(shapes), list_free(images)
-    usual = (size, size + size // 2)
-    return {axis: IMAGE_SIZES if axis in image_axes else usual for axis in list_free(shapes) if axis not in batch}
+    floats = [item.shape for item in inputs if item.dtype.startswith("float")]
+    batch, image_axes = batch_axes(shapes), list_free(shape for shape in floats if len(shape) == IMAGE_AXES)
+    usual = {
+        axis: IMAGE_SIZES if axis in image_axes else _widen(size) for axis in list_free(shapes) if axis not in batch
+    }
+    takes_waveforms = floats == shapes and all({*shape[1:-1]} <= {1} for shape in shapes)
+    return [dict.fromkeys(usual, _widen(SAMPLES)), usual] if takes_waveforms and usual else [usual]
+
+
+def _widen(size: int) -> tuple[int, int]:
+    """Return a size and a larger one."""
+    return size, size + size // 2
 
 
 def output_names(count: int) -> tuple[str, ...]:
@@ -115,8 +148,8 @@ def output_names(count: int) -> tuple[str, ...]:
     return ("output",) if count == 1 else tuple(f"output{number}" for number in range(count))
 
 
-def _outputs(module: Any, inputs: Sequence[InputFact], sizes: Mapping[str, int], *, by_name: bool) -> tuple[str, ...]:
-    """Return names of a module's outputs after one call: by the keys of a returned mapping, else numbers."""
+def _call(module: Any, inputs: Sequence[InputFact], sizes: Mapping[str, int], *, by_name: bool) -> Shapes:
+    """Return the shapes of a module's outputs after one call, by the keys of a returned mapping, else by number."""
     import torch
 
     from orun.stages._torch.export import flatten
@@ -128,8 +161,9 @@ def _outputs(module: Any, inputs: Sequence[InputFact], sizes: Mapping[str, int],
         feeds[item.name] = torch.ones(shape, dtype=getattr(torch, item.dtype))
     with torch.no_grad():
         result = module(**feeds) if by_name else module(*feeds.values())
-    count = len(list(flatten(result)))  # it refuses what is no tensor
-    return tuple(_names("", result)) if isinstance(result, Mapping) else output_names(count)
+    shapes = [tuple(tensor.shape) for tensor in flatten(result)]  # it refuses what is no tensor
+    names = _names("", result) if isinstance(result, Mapping) else output_names(len(shapes))
+    return dict(zip(names, shapes, strict=True))
 
 
 def _names(name: str, value: Any) -> Iterator[str]:

@@ -6,11 +6,14 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
+from orun.core.dynamic_axes import batch_axes
 from orun.errors import StageFailed
 from orun.stages._graph.agreement import require_finite, run_cases
 from orun.stages._graph.differences import Tolerance, compare_values
+from orun.stages._graph.feeds import make_random_values
 from orun.stages._torch.export import Bound
 from orun.stages._torch.plain import output_names
 from orun.stages.contract import Context
@@ -20,6 +23,7 @@ if TYPE_CHECKING:
     from orun.stages._graph.feeds import Case
 
 TITLE = "the PyTorch model"  # in messages
+LARGE = 64  # size of an axis that was tried at small sizes alone
 CHANNELS = re.compile(r"to have (\d+) channels")  # as PyTorch says how many a convolution takes
 UNFIT = (
     "say which values the model takes, `low`, `high` and `fill` in `inputs`, and which sizes, `dims: {axis: [16, 32]}`"
@@ -76,6 +80,50 @@ def _advise_dtype(bound: Bound) -> str:
     if dtype == "float16":
         remedy = f"`dtype: float16` in `inputs`, or {remedy}"
     return f"the module's weights are {dtype}, and `inputs` declares {', '.join(sorted(inputs))}: {remedy}"
+
+
+def require_growth(
+    context: Context, bound: Bound, tries: Sequence[Case], answers: Sequence[Sequence[Array]], outputs: Sequence[str]
+) -> None:
+    """Refuse sizes that are too small for an output: one of its axes is 1 at all of them, and longer at larger ones.
+
+    An exporter takes an axis of 1 for a constant, so that the exported model would fail at larger sizes.
+
+    Args:
+        context: of the stage.
+        bound: the module.
+        tries: the cases.
+        answers: what the module answers to each.
+        outputs: names of what it returns, in order.
+    """
+    shapes = [[value.shape for value in values] for values in zip(*answers, strict=True)]
+    longest = [[*map(max, zip(*tried, strict=False))] for tried in shapes]
+    larger = _larger_sizes(bound, tries)
+    if not larger or not any(1 in axes for axes in longest):
+        return
+    sizes = {**tries[-1].sizes, **larger}
+    try:
+        values = bound(make_random_values(bound.inputs, sizes, "right-padded", np.random.default_rng(context.seed)))
+    except Exception:  # noqa: BLE001 - whatever a module raises for sizes that it cannot take
+        return
+    for output, axes, value in zip(outputs, longest, values, strict=True):
+        for place, (size, grown) in enumerate(zip(axes, value.shape, strict=False)):
+            if size == 1 < grown:
+                tried = ", ".join(f"{axis}={size}" for axis, size in larger.items())
+                dims = ", ".join(f"{axis}: [{size}, {size + size // 2}]" for axis, size in larger.items())
+                raise StageFailed(
+                    context.stage,
+                    f"axis {place} of output {output!r} is 1 at every size tried, and {grown} at {tried}",
+                    why="an exporter takes an axis of 1 for a constant: the exported model would fail at larger sizes",
+                    hint=f"dims: {{{dims}}}",
+                )
+
+
+def _larger_sizes(bound: Bound, tries: Sequence[Case]) -> dict[str, int]:
+    """Return a larger size of each dynamic axis that has several sizes, except that of the batch."""
+    batch = batch_axes(item.shape for item in bound.inputs)
+    tried = {axis: {case.sizes[axis] for case in tries} for axis in tries[0].sizes if axis not in batch}
+    return {axis: max(2 * max(sizes), LARGE) for axis, sizes in tried.items() if len(sizes) > 1}
 
 
 def _require_repeatable(

@@ -40,6 +40,7 @@ from orun.stages.library_errors import failing
 from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
+    from orun.measure.dataset import Array
     from orun.measure.framework_model import FrameworkModel
     from orun.stages._graph.feeds import Case, Input
     from orun.stages._torch.export import Bound
@@ -148,7 +149,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
-    from orun.stages._torch.answers import TITLE, compute_answers
+    from orun.stages._torch.answers import TITLE, compute_answers, require_growth
     from orun.stages._torch.export import advise_other, require_exporter
     from orun.stages._torch.limits import limits_of
     from orun.stages._torch.rotary_angles import expand_rotary_angles
@@ -164,7 +165,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     tries = tuple(make_cases(inputs, params.dims, context.seed))
     tolerance = Tolerance(params.atol, params.rtol)
     expected = compute_answers(context, bound, tries, params.outputs, tolerance)
-    model = load(_export(context, params, bound, tries))
+    require_growth(context, bound, tries, expected, params.outputs)
+    model = load(_export(context, params, bound, tries, expected))
     expand_rotary_angles(model)
     clean(model)
     restore_inputs(model, bound.inputs)
@@ -248,12 +250,22 @@ def _source(context: Context, params: Params) -> Source:
     return Source(params.hub or "", str(params.model), weights, name, how.model_class, how.attention)
 
 
-def _export(context: Context, params: Params, bound: Bound, tries: Sequence[Case]) -> Path:
-    """Export with an example whose dynamic axes are above 1 and differ in size, so that no size becomes a constant."""
+def _export(
+    context: Context, params: Params, bound: Bound, tries: Sequence[Case], expected: Sequence[Sequence[Array]]
+) -> Path:
+    """Export with an example whose dynamic axes are above 1 and differ in size, so that no size becomes a constant.
+
+    Axes of outputs that follow from them should be above 1, too.
+    """
     from orun.stages._torch.export import advise_other, export
     from orun.stages._torch.value_branches import naming_value_branch
 
-    example = max(tries, key=lambda case: (min(case.sizes.values(), default=2) > 1, len(set(case.sizes.values()))))
+    def suitability(pair: tuple[Case, Sequence[Array]]) -> tuple[bool, int, int]:
+        sizes = pair[0].sizes.values()
+        short = [size for value in pair[1] for size in value.shape if size == 1]
+        return min(sizes, default=2) > 1, -len(short), len({*sizes})
+
+    example, _ = max(zip(tries, expected, strict=True), key=suitability)
     quantized = any(type(part).__module__.startswith(QUANTIZED) for part in bound.module.modules())
     hint = (
         "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes"

@@ -326,6 +326,26 @@ def test_what_would_be_ignored(tmp_path: Path, change: dict[str, Any], message: 
     assert refusal(tmp_path, **{**SCORER, **change}).startswith(message)
 
 
+FRAMES: dict[str, Any] = {
+    "model": "small.py:frames", "inputs": {"sound": {"shape": ["batch", 1, "samples"]}}, "outputs": ["frames"],
+}  # fmt: skip
+
+
+def test_sizes_at_which_an_axis_is_always_1(tmp_path: Path) -> None:
+    """The exporter would make a constant of it."""
+    assert refusal(tmp_path, **FRAMES, dims={"samples": [10, 17]}) == (
+        "axis 2 of output 'frames' is 1 at every size tried, and 7 at samples=64\n"
+        "  an exporter takes an axis of 1 for a constant: the exported model would fail at larger sizes\n"
+        "  hint: dims: {samples: [64, 96]}"
+    )
+
+
+@pytest.mark.parametrize("exporter", mostly_slow(EXPORTERS, "torchscript"))
+def test_the_example_of_the_export_has_no_axis_of_1(tmp_path: Path, exporter: str) -> None:
+    made = convert(tmp_path, **FRAMES, dims={"samples": [18, 10]}, exporter=exporter)
+    assert made.value("max_abs_error") < 1e-6
+
+
 @pytest.mark.slow
 def test_a_decoder_that_is_padded_behind_alone(tmp_path: Path) -> None:
     """The new exporter gives tokens that see nothing, as before a text that is padded in front, another mean."""

@@ -207,6 +207,11 @@ def convolution() -> nn.Module:
     return nn.Conv2d(3, 2, 1)
 
 
+def frames() -> nn.Module:
+    """A frame of every 8 samples, of 10 samples each."""
+    return nn.Conv1d(1, 3, 10, stride=8)
+
+
 class Count(nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, int]:
         return x + 1, 7
