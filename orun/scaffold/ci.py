@@ -14,6 +14,7 @@ from orun.text.suggestions import near
 System = Literal["github", "gitlab"]
 FILE = "PIPELINE_FILE"  # placeholder of the pipeline file's path in a template
 NAME = "PIPELINE_NAME"
+REQUIREMENT = "orun[cpu] @ git+https://github.com/OWNER/orun"  # it is not on the index
 GITLAB_MAIN = ".gitlab-ci.yml"
 
 
@@ -40,7 +41,7 @@ def workflow_notes(file: Path, path: Path) -> list[str]:
     requirements = project_of(file.absolute().parent) / "requirements.txt"
     if not os.path.lexists(requirements):
         install = f"it installs {near(str(requirements))}, which is not there yet"
-        notes.append(f"{install}: orun[cpu], and the tools that `orun doctor {quoted(file)}` lists")
+        notes.append(f"{install}: `{REQUIREMENT}`, or a wheel of it; and what `orun doctor {quoted(file)}` lists")
     return notes
 
 

@@ -53,8 +53,8 @@ def test_two_commands_lead_from_a_model_to_judged_gates(model: Path, orun: Comma
         "examples are made up: fill in mlp_data.py",
         "wrote .github/workflows/mlp.yml",
         (
-            "it installs requirements.txt, which is not there yet: orun[cpu], and the tools that "
-            "`orun doctor mlp.yaml` lists"
+            "it installs requirements.txt, which is not there yet: `orun[cpu] @ git+https://github.com/OWNER/orun`, "
+            "or a wheel of it; and what `orun doctor mlp.yaml` lists"
         ),
         "next: orun mlp.yaml",
     ]

@@ -53,5 +53,8 @@ def test_a_second_workflow_of_gitlab_must_be_included(project: Path) -> None:
 def test_a_workflow_without_requirements(project: Path) -> None:
     (project / "requirements.txt").unlink()
     assert workflow_notes(Path("net.yaml"), workflow_path("github", Path("net.yaml"), "net")) == [
-        "it installs requirements.txt, which is not there yet: orun[cpu], and the tools that `orun doctor net.yaml` lists"  # noqa: E501
+        (
+            "it installs requirements.txt, which is not there yet: `orun[cpu] @ git+https://github.com/OWNER/orun`, "
+            "or a wheel of it; and what `orun doctor net.yaml` lists"
+        )
     ]
