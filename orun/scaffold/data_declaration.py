@@ -16,6 +16,7 @@ from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.paths import relative_to
 from orun.stages._data.columns import REST, typed
 from orun.stages._data.files import list_columns, list_empty, read, read_columns
+from orun.stages._data.images import list_class_folders, require_images
 from orun.stages._data.source import IMAGENET_MEAN, IMAGENET_STD, Source
 from orun.stages._data.tables import SUFFIXES
 from orun.stages._data.texts import is_tokenizer, load_tokenizer
@@ -35,6 +36,7 @@ PAIRS = (  # columns whose names say that their texts are read in pairs
 CONFIGURATION = "config.json"  # of a model in a folder of transformers
 PREPARATION = "preprocessor_config.json"  # of a vision model in a folder of transformers
 RESAMPLING: Mapping[object, str] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # by Pillow's number
+WRITE_FUNCTION = "write file.py:function that returns an orun.Dataset"
 USUAL_SIDE = 224  # pixels
 
 
@@ -90,8 +92,10 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
         raise UsageError(
             f"{data} has no values for {', '.join(missing)}, which the model takes",
             why="\n".join([f"it has {', '.join(columns)}", *reasons]),
-            hint="name its columns as the inputs of the model, or write file.py:function that returns an orun.Dataset"
+            hint=f"name its columns as the inputs of the model, or {WRITE_FUNCTION}"
             if is_named
+            else f"{WRITE_FUNCTION}: --data file.py:function"
+            if all(features.values()) and not any(item.dtype == "object" for item in inputs)
             else _selection_hint(relative_to(folder, data), inputs, columns),
         )
     if "text" not in declared:
@@ -147,7 +151,7 @@ def _types(data: str, inputs: Sequence[InputFact], columns: Mapping[str, bool]) 
         raise UsageError(
             f"{data} has texts in {titles}, and the model takes numbers there",
             why=f"it takes {'; '.join(map(str, texts))}\nnot numbers: {listed}",
-            hint="write numbers there, or write file.py:function that returns an orun.Dataset: --data file.py:function",
+            hint=f"write numbers there, or {WRITE_FUNCTION}: --data file.py:function",
         )
     types = {item.name: item.dtype for item in numbers}
     read = {title: typed(data, title, cells[title], None)[0].dtype.name for title in types}
@@ -243,25 +247,35 @@ def _tokenized(
     return {
         "text": {
             "tokenizer": relative_to(folder, str(place)),
-            **_text_columns(data, texts),
+            **_text_columns(data, texts, relative_to(folder, data), relative_to(folder, str(place))),
             **({"length": facts.longest} if 0 < facts.longest < tokenizer.model_max_length else {}),
         }
     }
 
 
-def _text_columns(data: str, texts: Sequence[str]) -> dict[str, str]:
-    """Return the column of the texts, or the two of pairs; empty for the default column."""
+def _text_columns(data: str, texts: Sequence[str], path: str, tokenizer: str) -> dict[str, str]:
+    """Return the column of the texts, or the two of pairs; empty for the default column.
+
+    Args:
+        data: path of the dataset, from here.
+        texts: columns of texts.
+        path: path of the dataset, and
+        tokenizer: that of the tokenizer, from the folder of the pipeline file.
+
+    Raises:
+        UsageError: when several columns may be meant.
+    """
     for first, second in PAIRS:
         if {first, second} == {*texts}:
             return {"column": first, "pair": second}
     if TEXT in texts:
         return {}
     if len(texts) > 1:
-        first, second = PAIRS[0]
         raise UsageError(
             f"{data} has several columns of texts: {', '.join(texts)}",
             why="the model takes one text, or a pair of texts",
-            hint=f"name the column of the text `{TEXT}`; or those of a pair `{first}` and `{second}`, without others",
+            hint="leave --data out, and name the column, and `pair` for a second, in the file that orun init writes: "
+            f"`data: {{path: {path}, text: {{tokenizer: {tokenizer}, column: {texts[0]}}}}}`",
         )
     return {"column": texts[0]}
 
@@ -295,15 +309,16 @@ def _single(item: InputFact, features: Mapping[str, bool]) -> dict[str, Any]:
 
 def _images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
     """Return the preparation of images for the only input of a model, as the file beside it says."""
+    require_images(Path(data), data)
     inputs = _inputs(facts)
     if not inputs:  # they are not known
         return {}
     item = inputs[0]
     if len(inputs) > 1 or len(item.shape) != 4 or item.dtype not in ("float32", "uint8"):  # noqa: PLR2004 - n, c, h, w
         raise UsageError(
-            f"{data} is a folder, of images, and the model does not take one image as float32 or uint8",
+            f"{data} is a folder, of which orun reads images, and the model does not take one as float32 or uint8",
             why=f"it takes {'; '.join(map(str, inputs))}",
-            hint="write file.py:function that returns an orun.Dataset",
+            hint=WRITE_FUNCTION,
         )
     channels_last = item.shape[1] not in (1, 3) and item.shape[3] in (1, 3)
     axes, channels = (item.shape[1:3], item.shape[3]) if channels_last else (item.shape[2:], item.shape[1])
@@ -323,7 +338,10 @@ def _images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
     if channels_last:
         preparation["layout"] = "nhwc"
     types = {} if item.dtype == "float32" else {"types": {item.name: item.dtype}}
-    return {"images": preparation, **types}
+    folders, _ = list_class_folders(Path(data))
+    classes = _class_names(model_folder / CONFIGURATION)
+    named = {"classes": classes} if folders and {*folders} <= {*classes} else {}
+    return {"images": preparation, **types, **named}
 
 
 def _scaling(scale: float, mean: Sequence[float], std: Sequence[float]) -> dict[str, Any]:

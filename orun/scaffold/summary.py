@@ -80,11 +80,13 @@ def _release_size(created: Created) -> Metric | None:
 
 
 def pixels_note(created: Created) -> str:
-    """Return which values images become, for a folder of images that become real numbers; else an empty text."""
+    """Return which values images become, unless they stay integers or the model's files state it."""
     data = created.request.data
     if not isinstance(data, Mapping) or "images" not in data or "types" in data:
         return ""
     images = data["images"]
+    if "resample" in images:  # the file beside the model states it all
+        return ""
     scales = [*zip(images["mean"], images["std"], strict=True)]
     low = min((0 - mean) / std for mean, std in scales)
     high = max((255 * images["scale"] - mean) / std for mean, std in scales)

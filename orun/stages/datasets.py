@@ -139,7 +139,7 @@ def _call(context: Context, reference: Code) -> Dataset:
 
 
 def note_misfits(context: Context, request: Request, examples: Examples | None, dataset: Dataset) -> None:
-    """Note classes that are not as many as the model's scores, and padding that fidelity metrics count.
+    """Note labels that may be numbered otherwise than the model's scores, and padding that fidelity metrics count.
 
     Args:
         context: of the stage that judges the model.
@@ -161,7 +161,7 @@ def note_misfits(context: Context, request: Request, examples: Examples | None, 
 
 
 def _note_classes(context: Context, source: Source, axes: Sequence[int | str], axis: int) -> None:
-    """Note classes that are not as many as the model's scores: labels may be numbered otherwise."""
+    """Note labels that may be numbered otherwise than the model's scores: in an assumed order, or not as many."""
     from orun.stages._data.images import list_class_folders
 
     scores = axes[axis] if len(axes) > max(axis, 1) else 1
@@ -177,7 +177,13 @@ def _note_classes(context: Context, source: Source, axes: Sequence[int | str], a
             )
     elif folder.is_dir():
         classes, empty = list_class_folders(folder)
-        if len(classes) in (0, scores):
+        if not classes or classes == [str(number) for number in range(scores)]:
+            return
+        if len(classes) == scores:
+            context.note(
+                f"labels number the {scores} class folders of {source.path} in order of names, from {classes[0]} to "
+                f"{classes[-1]}. If the model's scores are in another order, name it: `classes: [...]`"
+            )
             return
         emptiness = f" No images are in {', '.join(empty)}." if empty else ""
         folders = "1 class folder" if len(classes) == 1 else f"{len(classes)} class folders"

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+from PIL import Image
 
 import orun
 from orun.core.serialization import replace
@@ -16,7 +17,9 @@ from orun.errors import UsageError
 from orun.scaffold.data_declaration import declaration_of
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.inspection_process import declare_data
-from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
+from orun.scaffold.model_facts import ColumnFact, GraphFacts, InputFact, ModelFacts
+from orun.scaffold.recipe import Request
+from orun.scaffold.targets import target_named
 from tests.scaffold.support import save_tokenizer
 
 TOKENS = tuple(InputFact(name, "int64", ("batch", "sequence")) for name in ("input_ids", "attention_mask"))
@@ -51,6 +54,7 @@ GREY_IMAGES = {
 }  # fmt: skip
 PIXELS = {"size": [32, 32], "resize": None, "scale": 1.0, "mean": [0.0] * 3, "std": [1.0] * 3, "layout": "nhwc"}
 STATED = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "resample": 3, "size": {"shortest_edge": 288}}
+NAME_COLUMN = "hint: leave --data out, and name the column, and `pair` for a second, in the file that orun init writes:"
 NAME_COLUMNS = "hint: leave --data out, and name the columns in the file that orun init writes:"
 FILES = {
     "clicks.csv": "user,country,age,price,y\n7,1,30,1.5,0\n8,2,40,2.5,1\n",
@@ -223,6 +227,59 @@ def test_images_that_transformers_scales_otherwise(folder: Path) -> None:
     assert declaration_of("photos", Path(), IMAGES) == {"path": "photos", "images": declared}
 
 
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            "saved",
+            [
+                "saved is a folder of the library datasets, not of images",
+                "hint: datasets.load_from_disk('saved').to_parquet('data.parquet'), or a split of it",
+            ],
+        ),
+        (
+            "manifest.csv",
+            [
+                "manifest.csv has no values for input_values, which the model takes",
+                "it has path, text",
+                "hint: write file.py:function that returns an orun.Dataset: --data file.py:function",
+            ],
+        ),
+    ],
+)
+def test_files_that_are_neither_columns_of_inputs_nor_images(folder: Path, data: str, message: list[str]) -> None:
+    (folder / "saved").mkdir()
+    for name in ("dataset_info.json", "state.json", "data-00000-of-00001.arrow"):
+        (folder / "saved" / name).write_text("{}")
+    (folder / "manifest.csv").write_text("path,text\none.wav,good\n")
+    sound = ModelFacts("torch", "w2v", (InputFact("input_values", "float32", ("batch", "samples")),))
+    with pytest.raises(UsageError) as caught:
+        declaration_of(data, Path(), IMAGES if data == "saved" else sound)
+    assert str(caught.value).splitlines() == [message[0], *(f"  {line}" for line in message[1:])]
+
+
+@pytest.mark.parametrize(
+    ("folders", "declared"),
+    [
+        (("blue", "red"), {"classes": ["red", "green", "blue"]}),
+        (("blue", "n01440764"), {}),  # not the names of the model
+        ((), {}),
+    ],
+)
+def test_class_folders_are_numbered_as_the_scores_of_the_model(
+    folder: Path, folders: tuple[str, ...], declared: dict[str, list[str]]
+) -> None:
+    (folder / "vit/config.json").write_text('{"id2label": {"0": "red", "1": "green", "2": "blue"}}')
+    for name in folders:
+        (folder / "photos" / name).mkdir()
+        Image.new("RGB", (1, 1)).save(folder / "photos" / name / "one.png")
+    declaration = declaration_of("photos", Path(), IMAGES)
+    assert isinstance(declaration, dict)
+    assert {key: declaration[key] for key in ("classes", "labels") if key in declaration} == declared
+    request = Request(replace(IMAGES, graph=GraphFacts(outputs=("logits",))), target_named("cpu"), declaration)
+    assert request.label_metric == ("accuracy" if declared else "")
+
+
 @pytest.mark.usefixtures("folder")
 def test_columns_with_the_names_of_the_inputs_need_no_declaration() -> None:
     named = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"), ColumnFact("b"), ColumnFact("c")))
@@ -258,7 +315,7 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
             [
                 "many.csv has several columns of texts: title, body",
                 "the model takes one text, or a pair of texts",
-                "hint: name the column of the text `text`; or those of a pair `text` and `text_pair`, without others",
+                f"{NAME_COLUMN} `data: {{path: many.csv, text: {{tokenizer: bert, column: title}}}}`",
             ],
         ),
         (
@@ -292,7 +349,7 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
             "photos",
             MATRIX,
             [
-                "photos is a folder, of images, and the model does not take one image as float32 or uint8",
+                "photos is a folder, of which orun reads images, and the model does not take one as float32 or uint8",
                 "it takes X float32[n, 2]",
                 "hint: write file.py:function that returns an orun.Dataset",
             ],

@@ -71,6 +71,7 @@ def test_a_release_that_is_worse_than_the_original_gets_the_command_of_a_search(
             "mean: [0, 0, 0], std: [1, 1, 1]",
         ),
         ({"scale": 1.0, "mean": [0.0], "std": [1.0]}, {"types": {"x": "uint8"}}, "", ""),
+        ({"scale": 1.0, "mean": [0.0], "std": [1.0], "resample": "bicubic"}, {}, "", ""),  # as the model's files state
     ],
 )
 def test_the_values_of_pixels_are_noted(

@@ -25,7 +25,8 @@ def assemble(name: str, columns: Columns, source: Source, model_inputs: Collecti
         name: name of the file, for messages.
         columns: content of the file.
         source: declaration of the dataset.
-        model_inputs: inputs of the model, as far as they are known: a field of such a name is an input, too.
+        model_inputs: inputs of the model, as far as they are known: a field of such a name is an input, too, and other
+            columns may hold what no model accepts.
 
     Raises:
         UsageError: when a column is missing or holds unsuitable values.
@@ -40,7 +41,8 @@ def assemble(name: str, columns: Columns, source: Source, model_inputs: Collecti
     } or {
         column: typed(name, column, columns[column], source.types.get(column))
         for column in features
-        if column not in source.fields or column in model_inputs
+        if column in model_inputs
+        or not (column in source.fields or (model_inputs and _list_unsuitable(columns[column])))
     }
     candidates = {
         title: typed(name, column, columns[column], source.types.get(title))
@@ -117,17 +119,21 @@ def typed(name: str, title: str, values: Values, dtype: str | None) -> Values:
 
 
 def _require_plain(name: str, title: str, values: Array) -> None:
-    """Refuse values that are neither numbers nor texts, such as dates, structures and missing values."""
-    if values.dtype.kind in "fiubUS":
-        return
-    kinds = {str(values.dtype)}
-    if values.dtype.kind == "O":
-        kinds = {"nothing" if value is None else type(value).__name__ for value in values.ravel()} - {"str"}
-    if kinds:
+    """Refuse values that are neither numbers nor texts."""
+    if kinds := _list_unsuitable(values):
         raise UsageError(
-            f"{name}: {title!r} holds {' and '.join(sorted(kinds))}, which models do not accept",
+            f"{name}: {title!r} holds {' and '.join(kinds)}, which models do not accept",
             hint=f"say what it is, `types: {{{title}: ...}}`, or which columns are inputs: `inputs`",
         )
+
+
+def _list_unsuitable(values: Values) -> list[str]:
+    """Return the types of values that are neither numbers nor texts, such as dates, structures and missing values."""
+    if not isinstance(values, np.ndarray) or values.dtype.kind in "fiubUS":
+        return []
+    if values.dtype.kind != "O":
+        return [str(values.dtype)]
+    return sorted({"nothing" if value is None else type(value).__name__ for value in values.ravel()} - {"str"})
 
 
 def _exact(name: str, title: str, values: Array, dtype: str) -> Array:

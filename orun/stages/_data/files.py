@@ -34,8 +34,9 @@ def read(root: Path, source: Source, model_inputs: Collection[str] = ()) -> Data
     """
     path, name = root / source.path, str(source.path)
     if path.is_dir():
-        from orun.stages._data.images import read_annotated, read_images
+        from orun.stages._data.images import read_annotated, read_images, require_images
 
+        require_images(path, name)
         if key := _declared(source, FOR_COLUMNS):
             raise UsageError(
                 f"`{key}` is for columns, and {name} is a folder",

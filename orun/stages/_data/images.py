@@ -21,10 +21,20 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 ORIENTATION, UPRIGHT = 0x0112, 4  # EXIF tag, 1 if it turns nothing; its largest value that keeps width and height
+SAVED_DATASET = ("state.json", "dataset_dict.json")  # in a folder that `save_to_disk` of the library datasets wrote
 DEEP = ("I", "F")  # what Pillow's modes of more than 8 bits in a channel begin with; it cuts them off at 255
 SUFFIXES = frozenset({".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 # Of files that are no images and often lie among them.
 OTHER_SUFFIXES = frozenset({".csv", ".db", ".html", ".ini", ".json", ".md", ".py", ".txt", ".xml", ".yaml", ".yml"})
+
+
+def require_images(folder: Path, name: str) -> None:
+    """Refuse a folder that Hugging Face's library datasets wrote."""
+    if any((folder / file).is_file() for file in SAVED_DATASET):
+        raise UsageError(
+            f"{name} is a folder of the library datasets, not of images",
+            hint=f"datasets.load_from_disk({name!r}).to_parquet('data.parquet'), or a split of it",
+        )
 
 
 def read_images(folder: Path, name: str, source: Source) -> Dataset:

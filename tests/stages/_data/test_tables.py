@@ -241,6 +241,10 @@ def test_what_no_model_takes(tmp_path: Path, values: list[object], kind: str) ->
         "  hint: say what it is, `types: {a: ...}`, or which columns are inputs: `inputs`"
     )
     assert list(load(tmp_path, "t.parquet", inputs={"b": "b"}).inputs) == ["b"]
+    assert list(read(tmp_path, Source(FilePath("t.parquet")), ["b"]).inputs) == ["b"]  # the model's only input
+    with pytest.raises(UsageError) as caught:
+        read(tmp_path, Source(FilePath("t.parquet")), ["a", "b"])
+    assert caught.value.problem == f"t.parquet: 'a' holds {kind}, which models do not accept"
 
 
 def test_decimals_are_numbers_where_that_is_said(tmp_path: Path) -> None:

@@ -639,6 +639,31 @@ def test_what_the_model_is_not_fed_is_noted(folder: Path) -> None:
     )
 
 
+def test_an_order_of_class_folders_that_is_assumed_is_noted(folder: Path) -> None:
+    for name, colour in (("red", (255, 0, 0)), ("green", (0, 255, 0)), ("blue", (0, 0, 255))):
+        (folder / "photos" / name).mkdir(parents=True)
+        Image.new("RGB", (1, 1), colour).save(folder / "photos" / name / "pixel.png")
+    images = {"input": "x", "size": [1, 1], "resize": None, "mean": [0.0] * 3, "std": [1.0] * 3}
+    pixels = parse(
+        '<ir_version: 9, opset_import: ["": 17]> g (float[batch, 3, 1, 1] x) => (float[batch, 3] y) { y = Flatten(x) }'
+    )
+    source: dict[str, object] = {"path": "photos", "images": images}
+    run = measure(folder, {"dataset": source, "metrics": ["accuracy"]}, model=pixels)
+    assert run.value("accuracy") == 1 / 3
+    (note,) = run.notes
+    assert note == (
+        "labels number the 3 class folders of photos in order of names, from blue to red. If the model's scores are "
+        "in another order, name it: `classes: [...]`"
+    )
+    classes = ["red", "green", "blue"]
+    run = measure(folder, {"dataset": {**source, "classes": classes}, "metrics": ["accuracy"]}, model=pixels)
+    assert run.value("accuracy") == 1
+    assert run.notes == ()
+    for number, name in enumerate(classes):
+        (folder / "photos" / name).rename(folder / "photos" / str(number))
+    assert measure(folder, {"dataset": source, "metrics": ["accuracy"]}, model=pixels).notes == ()
+
+
 def test_class_folders_that_are_not_as_many_as_the_scores_are_noted(folder: Path) -> None:
     for name, colour in (("0", (255, 0, 0)), ("2", (0, 0, 255))):
         (folder / "photos" / name).mkdir(parents=True)
