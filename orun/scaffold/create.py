@@ -18,7 +18,7 @@ from orun.report.run_options import store_of
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.goal import Condition, gates_of, objectives
 from orun.scaffold.init_command import init_command
-from orun.scaffold.inspection_process import declare_data, read_model
+from orun.scaffold.inspection_process import declare_data, read_label_kind, read_model
 from orun.scaffold.left_out import reason_of
 from orun.scaffold.paths import data_path, pipeline_name
 from orun.scaffold.pipeline_text import pipeline_text
@@ -107,7 +107,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
     try:
         write(file, text_of(file, request, {}))
         request = _converted(file, replace(request, runs_here=_runs_here(file, request)), store, listener)
-        request = _with_suitable_data(file, request)
+        request = _with_label_kind(file, _with_suitable_data(file, request))
         if is_ours:  # again, as the inputs are known now
             write(data, data_text(file.name, request.facts))
         if request.goal:
@@ -160,6 +160,15 @@ def _with_suitable_data(file: Path, request: Request) -> Request:
     if facts.inputs or facts.form != "tensorflow" or not request.has_own_data:
         return request
     return replace(request, data=declare_data(os.path.normpath(file.parent / request.data_source), file.parent, facts))
+
+
+def _with_label_kind(file: Path, request: Request) -> Request:
+    """Find out what the labels of the user's data are, if a function returns them or a column holds them."""
+    declared = request.data if isinstance(request.data, Mapping) else {}
+    column, source = str(declared.get("labels", "")), request.data_source
+    if not request.has_own_data or request.goal or "classes" in declared or not (column or ".py:" in source):
+        return request
+    return replace(request, labels=read_label_kind(os.path.normpath(file.parent / source), column))
 
 
 def _searched(

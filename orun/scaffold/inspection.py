@@ -16,6 +16,7 @@ from orun.pipeline.axes import NAMELESS
 from orun.scaffold.inspection_process import MARK
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
 from orun.scaffold.paths import relative_to
+from orun.scaffold.recipe import LabelKind
 from orun.stages.common_parameters import DType
 from orun.text.suggestions import closest, one_of
 
@@ -51,13 +52,15 @@ def main(request: str) -> int:
     question = json.loads(request)
     source, folder = question["source"], Path(question["folder"])
     try:
-        if "facts" in question:
+        if "labels" in question:
+            answer: dict[str, Any] = {"answer": _label_kind(source, question["labels"])}
+        elif "facts" in question:
             from orun.scaffold.data_declaration import declaration_of, require_readable
 
             known = decode(ModelFacts, question["facts"])
             declaration = declaration_of(source, folder, known)
             require_readable(declaration, folder, known)
-            answer: dict[str, Any] = {"answer": declaration}
+            answer = {"answer": declaration}
         else:
             facts = inspect_model(source, folder, parse_inputs(question["inputs"]), question["trust"])
             answer = {"answer": encode(facts)}
@@ -74,6 +77,25 @@ def main(request: str) -> int:
         answer = _failure(source, error, "" if "facts" in question else _hint(source))
     sys.stdout.write(f"\n{MARK}{json.dumps(answer)}\n")
     return 0
+
+
+def _label_kind(source: str, column: str) -> LabelKind:
+    """Return what the labels of a dataset are: the column of a file, or those that a function returns."""
+    import numpy as np
+
+    from orun.stages._data.files import read_columns
+    from orun.stages.code import load_function
+
+    if CODE.fullmatch(source):
+        path, _, function = source.rpartition(":")
+        labels = load_function(Path(path).parent, f"{Path(path).name}:{function}", ())().labels
+    else:
+        labels = read_columns(Path(source), source)[column]
+    values = np.asarray(labels)
+    if labels is None or (values.dtype.kind != "f" and values.ndim > 1):
+        return ""
+    kinds: dict[str, LabelKind] = {"f": "numbers", "i": "classes", "u": "classes", "b": "classes"}
+    return kinds.get(values.dtype.kind, "")
 
 
 def _failure(source: str, error: Exception, hint: str) -> dict[str, Any]:
@@ -140,7 +162,7 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
     """
     from orun.scaffold.function_inspection import inspect_function
     from orun.scaffold.onnx_inspection import inspect_onnx
-    from orun.scaffold.sklearn_inspection import inspect_estimator, inspect_pickle
+    from orun.scaffold.sklearn_inspection import inspect_pickle
     from orun.scaffold.torch_inspection import inspect_program, inspect_torchscript
 
     name = relative_to(folder, source)
@@ -163,10 +185,26 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
     if suffix in PICKLES:
         return inspect_pickle(name, path, trust=trust)
     if suffix in TREES:
-        from orun.stages._sklearn.trees import READERS
-
-        return inspect_estimator(name, READERS[suffix](path))
+        return _inspect_trees(name, path)
     raise _unknown(path)
+
+
+def _inspect_trees(name: str, path: Path) -> ModelFacts:
+    from orun.scaffold.data_declaration import read_object
+    from orun.scaffold.sklearn_inspection import inspect_estimator
+    from orun.stages._sklearn.trees import READERS
+
+    suffix = path.suffix.lower()
+    stated = read_object(path) if suffix == ".json" else {"learner": None}
+    if {"input_model", "passes"} & {*stated}:
+        raise UsageError(
+            f"{path} is a workflow of Olive, not a model",
+            hint="name its model: orun init MODEL; docs/migrate/olive.md says which stages its passes are",
+        )
+    if "learner" not in stated:
+        why = "it is no JSON with a `learner`"
+        raise UsageError(f"{path} is not a model of XGBoost", why=why, hint=f"booster.save_model({str(path)!r})")
+    return inspect_estimator(name, READERS[suffix](path))
 
 
 def _missing(source: str) -> UsageError:

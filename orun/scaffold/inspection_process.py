@@ -15,6 +15,7 @@ from orun.errors import MissingPackages, UsageError
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.model_facts import InputsUnknown, ModelFacts
 from orun.scaffold.paths import relative_to
+from orun.scaffold.recipe import LabelKind
 from orun.text.suggestions import near
 
 MARK = "orun-facts:"
@@ -57,6 +58,20 @@ def declare_data(data: str, folder: Path, facts: ModelFacts) -> Declaration:
         return relative_to(folder, data)
     declaration: Declaration = _answer(data, {"source": data, "folder": str(folder), "facts": encode(facts)})
     return declaration
+
+
+def read_label_kind(data: str, column: str) -> LabelKind:
+    """Return what the labels of a dataset are; empty if it has none, or they are neither classes nor numbers.
+
+    Args:
+        data: a file, or `file.py:function`, from here.
+        column: the column of a file that holds them.
+
+    Raises:
+        UsageError: when the dataset cannot be read.
+    """
+    kind: LabelKind = _answer(data, {"source": data, "folder": "", "labels": column})
+    return kind
 
 
 def _answer(source: str, request: Mapping[str, Any]) -> Any:

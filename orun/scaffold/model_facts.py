@@ -141,6 +141,7 @@ class ModelFacts(Record, frozen=True):
         sizes: sizes that dynamic axes can take, where not every size will do.
         longest: largest number of tokens that it takes; 0 when unknown.
         family: the family of `optimize/transformer`; empty when unknown.
+        is_ctc: whether it transcribes sounds, with scores of a character for each frame.
         columns: columns that a scikit-learn estimator takes.
         is_matrix: whether it takes them as one matrix, `X`.
         refusal: why it cannot take made-up examples; empty when it can.
@@ -156,6 +157,7 @@ class ModelFacts(Record, frozen=True):
     sizes: Mapping[str, tuple[int, ...]] = {}
     longest: int = 0
     family: str = ""
+    is_ctc: bool = False
     columns: tuple[ColumnFact, ...] = ()
     is_matrix: bool = False
     refusal: str = ""

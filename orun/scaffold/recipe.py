@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from orun.core.dynamic_axes import batch_axes
 from orun.core.serialization import Record, replace
@@ -21,6 +21,7 @@ LOCALE = "C.UTF-8"
 AGREEMENT = "agreement"  # metric of outputs of integers and flags
 LABEL_RULES = {"accuracy": "max_drop", "rmse": "max_increase"}
 """Metrics of labels, each with the rule that compares it with the original's."""
+LabelKind = Literal["", "classes", "numbers"]
 Gates = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Gates of each stage: stage -> metric -> rule -> threshold."""
 
@@ -44,7 +45,8 @@ class Request(Record, frozen=True):
         is_made_up: whether `data` names made-up examples.
         outputs: the outputs to compare with the original's; all when empty.
         runs_here: whether this machine has the target, if it is not the CPU, so that outputs are compared on it.
-        has_unsuitable_labels: whether the labels of the examples are known not to be what the model answers.
+        labels: what the labels of the examples are, as far as that is known; empty without labels.
+        has_unsuitable_labels: whether they are known not to be what the model answers.
     """
 
     facts: ModelFacts
@@ -56,6 +58,7 @@ class Request(Record, frozen=True):
     is_made_up: bool = False
     outputs: tuple[str, ...] = ()
     runs_here: bool = False
+    labels: LabelKind = ""
     has_unsuitable_labels: bool = False
 
     @property
@@ -72,23 +75,24 @@ class Request(Record, frozen=True):
     def label_metric(self) -> str:
         """Metric by which outputs are compared with the labels of the data; empty if it has none, or none suits.
 
-        Classes have an accuracy. An estimator of scikit-learn without them predicts numbers. A single score of another
-        model may be either.
+        Classes have an accuracy, real numbers an error. An estimator of scikit-learn without classes predicts numbers.
+        A single score of another model may be either.
         """
         graph = self.facts.graph
         if graph is None or self.goal or self.has_unsuitable_labels:
             return ""
-        if not isinstance(self.data, Mapping) or "labels" not in self.data:
+        if not self.labels and not (isinstance(self.data, Mapping) and {"labels", "classes"} & {*self.data}):
             return ""
-        if not graph.classes and self.facts.form == "sklearn":
+        if not graph.classes and (self.facts.form == "sklearn" or self.labels == "numbers"):
             return "rmse"
         return "accuracy" if graph.classes or not graph.is_single_valued else ""
 
     @property
     def fidelity(self) -> Fidelity:
-        """How outputs are compared with the original's: by their angle if it is known that they have one."""
+        """How outputs are compared with the original's: by their angle if they are known to have one that matters."""
         graph = self.facts.graph
-        return "cosine" if graph and not graph.is_single_valued else "sqnr"
+        has_angle = graph and not graph.is_single_valued and self.label_metric != "rmse"
+        return "cosine" if has_angle else "sqnr"
 
     @property
     def gaps(self) -> Mapping[str, str]:
@@ -280,6 +284,9 @@ def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
         metrics.append(metric)
         rule = LABEL_RULES[metric]
         advice = f"`{metric}` compares both with the labels of the data; more examples allow a narrower `{rule}`"
+    elif request.facts.is_ctc:
+        text = f"`text: {{tokenizer: {request.facts.source}}}`"
+        advice = f"If the labels are texts, add `wer` and `cer`, with {text}, and a gate: wer: {{max_increase: 1%}}"
     elif request.fidelity == "sqnr":
         advice = "`sqnr` is in dB: 20 are an error of 10 %. If the data has labels, add `rmse`; of classes, `auc`"
     comment = f"Outputs compared with the original's. {advice}"

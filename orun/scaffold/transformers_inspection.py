@@ -62,6 +62,7 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
         outputs,
         sizes,
         family=FAMILIES.get(model.config.model_type, "bert"),
+        is_ctc=type(model).__name__.endswith("ForCTC"),
         longest=longest,
         warning=_beyond(path),
     )

@@ -199,7 +199,9 @@ def test_outputs_of_classes_are_compared_by_their_agreement(model: Path) -> None
         ("y = Relu (x)", "y", "N,32", {"has_unsuitable_labels": True}, ["cosine"]),
         ("y = MatMul (x, w)", "y", "N,1", {}, ["sqnr"]),
         ("y = MatMul (x, w)", "y", "N,1", {"form": "sklearn"}, ["sqnr", "rmse"]),
-        ("y = Relu (x)", "y", "N,32", {"form": "sklearn"}, ["cosine", "rmse"]),
+        ("y = Relu (x)", "y", "N,32", {"form": "sklearn"}, ["sqnr", "rmse"]),
+        ("y = Relu (x)", "y", "N,32", {"labels": "numbers"}, ["sqnr", "rmse"]),
+        ("y = Relu (x)", "y", "N,32", {"labels": "numbers", "has_unsuitable_labels": True}, ["cosine"]),
         ("y = MatMul (x, w) c = Cast <to = 7> (y)", "y, int64[N,1] c", "N,1", {}, ["sqnr", "agreement", "accuracy"]),
     ],
 )
@@ -404,6 +406,59 @@ def test_a_module_that_takes_no_short_inputs(tmp_path: Path, monkeypatch: pytest
     assert stages["export"].parameters["dims"] == {"samples": [400, 600]}
     assert stages["latency"].parameters["shape"] == {"samples": 400}
     assert "'input': random.normal(size=(n, 2, 400)).astype(np.float32)," in data_text("net.yaml", facts)
+
+
+FRAMED = """
+import torch
+
+
+class Pooled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.frames = torch.nn.Conv1d(1, 4, 400, stride=320)
+
+    def forward(self, sound):
+        return self.frames(sound).mean(2)
+
+
+class Limited(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.places = torch.nn.Embedding(700, 1)
+        self.frames = torch.nn.Conv1d(1, 4, 20)
+
+    def forward(self, window):
+        places = self.places(torch.arange(window.shape[1]))[:, 0]
+        return self.frames((window + places)[:, None])
+
+
+class Padded(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.frames = torch.nn.Conv1d(1, 4, 15, stride=8, padding=7)
+
+    def forward(self, sound):
+        return self.frames(sound)
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "sizes"),
+    [
+        ("Pooled sound=float32[batch,1,samples]", {"samples": (800, 1200)}),
+        ("Limited window=float32[batch,steps]", {"steps": (400, 600)}),
+        ("Padded sound=float32[batch,1,samples]", {"samples": (800, 1200)}),
+    ],
+    ids=lambda value: value.partition(" ")[0] if isinstance(value, str) else "",
+)
+def test_sizes_at_which_a_module_of_sound_makes_several_frames(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, sizes: dict[str, tuple[int, ...]]
+) -> None:
+    """One frame would be exported as a constant. A series that cannot be so long is no waveform."""
+    monkeypatch.chdir(tmp_path)
+    Path("net.py").write_text(FRAMED, encoding="utf-8")
+    name, _, declared = source.partition(" ")
+    assert facts_of(f"net.py:{name}", Path(), (declared,)).sizes == sizes
 
 
 HALVED = """

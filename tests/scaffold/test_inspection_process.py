@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.scaffold.inspection_process import declare_data
+from orun.scaffold.inspection_process import declare_data, read_label_kind
 from orun.scaffold.model_facts import ColumnFact, ModelFacts
 
 
@@ -17,3 +17,30 @@ def test_an_estimator_of_many_columns(tmp_path: Path, monkeypatch: pytest.Monkey
     Path("table.csv").write_text(f"{','.join(names)}\n{','.join('1' for _ in names)}\n")
     facts = ModelFacts("sklearn", "wide.joblib", columns=tuple(ColumnFact(name) for name in names))
     assert declare_data("table.csv", tmp_path, facts) == "table.csv"
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        ("np.zeros((2, 12), np.float32)", "numbers"),
+        ("np.array([0.5, 1])", "numbers"),
+        ("np.array([0, 1])", "classes"),
+        ("np.array([[0, 1], [1, 0]])", ""),  # of each token
+        ("np.array(['a', 'b'])", ""),
+        ("None", ""),
+    ],
+)
+def test_what_the_labels_of_a_function_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: str, kind: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = f"def test():\n    return orun.Dataset({{'x': np.ones((2, 3))}}, {labels})\n"
+    Path("data.py").write_text(f"import numpy as np\nimport orun\n\n\n{code}")
+    assert read_label_kind("data.py:test", "") == kind
+
+
+def test_what_the_labels_of_a_table_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("table.csv").write_text("a,price,label\n1,1.5,0\n2,2.5,1\n")
+    assert read_label_kind("table.csv", "price") == "numbers"
+    assert read_label_kind("table.csv", "label") == "classes"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from orun.errors import UsageError
+from orun.scaffold.inspection import inspect_model
 from orun.scaffold.sklearn_inspection import inspect_estimator
 
 ROWS = 40
@@ -51,3 +54,33 @@ def test_the_columns_in_which_an_estimator_takes_missing_values(
     facts = inspect_estimator("net.py:load", estimator.fit(rows, LABELS))
     assert facts.refusal == ""
     assert [column.takes_missing for column in facts.columns] == takes_missing
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            '{"input_model": {"type": "HfModel"}, "passes": {}}',
+            [
+                "is a workflow of Olive, not a model",
+                "hint: name its model: orun init MODEL; docs/migrate/olive.md says which stages its passes are",
+            ],
+        ),
+        (
+            '{"model_type": "bert"}',
+            [
+                "is not a model of XGBoost",
+                "it is no JSON with a `learner`",
+                "hint: booster.save_model('other.json')",
+            ],
+        ),
+    ],
+)
+def test_a_file_of_json_that_is_no_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str, message: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("other.json").write_text(content)
+    with pytest.raises(UsageError) as caught:
+        inspect_model("other.json", Path(), (), trust=False)
+    assert str(caught.value).splitlines() == [f"other.json {message[0]}", *(f"  {line}" for line in message[1:])]

@@ -11,6 +11,8 @@ import pytest
 
 from orun.errors import UsageError
 from orun.scaffold.inspection import inspect_model
+from orun.scaffold.recipe import Request, stages_for
+from orun.scaffold.targets import target_named
 from orun.scaffold.transformers_inspection import inspect_transformers
 from tests.scaffold.support import save_tokenizer
 
@@ -77,6 +79,22 @@ def time_series() -> Any:
     from transformers import PatchTSTConfig, PatchTSTForPrediction
 
     return PatchTSTForPrediction(PatchTSTConfig(d_model=16, num_attention_heads=2, ffn_dim=16, num_hidden_layers=1))
+
+
+def test_a_model_that_transcribes_is_judged_by_words(tmp_path: Path) -> None:
+    from transformers import Wav2Vec2Config, Wav2Vec2ForCTC
+
+    frames = {"conv_dim": (8,), "conv_stride": (320,), "conv_kernel": (400,), "num_feat_extract_layers": 1}
+    config = Wav2Vec2Config(**TOKENS, **LAYERS, **frames, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=2)
+    Wav2Vec2ForCTC(config).save_pretrained(tmp_path)
+    facts = inspect_transformers("w2v", tmp_path)
+    assert facts.is_ctc
+    assert facts.sizes == {"samples": (800, 1200)}
+    (accuracy,) = [stage for stage in stages_for(Request(facts, target_named("cpu")), {}) if stage.name == "accuracy"]
+    assert accuracy.comment == (
+        "Outputs compared with the original's. If the labels are texts, add `wer` and `cer`, with "
+        "`text: {tokenizer: w2v}`, and a gate: wer: {max_increase: 1%}"
+    )
 
 
 @pytest.mark.parametrize(
