@@ -27,6 +27,7 @@ NEWER = "use the orun that wrote it, or remove the file and accept again: orun b
 WRITABLE_CHECKOUT = (
     "it stands beside the pipeline file and is committed with it: do this in a checkout that can be written"
 )
+USES = "uses"  # name of a stage's kind in a pipeline file
 UNKNOWN = "unknown field"  # how msgspec tells of a name that a later orun has given
 HINT = "take the committed version back, or remove the file and accept again: orun baseline accept FILE"
 
@@ -70,11 +71,44 @@ class Accepted(Record, frozen=True):
         return self.date[:10]
 
 
+class ChangedSetting(Record, frozen=True):
+    """Kind or parameter of a stage that differs from the accepted one.
+
+    Attributes:
+        stage: the stage's id.
+        name: the parameter; `uses` for the kind.
+        accepted, current: its values: JSON for a parameter.
+    """
+
+    stage: str
+    name: str
+    accepted: str
+    current: str
+
+
 class Baseline(Record, frozen=True):
-    """Accepted figures of a pipeline, by stage."""
+    """Accepted figures of a pipeline.
+
+    Attributes:
+        pipeline: its name.
+        stages: accepted figures by stage.
+        settings: kind and parameters of every stage of the accepted run, as `Accepted.setup` has them. Empty in the
+            file of an orun that did not keep them.
+    """
 
     pipeline: str
     stages: Mapping[str, Accepted] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
+
+    def changed_settings(self, stage: str, current: Components) -> tuple[ChangedSetting, ...]:
+        """Return what differs in a stage, by its present key components; what only one side has does not count."""
+        accepted = self.settings.get(stage, {})
+        pairs = ((item, accepted.get(item.kind, {}).get(item.subject)) for item in current if not item.owner)
+        return tuple(
+            ChangedSetting(stage, item.subject or USES, old, item.value)
+            for item, old in pairs
+            if old is not None and old != item.value
+        )
 
 
 def path_beside(file: Path) -> Path:

@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
+from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import Components
 from orun.core.metrics import Metric, Unit
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import Record, replace
 from orun.errors import UsageError
+from orun.executors import Mask
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import convert_os_errors, quoted
 from orun.gates.baseline_file import (
@@ -106,7 +109,14 @@ def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Actio
     before = read(pipeline)
     names = {stage.id for stage in pipeline.stages}
     kept = {name: item for name, item in before.stages.items() if name in names} if before else {}
-    return Baseline(pipeline.name, kept | fresh)
+    mask = Mask.of(pipeline.private)
+    settings = {
+        stage.stage: group_by_kind(_settings(actions[stage.stage], mask))
+        for stage in result.stages
+        if stage.stage in actions
+    }
+    kept_settings = {name: item for name, item in before.settings.items() if name in names} if before else {}
+    return Baseline(pipeline.name, kept | fresh, kept_settings | settings)
 
 
 def left_out(pipeline: Pipeline, result: RunResult) -> tuple[str, ...]:
@@ -135,6 +145,15 @@ def diff(baseline: Baseline, pipeline: Pipeline, actions: Mapping[str, Action]) 
 def without_comparisons(metric: Metric) -> Metric:
     """Return a figure without its comparisons."""
     return replace(metric, reference=None, baseline=None, references={})
+
+
+def _settings(action: Action, mask: Mask) -> Components:
+    """Return the kind and the parameters of a stage, without those that hold a secret: the file is committed."""
+    return tuple(
+        item
+        for item in action.components
+        if item.kind in (ComponentKind.KIND, ComponentKind.PARAMETER) and mask.text(item.value) == item.value
+    )
 
 
 def _measured(pipeline: Pipeline, stage: str) -> Ports | None:

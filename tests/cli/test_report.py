@@ -99,8 +99,9 @@ def test_the_page_of_a_release(orun: CommandLine, project: Path) -> None:
     orun("release.yaml", *change, "--store", "runner", "--html", "elsewhere.html")  # the accepted run is not there
     page = texts(project / "elsewhere.html")
     section = page[page.index("Since the accepted release accepted on") : page.index("What is released name")]
-    assert "The accepted run is not in this store: only its figures are compared." in section
-    assert "doc_string" not in section
+    limit = "The accepted run is not in this store: only figures and settings of the baseline file are compared."
+    assert limit in section
+    assert "setting accepted now named doc_string a longer" in section
     assert re.search(r"release size [\d.]+ k?B [\d.]+ k?B [+-][\d.]+ %", section)
 
     orun("baseline", "accept", "release.yaml", *change)

@@ -20,12 +20,13 @@ from orun.core.run_record import Outcome, RunResult, StageResult
 from orun.core.serialization import replace
 from orun.errors import PipelineError, StoreError, UsageError
 from orun.gates import baselines
-from orun.gates.baseline_file import Accepted, Baseline, group_by_kind, write_file
+from orun.gates.baseline_file import Accepted, Baseline, ChangedSetting, group_by_kind, read_file, write_file
 from orun.gates.baselines import Difference
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.problems import render
 from orun.stages.contract import Spec
 from orun.store.records import Action
+from tests.facts import components
 from tests.gates.support import HERE, PLACE, action, compared, metric
 
 P50 = metric(0.0124, "s", "lower", "timing", (0.0121, 0.0127), compared(0.02, (0.6, 0.5, 0.7)), compared(1, (1, 1, 1)))
@@ -88,6 +89,56 @@ def test_a_setup_is_stored_by_kind_and_subject(pipeline: Pipeline) -> None:
     assert stored == {"parameter": {"time": '"10s"', "warmup": "3"}, "target": {"": "{}"}}
     assert baselines.read(pipeline) == Baseline("bert", {"latency": accepted})
     assert accepted.components == setup
+
+
+def quantized(metrics: Mapping[str, Metric], **parameters: str) -> dict[str, Action]:
+    """`int8` with its parameters as JSON."""
+    facts = {f"parameter {name}": value for name, value in parameters.items()}
+    found = components({"kind": "quantize/dynamic", "input model": "aa11", "tool onnx": "1.19", **facts})
+    return {"int8": replace(action(metrics), components=found)}
+
+
+def test_kind_and_parameters_of_every_stage_are_accepted(pipeline: Pipeline) -> None:
+    found = actions() | quantized({}, per_channel="true", op_types='["MatMul"]')
+    accept(pipeline, run_of(found), found)
+    baseline = stored(pipeline)
+    int8 = {"kind": {"": "quantize/dynamic"}, "parameter": {"per_channel": "true", "op_types": '["MatMul"]'}}
+    assert baseline.settings == {"int8": int8, "latency": {"kind": {"": "measure/latency"}}}
+    assert list(baseline.stages) == ["latency"]
+    now = components({"kind": "quantize/static", "parameter per_channel": "false", "parameter later": "1"})
+    assert baseline.changed_settings("int8", now) == (
+        ChangedSetting("int8", "uses", "quantize/dynamic", "quantize/static"),
+        ChangedSetting("int8", "per_channel", "true", "false"),
+    )
+    assert baseline.changed_settings("int8", found["int8"].components) == ()
+    assert baseline.changed_settings("new", now) == ()
+
+
+def test_settings_of_stages_outside_of_the_run_are_kept_until_they_are_gone(pipeline: Pipeline) -> None:
+    found = actions() | quantized({}, per_channel="true")
+    accept(pipeline, run_of(found), found)
+    alone = {"latency": found["latency"]}
+    accept(pipeline, run_of(alone), found | quantized({}, per_channel="false"))
+    assert stored(pipeline).settings["int8"]["parameter"] == {"per_channel": "true"}
+    shorter = replace(pipeline, stages=pipeline.stages[1:])
+    accept(shorter, run_of(alone), alone)
+    assert list(stored(shorter).settings) == ["latency"]
+
+
+def test_a_parameter_that_holds_a_secret_is_in_no_baseline(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_9f3c2e1d7b")
+    found = actions() | quantized({}, url='"https://ada:hf_9f3c2e1d7b@hub/model"', per_channel="true")
+    path = accept(pipeline, run_of(found), found)
+    assert stored(pipeline).settings["int8"]["parameter"] == {"per_channel": "true"}
+    assert "hf_9f3c2e1d7b" not in path.read_text()
+
+
+def test_a_file_without_settings_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "bert.baseline.json"
+    path.write_text('{"version": 2, "pipeline": "bert", "stages": {}}\n')
+    baseline = read_file(path)
+    assert baseline == Baseline("bert")
+    assert baseline.changed_settings("int8", components({"parameter per_channel": "false"})) == ()
 
 
 def test_nothing_is_accepted_at_first(pipeline: Pipeline) -> None:

@@ -35,11 +35,11 @@ class Accepted:
         day, who: when it was accepted, and by whom.
         run: id of the accepted run.
         is_this: whether it is the run of the report.
-        is_stored: whether the store has the accepted run; else only the figures of the baseline file are compared.
+        is_stored: whether the store has the accepted run; else only what the baseline file holds is compared.
         commits, orun: of the accepted run and of this one; empty if they say nothing.
         versions: that differ: name, accepted, now.
         figures: that differ: stage, metric, accepted, now, change.
-        settings: parameters that differ: stage, parameter, accepted, now.
+        settings: parameters that differ, and kinds (`uses`) without the stored run: stage, name, accepted, now.
         more: rows of figures and settings that are left out.
     """
 
@@ -110,7 +110,7 @@ def _stored_run(source: Source, name: str) -> RunResult | None:
 
 
 def _by_file(source: Source, baseline: Baseline, stage: AcceptedStage) -> Accepted | None:
-    """Return the differences from the figures of the baseline file; None if it was accepted after this run."""
+    """Return the differences from what the baseline file holds; None if it was accepted after this run."""
     if stage.date > datetime.fromtimestamp(source.result.started_at, UTC).isoformat(timespec="seconds"):
         return None
     figures = _differing(
@@ -120,8 +120,20 @@ def _by_file(source: Source, baseline: Baseline, stage: AcceptedStage) -> Accept
         for name, metric in result.metrics.items()
         if name in old.metrics
     )
-    more = max(len(figures) - MOST, 0)
-    return Accepted(stage.day, stage.who, stage.run, is_stored=False, figures=figures[:MOST], more=more)
+    settings = [
+        (result.stage, setting.name, plain_value(setting.accepted), plain_value(setting.current))
+        for result in source.complete.stages
+        for setting in baseline.changed_settings(result.stage, result.inputs)
+    ]
+    return Accepted(
+        day=stage.day,
+        who=stage.who,
+        run=stage.run,
+        is_stored=False,
+        figures=figures[:MOST],
+        settings=settings[:MOST],
+        more=max(len(figures) - MOST, 0) + max(len(settings) - MOST, 0),
+    )
 
 
 def _commit(origin: Origin) -> str:
