@@ -259,8 +259,8 @@ def _text_columns(data: str, texts: Sequence[str], path: str, tokenizer: str) ->
     Args:
         data: path of the dataset, from here.
         texts: columns of texts.
-        path: path of the dataset, and
-        tokenizer: that of the tokenizer, from the folder of the pipeline file.
+        path: the dataset as the pipeline file names it.
+        tokenizer: the tokenizer's folder, likewise.
 
     Raises:
         UsageError: when several columns may be meant.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orun.stages._tf.lite import Lite
     from orun.stages.contract import Context
 
-SPREAD = "differs from itself, with the last bit of its inputs and weights changed,"
+SPREAD = "or the converted model differs from itself, with the last bit of its inputs or weights changed,"
 
 
 def limits_of(context: Context, model: Function | Lite) -> Limits:

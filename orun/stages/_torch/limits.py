@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 SOFTMAX = ("softmax", "_softmax", "_safe_softmax")  # names of operators
 FUSED = "scaled_dot_product"  # in the names of operators that compute attention as a whole
-SPREAD = "differs in float32 and float64"
+SPREAD = "differs in float32 and float64, or the exported model with the last bit of its inputs changed,"
 
 
 class _Fill(TorchDispatchMode):  # type: ignore[misc]  # torch is not checked

@@ -17,6 +17,7 @@ from orun.stages.contract import Context
 from tests.stages.conftest import MODULES
 from tests.stages.modules.small import noisy
 from tests.stages.support import StageRun, run_stage
+from tests.thin import mostly_slow
 
 SOUND: dict[str, Any] = {
     "inputs": {"sound": {"shape": ["batch", "length"]}},
@@ -38,14 +39,21 @@ def convert(folder: Path, model: str, params: dict[str, Any]) -> StageRun:
     return run_stage("convert/torch", folder, {"model": f"architectures.py:{model}", **params}, root=MODULES)
 
 
-def test_a_constant_waveform(tmp_path: Path) -> None:
-    """Its convolutions yield what is constant but for rounding, which the norms behind them make large."""
-    run = convert(tmp_path, "wav2vec2", SOUND)
-    assert 1e-4 < run.value("max_abs_error") < 1e-2
-    (note,) = run.notes
+@pytest.mark.parametrize("length", mostly_slow([400, 4000], 400))
+def test_a_constant_waveform(tmp_path: Path, length: int) -> None:
+    """Its convolutions yield what is constant but for rounding, which the norms behind them make large.
+
+    Sums of ONNX Runtime lose more the longer it is, and those of PyTorch do not.
+    """
+    made = convert(tmp_path, "wav2vec2", {**SOUND, "dims": {"length": [length, 2 * length]}})
+    assert 1e-4 < made.value("max_abs_error") < 1
+    (note,) = made.notes
     assert note.startswith("the exported model is off by ")
-    assert " in output 'scores' for highest values at batch=2, length=400, beyond the tolerance: " in note
-    assert "the PyTorch model differs in float32 and float64 by up to " in note
+    assert f" in output 'scores' for highest values at batch=2, length={length}, beyond the tolerance: " in note
+    assert (
+        "the PyTorch model differs in float32 and float64, or the exported model with the last bit of its inputs "
+        "changed, by up to "
+    ) in note
     assert note.endswith(" there, and 10 times that is allowed")
 
 
