@@ -198,6 +198,21 @@ class StageResult(Record, frozen=True):
         raise UnknownKey(f"stage {self.stage}", "metric", metric, self.metrics)
 
 
+class ChangedSetting(Record, frozen=True):
+    """Kind or parameter of a stage that differs from the accepted one.
+
+    Attributes:
+        stage: the stage's id.
+        name: the parameter; `uses` for the kind.
+        accepted, current: its values: JSON for a parameter.
+    """
+
+    stage: str
+    name: str
+    accepted: str
+    current: str
+
+
 class RunResult(Record, frozen=True):
     """Result of a finished run.
 
@@ -219,6 +234,7 @@ class RunResult(Record, frozen=True):
         orun: version of orun; empty when it repeats a run.
         not_asked: gates of stages outside of the run's selection, for people.
         edited: files of `sources` and small files that stages depend on that differ from the commit; None when unknown.
+        changed_settings: kinds and parameters that differ from the accepted baseline.
     """
 
     run: str
@@ -238,6 +254,7 @@ class RunResult(Record, frozen=True):
     orun: str = ""
     not_asked: tuple[str, ...] = ()
     edited: tuple[str, ...] | None = None
+    changed_settings: tuple[ChangedSetting, ...] = ()
 
     def __repr__(self) -> str:
         gates = sum(not verdict.depth for verdict in self.verdicts)

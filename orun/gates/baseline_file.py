@@ -12,6 +12,7 @@ from typing import Any
 
 from orun.core.key_component import Components, KeyComponent
 from orun.core.metrics import Metric
+from orun.core.run_record import ChangedSetting
 from orun.core.serialization import Record, decode, encode, field, replace
 from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
@@ -69,21 +70,6 @@ class Accepted(Record, frozen=True):
     def day(self) -> str:
         """The date alone: `2026-11-21`."""
         return self.date[:10]
-
-
-class ChangedSetting(Record, frozen=True):
-    """Kind or parameter of a stage that differs from the accepted one.
-
-    Attributes:
-        stage: the stage's id.
-        name: the parameter; `uses` for the kind.
-        accepted, current: its values: JSON for a parameter.
-    """
-
-    stage: str
-    name: str
-    accepted: str
-    current: str
 
 
 class Baseline(Record, frozen=True):

@@ -20,7 +20,7 @@ from blake3 import blake3
 
 from orun.core.events import Event, GateJudged, Notice, RunStarted, StageFinished
 from orun.core.run_record import RunResult
-from orun.core.serialization import Record, decode, encode
+from orun.core.serialization import Record, decode, encode, replace
 from orun.core.targets import Target
 from orun.environment import device, distributions
 from orun.environment.env_vars import signing_keys_set, stage_value
@@ -193,7 +193,8 @@ def replay(
         for notice in (*notices, *(() if recorded else (unrecorded_notice(request.store),))):
             journal.emit(notice)
         journal.emit_encoded(_outcomes(record))
-        return journal.finish(journal.result(result.exit_code))
+        repeated = journal.result(result.exit_code)
+        return journal.finish(replace(repeated, changed_settings=result.changed_settings))
 
 
 def _outcomes(record: NoopRecord) -> Iterator[tuple[Event, Mapping[str, Any]]]:

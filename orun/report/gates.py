@@ -9,7 +9,7 @@ from pathlib import Path
 from orun.core.open_gates import open_gates
 from orun.core.reason import Reason
 from orun.core.run_record import GateOutcome, RunResult, StageResult, Unjudged, Verdict
-from orun.core.source_location import Position
+from orun.core.source_location import Position, abridged
 from orun.fs.os_errors import quoted
 from orun.report.figures import position_of
 from orun.report.run_options import run_options, store_of
@@ -22,6 +22,7 @@ from orun.text.suggestions import near
 from orun.text.units import amount, span
 
 INDENT = "  "  # of a member of a group
+MOST_SETTINGS = 5  # that a note names
 NOT_JUDGED = "not judged"
 NOT_ASKED = "not asked for"  # of a gate whose stage is not part of the run
 
@@ -114,6 +115,18 @@ def caveat_notes(result: RunResult, terminal: Terminal) -> list[str]:
     """A line for each of `caveats`."""
     label = terminal.paint("note", "doubt")
     return [f"{label}: {verdict.stage}: {caveat(verdict)}" for verdict in caveats(result)]
+
+
+def settings_note(result: RunResult) -> str:
+    """Return which settings differ from the accepted release; empty unless a gate failed or is undecided."""
+    if not any(verdict.outcome in ("failed", "undecided") for verdict in open_gates(result.verdicts)):
+        return ""
+    changes = [
+        f"{change.stage}.{change.name} {abridged(change.accepted)} -> {abridged(change.current)}"
+        for change in result.changed_settings
+    ]
+    rest = [f"and {len(changes) - MOST_SETTINGS} more"] if len(changes) > MOST_SETTINGS else []
+    return f"since the accepted release: {', '.join([*changes[:MOST_SETTINGS], *rest])}" if changes else ""
 
 
 def named(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:

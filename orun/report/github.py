@@ -16,7 +16,17 @@ from orun.errors import PipelineError
 from orun.pipeline.problems import advice
 from orun.report.failures import failure_note
 from orun.report.figures import position_of
-from orun.report.gates import NOT_JUDGED, caveat, caveats, next_step, place_of, title_of, why, why_unjudged
+from orun.report.gates import (
+    NOT_JUDGED,
+    caveat,
+    caveats,
+    next_step,
+    place_of,
+    settings_note,
+    title_of,
+    why,
+    why_unjudged,
+)
 from orun.report.notes import undeclared_write_note
 from orun.report.terminal import Terminal
 from orun.text.positions import path_in_repository
@@ -49,12 +59,13 @@ def _stages(result: RunResult) -> Iterator[str]:
 
 
 def _gates(result: RunResult, *, fails: bool) -> Iterator[str]:
+    settings = settings_note(result)
     for verdict in open_gates(result.verdicts):
         if verdict.fails != fails:
             continue
         hint = [f"hint: {next_step(verdict, result)}"] if fails else []
         level: Level = "error" if fails else "notice" if verdict.outcome == "no baseline" else "warning"
-        yield _line(level, place_of(verdict, result), title_of(verdict), [why(verdict), *hint])
+        yield _line(level, place_of(verdict, result), title_of(verdict), [why(verdict), settings, *hint])
 
 
 def _undeclared_writes(result: RunResult) -> Iterator[str]:

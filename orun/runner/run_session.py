@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from orun import __version__
 from orun.core.events import Event, Notice, RunStarted
-from orun.core.run_record import INVESTIGATIONS, UNDECIDED, RunResult, StageResult, Verdict
+from orun.core.run_record import INVESTIGATIONS, UNDECIDED, ChangedSetting, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
 from orun.environment import device, platforms
 from orun.environment.resources import Resources
@@ -167,12 +167,20 @@ class RunSession(Record, frozen=True):
 
     def _end(self, code: int) -> RunResult:
         result = self.journal.result(code)
-        result = replace(result, not_asked=self._not_asked())
+        result = replace(result, not_asked=self._not_asked(), changed_settings=tuple(self._changed_settings(result)))
         if self.journal.recorded:
             source_snapshot.keep(result, self.planner.pipeline)
             result = replace(result, edited=source_snapshot.edited_since(result, self.planner.pipeline))
             self._add_to_history(result)
         return self.journal.finish(result)
+
+    def _changed_settings(self, result: RunResult) -> Iterator[ChangedSetting]:
+        """Yield the settings that differ from the accepted ones, with secrets masked, in the order of the stages."""
+        mask = Mask.of(self.planner.pipeline.private)
+        if baseline := self.planner.baseline:
+            for stage in result.stages:
+                for setting in baseline.changed_settings(stage.stage, stage.inputs):
+                    yield replace(setting, current=mask.text(setting.current))
 
     def _not_asked(self) -> tuple[str, ...]:
         """Return the gates of the stages that this run leaves out."""

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from orun.core.source_location import abridged
 from orun.report.html.stored import read_samples
 from orun.text.units import show
 from tests.faults.projects import write_model
@@ -107,6 +108,24 @@ def test_the_page_of_a_release(orun: CommandLine, project: Path) -> None:
     orun("baseline", "accept", "release.yaml", *change)
     orun("report", "last~1", "--html", "before.html")  # a run of before the accepted one
     assert "Since the accepted release" not in texts(project / "before.html")
+
+
+def test_a_failed_gate_says_what_changed_where_the_accepted_run_is_not_stored(
+    orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_9f3c2e1d7b")
+    write_model(project)
+    (project / "release.yaml").write_text(RELEASE.partition("  release:")[0])
+    orun("release.yaml")
+    orun("baseline", "accept", "release.yaml")
+    longer = "b" * 9000
+    text = f"stages.named.with.doc_string=hf_9f3c2e1d7b{longer}"
+    change = ("--set", text, "--store", "runner", "--markdown", "summary.md")
+    now = abridged(json.dumps(f"***{longer}")).replace("*", "\\*")
+    note = f'since the accepted release: named.doc\\_string "a" -\\> {now}'
+    for run in ("first", "repeated"):
+        assert orun("release.yaml", *change).code == 1, run
+        assert note in (project / "summary.md").read_text().split("\n"), run
 
 
 def test_samples_are_read_without_numpy(tmp_path: Path) -> None:

@@ -16,11 +16,11 @@ import pytest
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import KeyComponent
 from orun.core.metrics import Metric
-from orun.core.run_record import Outcome, RunResult, StageResult
+from orun.core.run_record import ChangedSetting, Outcome, RunResult, StageResult
 from orun.core.serialization import replace
 from orun.errors import PipelineError, StoreError, UsageError
 from orun.gates import baselines
-from orun.gates.baseline_file import Accepted, Baseline, ChangedSetting, group_by_kind, read_file, write_file
+from orun.gates.baseline_file import Accepted, Baseline, group_by_kind, read_file, write_file
 from orun.gates.baselines import Difference
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.problems import render

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orun.core.run_record import ChangedSetting
 from orun.core.serialization import replace
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
@@ -29,6 +30,19 @@ def test_what_fails_comes_first_and_each_at_its_line() -> None:
         "::warning file=pipelines/bert.yaml,line=32,col=7,title=gate undecided%3A accuracy recall_at_1 max_drop 1%25::"
         "the drop is 0.9 %25 (-0.3 %25 to 2.1 %25), 1%25 allowed: 2100 more examples would decide it"
     )
+
+
+def test_a_failed_gate_says_what_changed_since_the_accepted_release() -> None:
+    changes = [ChangedSetting("int8", "per_channel", "true", "false"), ChangedSetting("int8", "uses", "a/b", "c/d")]
+    failed, undecided = commands(replace(GATE_FAILED, changed_settings=tuple(changes)))
+    note = "since the accepted release: int8.per_channel true -> false, int8.uses a/b -> c/d"
+    assert failed == (
+        "::error file=pipelines/bert.yaml,line=37,col=7,title=gate failed%3A latency p50 max_regression 5%25::"
+        f"8.1 %25 slower than the accepted baseline (6.2 %25 to 9.9 %25), 5%25 allowed%0A{note}%0A"
+        "hint: if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"
+    )
+    assert undecided.endswith(f"2100 more examples would decide it%0A{note}")
+    assert commands(replace(PASSED, changed_settings=tuple(changes))) == []
 
 
 def test_a_failed_stage_is_at_its_own_line(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
-from orun.core.run_record import Verdict
+from orun.core.run_record import ChangedSetting, Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.report.markdown import markdown
@@ -43,6 +43,14 @@ the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide
 | release | blocked: a gate of latency failed |  |  |  |
 """
     )
+
+
+def test_a_failed_gate_says_what_changed_since_the_accepted_release() -> None:
+    changes = tuple(ChangedSetting("int8", f"p{number}", "false", "[1]") for number in range(7))
+    (note,) = (line for line in markdown(replace(GATE_FAILED, changed_settings=changes)).split("\n") if "since" in line)
+    named = ", ".join(f"int8.p{number} false -\\> \\[1\\]" for number in range(5))
+    assert note == f"since the accepted release: {named}, and 2 more"
+    assert "since" not in markdown(replace(PASSED, changed_settings=changes))
 
 
 def test_a_gate_that_fails_because_it_is_undecided_says_so() -> None:

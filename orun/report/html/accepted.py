@@ -121,9 +121,8 @@ def _by_file(source: Source, baseline: Baseline, stage: AcceptedStage) -> Accept
         if name in old.metrics
     )
     settings = [
-        (result.stage, setting.name, plain_value(setting.accepted), plain_value(setting.current))
-        for result in source.complete.stages
-        for setting in baseline.changed_settings(result.stage, result.inputs)
+        (setting.stage, setting.name, plain_value(setting.accepted), plain_value(setting.current))
+        for setting in source.result.changed_settings
     ]
     return Accepted(
         day=stage.day,
