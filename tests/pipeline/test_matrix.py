@@ -170,9 +170,10 @@ def test_a_loop_of_many_stages_is_abridged(tmp_path: Path) -> None:
     stages = (f"  s{number}: {{uses: optimize/simplify, needs: s{(number + 1) % 200}}}\n" for number in range(200))
     told = complaint(tmp_path, f"stages:\n{''.join(stages)}")
     first, *_, last = told.splitlines()
-    assert first.startswith("p.yaml:2:40: error: these stages need one another in a loop: s0 -> s1 -> ")
-    assert " ... " in first
-    assert first.endswith(" -> s198 -> s199 -> s0")
+    assert first == (
+        "p.yaml:2:40: error: these stages need one another in a loop: s0 -> s1 -> s2 -> s3 -> s4 -> s5 -> s6 -> s7 -> "
+        "(185 more) -> s193 -> s194 -> s195 -> s196 -> s197 -> s198 -> s199 -> s0"
+    )
     assert last == "    s199 needs s0 at p.yaml:201:42"
 
 
