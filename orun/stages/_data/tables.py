@@ -155,19 +155,18 @@ class _Table(Mapping[str, Values]):
     """
 
     def __init__(self, table: pa.Table, name: str, *, nan: bool) -> None:
-        self._table, self._name, self._nan = table, name, nan
+        self._columns = dict(zip(table.column_names, table.columns, strict=True))
+        self._name, self._nan = name, nan
 
     def __getitem__(self, title: str) -> Values:
-        if title not in self._table.column_names:
-            raise KeyError(title)
-        values: Values = _values(self._table.column(title), title, self._name, nan=self._nan)
+        values: Values = _values(self._columns[title], title, self._name, nan=self._nan)
         return values
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._table.column_names)
+        return iter(self._columns)
 
     def __len__(self) -> int:
-        return len(self._table.column_names)
+        return len(self._columns)
 
 
 def _is_text(kind: pa.DataType) -> bool:
