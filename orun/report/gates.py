@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from orun.core.metrics import Estimate
 from orun.core.open_gates import open_gates
 from orun.core.reason import Reason
 from orun.core.run_record import GateOutcome, RunResult, StageResult, Unjudged, Verdict
@@ -34,7 +35,11 @@ COLUMNS = (
     Column("verdict"),
 )
 STYLES: Mapping[GateOutcome, Style] = {"passed": "good", "failed": "bad", "undecided": "doubt", "no baseline": "dim"}
-CHANGES = {"max_drop": "drop", "max_increase": "increase", "max_regression": "worse"}  # by rule, after a change
+CHANGES = {  # by rule, words behind a change above 0 and below
+    "max_drop": ("drop", "rise"),
+    "max_increase": ("increase", "decrease"),
+    "max_regression": ("worse", "better"),
+}
 TITLES: Mapping[GateOutcome, str] = {
     "passed": "gate passed",
     "failed": "gate failed",
@@ -66,7 +71,7 @@ def gate_row(verdict: Verdict) -> tuple[str, str, str, str]:
     return (
         f"{INDENT * verdict.depth}{verdict.stage} {verdict.metric}",
         measured(verdict),
-        span(verdict.interval, verdict.unit, verdict.threshold),
+        interval_of(verdict),
         verdict.condition,
     )
 
@@ -180,11 +185,23 @@ def place_of(gate: Verdict | Unjudged, result: RunResult) -> Position:
 
 
 def measured(verdict: Verdict) -> str:
-    """What was judged, in its unit, as in `1.2 % drop`; a dash when there was nothing."""
-    if verdict.measured is None:
+    """What was judged, in its unit, as in `1.2 % drop` or `1.2 % rise`; a dash when there was nothing."""
+    value = verdict.measured
+    if value is None:
         return "-"
-    noun = CHANGES.get(verdict.rule, "")
-    return f"{amount(verdict.measured, verdict.unit, verdict.threshold)} {noun}".rstrip()
+    if verdict.rule not in CHANGES:
+        limit = verdict.finding.arguments.get("limit")
+        return amount(value, verdict.unit, verdict.threshold, beside=None if limit is None else float(limit))
+    noun = CHANGES[verdict.rule][value < 0]
+    return f"{amount(abs(value), verdict.unit, verdict.threshold)} {noun}"
+
+
+def interval_of(verdict: Verdict) -> str:
+    """The interval of what was judged, in the direction of the word behind it: of a rise that of the rise."""
+    interval = verdict.interval
+    if interval and verdict.rule in CHANGES and (verdict.measured or 0.0) < 0:
+        interval = Estimate(-interval.value, -interval.high, -interval.low)
+    return span(interval, verdict.unit, verdict.threshold)
 
 
 def style_of(verdict: Verdict) -> Style:

@@ -142,12 +142,16 @@ _SCALES: Mapping[str, Sequence[tuple[float, str]]] = {"s": _TIMES, "B": _BYTES, 
 _SUFFIXES: Mapping[str, str] = {"x": "x", "1/s": RATE}
 _MINUTE, _HOUR = 60, 3600
 FULL = 9  # significant digits that tell a value from a limit that looks the same
+NINES = 6  # most digits of a value that is nearly 1: float32 has hardly more
 SMALLEST = 0.05  # percent that one decimal shows
 LONGEST = 1e15  # from which a number is shown with an exponent
 
 
 def show(value: float, unit: Unit) -> str:
-    """Show a measured value to three significant digits: `12.3 ms`, `22.9 MB`, `20 mJ`, `97.3 %`, `1.50x`, `81.2/s`."""
+    """Show a measured value to three significant digits: `12.3 ms`, `22.9 MB`, `20 mJ`, `97.3 %`, `1.50x`, `81.2/s`.
+
+    A value that is nearly 1 gets the digits that tell it from 1: `99.95 %`, `0.99998`.
+    """
     if not math.isfinite(value):
         return str(value)
     if unit == "s":
@@ -155,10 +159,10 @@ def show(value: float, unit: Unit) -> str:
     if unit in _SCALES:
         return _scaled(value, _SCALES[unit])
     if unit == "ratio":
-        return f"{_digits(100 * value)} %" if math.isfinite(100 * value) else f"{_digits(value)}x"
+        return f"{_near(100 * value, 100)} %" if math.isfinite(100 * value) else f"{_digits(value)}x"
     if unit == "x":
         return f"{value:.2f}x" if abs(value) < LONGEST else f"{_digits(value)}x"
-    return f"{_digits(value)}{RATE}" if unit == "1/s" else _digits(value, 4)
+    return f"{_digits(value)}{RATE}" if unit == "1/s" else _near(value, 1, 4)
 
 
 def show_in_full(value: float, unit: Unit) -> str:
@@ -170,9 +174,20 @@ def show_in_full(value: float, unit: Unit) -> str:
     return f"{_digits(value, FULL)}{_SUFFIXES.get(unit, '')}"
 
 
-def amount(value: float, unit: Unit, written: str = "%") -> str:
-    """Show a value in its unit; a proportion is shown in percent if `written`, the threshold next to it, is."""
-    return show(value, "" if unit == "ratio" and "%" not in written else unit)
+def show_beside(value: float, unit: Unit, limit: float) -> str:
+    """Show a value with more digits where the usual digits would make it look like a limit that it is not."""
+    shown = show(value, unit)
+    differs = not math.isclose(value, limit, rel_tol=1e-9, abs_tol=1e-12)
+    return show_in_full(value, unit) if shown == show(limit, unit) and differs and math.isfinite(value) else shown
+
+
+def amount(value: float, unit: Unit, written: str = "%", beside: float | None = None) -> str:
+    """Show a value in its unit; a proportion is shown in percent if `written`, the threshold next to it, is.
+
+    `beside` is the limit that the threshold sets, as for `show_beside`.
+    """
+    unit = "" if unit == "ratio" and "%" not in written else unit
+    return show(value, unit) if beside is None else show_beside(value, unit, beside)
 
 
 def changed(old: float | None, new: float | None, unit: Unit) -> str:
@@ -226,6 +241,12 @@ def _scaled(value: float, scales: Sequence[tuple[float, str]], significant: int 
         scales[0] if value else next(scale for scale in scales if scale[0] == 1),
     )
     return f"{_digits(value / factor, significant)} {name}"
+
+
+def _near(value: float, whole: float, significant: int = 3) -> str:
+    """Show a number to so many significant digits, and to more if it would look like a whole that it is not."""
+    shown = (_digits(value, number) for number in range(significant, NINES + 1))
+    return next((text for text in shown if value == whole or text != f"{whole:g}"), f"{whole:g}")
 
 
 def _digits(value: float, significant: int = 3) -> str:

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from orun.core.metrics import Estimate
 from orun.core.reason import reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.report.gates import caveat_notes, gate_notes, next_step, place_of, why
+from orun.report.gates import caveat_notes, gate_notes, gate_row, next_step, place_of, why
 from orun.report.github import commands
 from orun.report.gitlab import code_quality
 from orun.report.junit import junit
@@ -144,3 +145,25 @@ def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
         f"note: latency: {caveat}; its data is the `dataset` of int8"
     ]
     assert f": it is well within; {caveat.replace('>', '&gt;')}</system-out>" in junit(result)
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "cells"),
+    [
+        ("max_drop", 0.02, ("2 % drop", "1 % to 3 %")),
+        ("max_drop", -0.02, ("2 % rise", "1 % to 3 %")),
+        ("max_increase", -0.02, ("2 % decrease", "1 % to 3 %")),
+        ("max_regression", 0.02, ("2 % worse", "1 % to 3 %")),
+        ("max_regression", -0.02, ("2 % better", "1 % to 3 %")),
+    ],
+)
+def test_a_change_for_the_better_is_no_negative_one(rule: str, value: float, cells: tuple[str, str]) -> None:
+    ends = sorted((value / 2, value * 1.5))
+    verdict = replace(RECALL, rule=rule, measured=value, interval=Estimate(value, *ends))
+    assert gate_row(verdict)[1:3] == cells
+
+
+def test_a_figure_is_told_from_the_limit_that_it_misses() -> None:
+    finding = reason(ReasonCode.VALUE_BEYOND, limit=0.012)
+    verdict = replace(P50, rule="max", threshold="12ms", unit="s", measured=0.01200001, interval=None, finding=finding)
+    assert gate_row(verdict)[1] == "12.00001 ms"

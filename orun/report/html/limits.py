@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from orun.core.metrics import Estimate
 from orun.core.run_record import Verdict
-from orun.report.gates import measured
+from orun.report.gates import interval_of, measured
 from orun.report.html.chart import Scale
-from orun.text.units import parse_duration, parse_ratio, parse_size, span, split
+from orun.text.units import parse_duration, parse_ratio, parse_size, split
 
 PERCENT = 100
 SEEN = 0.05  # of the scale, that two values must be apart
@@ -68,7 +68,7 @@ def limit_drawing(verdict: Verdict) -> LimitDrawing | None:
     unchanged = 1.0 if verdict.unit == "x" else 0.0
     scale = _scale(limit, value, interval, [unchanged] if is_change else [])
     share, low, high = map(scale.share, (limit, interval.low, interval.high))
-    interval_text = span(verdict.interval, verdict.unit, verdict.threshold)
+    interval_text = interval_of(verdict)
     return LimitDrawing(
         title=f"{verdict.title}: {measured(verdict)}{f' ({interval_text})' if interval_text else ''}, "
         f"{verdict.outcome}",

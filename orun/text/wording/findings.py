@@ -10,7 +10,7 @@ from orun.core.metrics import Estimate, Unit, extra_reference
 from orun.core.reason import Reason
 from orun.core.reason_codes import ReasonCode
 from orun.text.counts import count
-from orun.text.units import amount, show, show_in_full, span
+from orun.text.units import amount, show, show_beside, span
 from orun.text.wording import advice
 from orun.text.wording.baseline_comparisons import METHODS, OBSTACLES
 from orun.text.wording.reasons import fill, sentence
@@ -29,12 +29,8 @@ def finding(reason: Reason) -> str:
 
 
 def _figure(value: float, unit: Unit, limit: float) -> str:
-    """Return a value as people read it, with more digits where the usual digits would make it look like the limit."""
-    if math.isinf(value):
-        return "without bound"
-    shown = show(value, unit)
-    differs = not math.isclose(value, limit, rel_tol=1e-9, abs_tol=1e-12)
-    return show_in_full(value, unit) if shown == show(limit, unit) and differs else shown
+    """Return a value as people read it, with digits that tell it from the limit."""
+    return "without bound" if math.isinf(value) else show_beside(value, unit, limit)
 
 
 def _interval(arguments: Mapping[str, Any]) -> str:
