@@ -7,7 +7,7 @@ https://docs.github.com/actions/reference/workflows-and-actions/workflow-command
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, get_args
 
 from orun.core.open_gates import open_gates
 from orun.core.run_record import RunResult
@@ -29,25 +29,43 @@ from orun.report.gates import (
 )
 from orun.report.notes import undeclared_write_note
 from orun.report.terminal import Terminal
+from orun.text.counts import count
 from orun.text.positions import path_in_repository
 
 Level = Literal["error", "warning", "notice"]
+MOST = 10  # annotations of a level that GitHub shows of a step
 
 
 def commands(result: RunResult) -> list[str]:
-    """Lines for what failed, is undecided, was written beside outputs, no figure tells, and was not judged."""
-    failing = [*_stages(result), *_gates(result, fails=True), *_unjudged(result, fails=True)]
-    notices = [*_gates(result, fails=False), *_undeclared_writes(result), *_notes(result), *_caveats(result)]
-    notices += _unjudged(result, fails=False)
-    return failing + notices
+    """Lines for what failed, is undecided, was written beside outputs, no figure tells, and was not judged.
+
+    Errors come first, then warnings, then notices.
+    """
+    lines = [*_stages(result), *_gates(result, fails=True), *_unjudged(result, fails=True)]
+    lines += [*_gates(result, fails=False), *_undeclared_writes(result), *_notes(result), *_caveats(result)]
+    lines += _unjudged(result, fails=False)
+    return _limited(lines, "the step summary has them all")
 
 
 def mistakes(error: PipelineError) -> list[str]:
     """A line for each mistake of a pipeline file."""
-    return [
+    lines = [
         _line("error", problem.position, "pipeline file", [problem.message, *map(": ".join, advice(problem))])
         for problem in error.problems
     ]
+    return _limited(lines, "the log of the step has them all")
+
+
+def _limited(lines: Sequence[str], rest: str) -> list[str]:
+    """Return at most `MOST` lines of each level; where there are more, the last one counts those left out."""
+    limited: list[str] = []
+    for level in get_args(Level):
+        same = [line for line in lines if line.startswith(f"::{level} ")]
+        shown = same if len(same) <= MOST else same[: MOST - 1]
+        limited += shown
+        if left := len(same) - len(shown):
+            limited.append(f"::{level} title=and {count(left, f'more {level}')}::{rest}")
+    return limited
 
 
 def _stages(result: RunResult) -> Iterator[str]:
@@ -88,7 +106,7 @@ def _caveats(result: RunResult) -> Iterator[str]:
 
 
 def _unjudged(result: RunResult, *, fails: bool) -> Iterator[str]:
-    """One line a stage: GitHub shows no more than ten of a step."""
+    """One line a stage: GitHub shows no more than `MOST`."""
     for stage in result.stages:
         if left := [gate.title for gate in stage.unjudged if gate.fails == fails]:
             title = f"{NOT_JUDGED}: {', '.join(left)}"

@@ -77,6 +77,31 @@ def test_mistakes_of_a_file() -> None:
     ]
 
 
+@pytest.mark.parametrize(("gates", "shown", "left"), [(10, 10, ""), (11, 9, "2"), (14, 9, "5")])
+def test_github_shows_ten_errors_of_a_step_so_that_the_last_one_counts_the_others(
+    gates: int, shown: int, left: str
+) -> None:
+    """The last four of fourteen were lost without a word."""
+    _, undecided = commands(GATE_FAILED)
+    verdicts = [verdict for verdict in GATE_FAILED.verdicts if verdict.outcome in ("failed", "undecided")]
+    assert [verdict.outcome for verdict in verdicts] == ["undecided", "failed"]
+    failed = [replace(verdicts[1], position=Position("bert.yaml", line, 7)) for line in range(gates)]
+    lines = commands(replace(GATE_FAILED, verdicts=(verdicts[0], *failed)))
+    places = [line.partition(",col=")[0] for line in lines[:shown]]
+    assert places == [f"::error file=bert.yaml,line={line}" for line in range(shown)]
+    last = [f"::error title=and {left} more errors::the step summary has them all"] if left else []
+    assert lines[shown:] == [*last, undecided]
+
+
+def test_of_many_mistakes_the_log_has_all() -> None:
+    problems = [Problem(Position("bert.yaml", line, 5), "no key 'wiht'") for line in range(12)]
+    lines = mistakes(PipelineError(problems))
+    assert lines[8:] == [
+        "::error file=bert.yaml,line=8,col=5,title=pipeline file::no key 'wiht'",
+        "::error title=and 3 more errors::the log of the step has them all",
+    ]
+
+
 def test_a_result_from_before_places_were_kept(tmp_path: Path) -> None:
     (line,) = commands(crashed(tmp_path / "log"))
     assert line.startswith("::error file=pipelines/bert.yaml,line=1,col=1,")
