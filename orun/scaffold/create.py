@@ -23,7 +23,7 @@ from orun.scaffold.left_out import reason_of
 from orun.scaffold.paths import data_path, pipeline_name
 from orun.scaffold.pipeline_text import pipeline_text
 from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, uses_examples
-from orun.scaffold.thresholds import REDUCED, gates_for, likeness
+from orun.scaffold.thresholds import REDUCED, drawback, gates_for, likeness
 from orun.stages.contract import MODEL
 from orun.store.layout import store_option
 from orun.text.counts import count
@@ -122,6 +122,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         if is_ours:
             data.unlink(missing_ok=True)
         raise
+    request = replace(request, drawback=drawback(request, result))
     gates = gates_of(request.goal) or gates_for(result)
     write(file, text_of(file, request, gates))
     created = Created(file, request, gates, result, verdicts)

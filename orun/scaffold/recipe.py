@@ -47,6 +47,7 @@ class Request(Record, frozen=True):
         runs_here: whether this machine has the target, if it is not the CPU, so that outputs are compared on it.
         labels: what the labels of the examples are, as far as that is known; empty without labels.
         has_unsuitable_labels: whether they are known not to be what the model answers.
+        drawback: what the release is worse in than the original, as measured: `larger and slower`; empty for none.
     """
 
     facts: ModelFacts
@@ -60,6 +61,7 @@ class Request(Record, frozen=True):
     runs_here: bool = False
     labels: LabelKind = ""
     has_unsuitable_labels: bool = False
+    drawback: str = ""
 
     @property
     def has_own_data(self) -> bool:
@@ -140,6 +142,9 @@ def stages_for(request: Request, gates: Gates) -> list[StageText]:
     for stage in _changes(request):
         if stage.name not in request.gaps:
             stages.append(replace(stage, needs=stages[-1].name))
+    if request.drawback:
+        comment = f"{stages[-1].comment} Measured by `orun init`: {request.drawback} than the original."
+        stages[-1] = replace(stages[-1], comment=comment)
     last = stages[-1].name
     compared = {"model": last, "reference": original}
     judged = [last]

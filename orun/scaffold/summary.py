@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.fs.os_errors import quoted
 from orun.report.summary import why_skipped
 from orun.scaffold.create import Created
 from orun.scaffold.goal import parse_goal
 from orun.scaffold.init_command import init_command
-from orun.scaffold.thresholds import likeness
+from orun.scaffold.thresholds import likeness, release_size
 from orun.text.units import show
 
 
@@ -21,7 +20,7 @@ def measured_line(created: Created) -> str:
     stages = {stage.stage: stage for stage in created.result.stages}
     graph = created.request.facts.graph
     parts = []
-    if graph and (size := _release_size(created)):
+    if graph and (size := release_size(created.result)):
         parts.append(f"{show(graph.size, 'B')} -> {show(size.value, 'B')}")
     latency = stages["latency"].metrics
     if median := latency.get("p50"):
@@ -60,23 +59,12 @@ def skipped_notes(created: Created) -> list[str]:
 def worse_note(created: Created) -> str:
     """Return advice if the release is larger or slower than the original; else an empty text."""
     request, graph = created.request, created.request.facts.graph
-    size, speedup = _release_size(created), created.result["latency"].metrics.get("speedup")
-    is_larger = bool(graph and size and size.value > graph.size)
-    is_slower = bool(speedup and speedup.interval and speedup.interval.high < 1)
-    named = " and ".join([*["larger"] * is_larger, *["slower"] * is_slower])
-    if request.goal or not named:
+    if not request.drawback:
         return ""
-    goal = "speedup>1" if is_slower else f"size<{math.floor(graph.size) if graph else 0}B"
+    goal = "speedup>1" if "slower" in request.drawback else f"size<{math.floor(graph.size) if graph else 0}B"
     file = created.file.with_stem(f"{created.file.stem}-goal")
     command = init_command(file, replace(request, goal=parse_goal(goal)))
-    return f"note: the release is {named} than the original here; a search may find a better one: {command}"
-
-
-def _release_size(created: Created) -> Metric | None:
-    """Return the size of the last model; None if it is not known."""
-    stages = {stage.stage: stage for stage in created.result.stages}
-    release = next((stages[name] for name in ("tune", "int8", "half", "fuse", "simplify") if name in stages), None)
-    return release.metrics.get("size") if release else None
+    return f"note: the release is {request.drawback} than the original here; a search may find a better one: {command}"
 
 
 def pixels_note(created: Created) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult
-from orun.scaffold.recipe import LABEL_RULES
+from orun.scaffold.recipe import LABEL_RULES, Request
 
 SPARE = 1.05  # allowed size over the measured one
 WORSE = 1.5  # allowed distance from 1 over the measured one
@@ -54,6 +54,22 @@ def likeness(result: RunResult) -> tuple[str, float, float] | None:
     if sqnr := metrics.get("sqnr"):
         return "sqnr", sqnr.value, LEAST_SQNR
     return None
+
+
+def release_size(result: RunResult) -> Metric | None:
+    """Return the size of the last model; None if it is not known."""
+    stages = {stage.stage: stage for stage in result.stages}
+    release = next((stages[name] for name in ("tune", *REDUCED, "fuse", "simplify") if name in stages), None)
+    return release.metrics.get("size") if release else None
+
+
+def drawback(request: Request, result: RunResult) -> str:
+    """Return what the release is worse in than the original: `larger and slower`; empty for none and for a goal."""
+    graph, size, speedup = request.facts.graph, release_size(result), result["latency"].metrics.get("speedup")
+    is_larger = bool(graph and size and size.value > graph.size)
+    is_slower = bool(speedup and speedup.interval and speedup.interval.high < 1)
+    named = ["larger"] * is_larger + ["slower"] * is_slower
+    return "" if request.goal else " and ".join(named)
 
 
 def _below_one(metric: Metric) -> str:

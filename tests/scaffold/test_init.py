@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,17 @@ def test_the_text_without_gates(model: Path) -> None:
     assert not any(stage.gates for stage in pipeline.stages)
 
 
+def test_a_release_that_is_worse_than_the_original_has_a_comment_that_says_so(model: Path) -> None:
+    """Only the terminal said it, and the file had gates that bless the larger size."""
+    text = text_of(Path("mlp.yaml"), Request(facts_of(model), CPU, drawback="larger and slower"), {})
+    assert (
+        "  # Weights in 8 bits. `reduce_range` keeps them exact on processors without VNNI instructions.\n"
+        "  # Measured by `orun init`: larger and slower than the original.\n"
+        "  int8:\n"
+    ) in text
+    assert text.count("Measured by") == 1
+
+
 def test_the_gates_of_a_goal_are_in_the_text(model: Path) -> None:
     stages = orun.init(model, goal="size<1MB").split("\n\n")
     (gated,) = (stage for stage in stages if "\n    gate:\n" in stage)
@@ -104,6 +116,8 @@ def test_a_file_with_measured_gates(model: Path) -> None:
     text = orun.init(model, "made/mlp.yaml")
     assert Path("made/mlp.yaml").read_text(encoding="utf-8") == text
     assert {verdict.outcome for verdict in orun.run("made/mlp.yaml").verdicts} <= {"passed", "no baseline"}
+    above, _, _ = text.partition("  int8:\n")  # of four weights
+    assert re.search(r"instructions\.\n?[ #]+Measured by `orun init`: larger[\w #\n]+original\.\n$", above), text
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.scaffold.recipe import Request
 from orun.scaffold.summary import goal_lines, pixels_note, unjudged_note, worse_note
 from orun.scaffold.targets import target_named
+from orun.scaffold.thresholds import drawback
 from tests.gates.support import metric
 from tests.report.support import PASSED
 
@@ -56,8 +57,10 @@ def test_a_release_that_is_worse_than_the_original_gets_the_command_of_a_search(
         StageResult("int8", "quantize/dynamic", "built", metrics={"size": metric(size, "B")}),
         StageResult("latency", "measure/latency", "built", metrics={"speedup": metric(0.5, "x", interval=speedup)}),
     )
+    result = replace(PASSED, stages=stages)
     request = Request(facts, target_named("cpu"))
-    assert worse_note(Created(Path("made/load.yaml"), request, {}, replace(PASSED, stages=stages))) == note
+    request = replace(request, drawback=drawback(request, result))
+    assert worse_note(Created(Path("made/load.yaml"), request, {}, result)) == note
 
 
 @pytest.mark.parametrize(
