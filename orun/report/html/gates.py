@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -34,6 +35,7 @@ from orun.text.units import amount, show, span
 
 FAILS = " (fails the run)"  # of a gate that did not fail itself
 DEEPEST = 4  # groups that are set in
+COMMAND = re.compile(r"(?<=[:,] )orun .+?(?=, or |; or |$)")  # of a hint
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ class Gate:
         why: what was found.
         position: its place in the file.
         is_open: whether it did not pass; then the finding is shown without being asked for.
-        hint: the next command; may be empty.
+        hint: the next command, between backquotes; may be empty.
         caveat: what the verdict does not tell; may be empty.
         evidence: what the verdict rests on.
     """
@@ -117,7 +119,7 @@ def _judged(source: Source, verdict: Verdict, number: int, *, is_open: bool, has
         why=why(verdict),
         position=verdict.position,
         is_open=is_open,
-        hint=next_step(verdict, source.result) if is_open and verdict.fails else "",
+        hint=COMMAND.sub(r"`\g<0>`", next_step(verdict, source.result)) if is_open and verdict.fails else "",
         caveat=caveat(verdict) if has_note else "",
         evidence=list(_evidence(source, verdict)),
     )

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Comparison, Estimate
+from orun.core.reason import reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.core.serialization import encode, replace
 from orun.core.source_location import Position
@@ -85,8 +87,21 @@ def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> 
     assert failed.one("p", "hint").text == (
         "hint: if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"
     )
+    assert [command.text for command in failed.one("p", "hint").every("code")] == [
+        "orun baseline accept pipelines/bert.yaml"
+    ]
     assert [(element.text, element.attributes["href"]) for element in document.one("ul", "failing").every("a")] == [
         ("latency p50 max_regression 5%", "#gate-3")
+    ]
+
+
+def test_each_command_of_a_hint_is_code() -> None:
+    stored = reason(ReasonCode.STORED_FIGURES, reason(ReasonCode.MODEL_MISSING), noise="timing")
+    unsure = replace(SLOWER, outcome="undecided", finding=replace(SLOWER.finding, because=(stored,)))
+    document = read(page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
+    assert [command.text for command in document.at("gates").one("p", "hint").every("code")] == [
+        "orun pipelines/bert.yaml --remote URL",
+        "orun baseline accept pipelines/bert.yaml",
     ]
 
 

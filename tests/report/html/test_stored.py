@@ -67,6 +67,7 @@ def test_a_model_whose_release_was_not_made_is_not_released(run: tuple[Path, Run
 
 def test_sizes_are_a_waterfall(run: tuple[Path, RunResult, Element]) -> None:
     section = run[2].at("sizes")
+    assert [title.text for title in section.one("thead").every("th")] == ["stage", "size", "against its input"]
     assert figures(section) == [
         ["export", "90 kB"], ["int8", "24 kB", "-73.3 %"], ["prune", "26 kB", "+8.3 %"], ["tuned", "24 kB", "-73.3 %"],
     ]  # fmt: skip
