@@ -29,8 +29,9 @@ Metrics against the labels of the dataset. They judge the first output, or the f
 | metric | meaning |
 |---|---|
 | `accuracy`, `accuracy_at_5` | share of right top classes, and of labels among the five top classes |
-| `f1`, `iou` | macro F1, and mean IoU of a segmentation over classes |
-| `auc`, `average_precision` | mean over classes, each against the rest: the latter is the mAP of classification |
+| `f1`, `iou` | macro F1, and mean IoU of a segmentation: means over all classes |
+| `auc` | area under the ROC curve: mean over classes, each against the rest; of two classes that of class 1 |
+| `average_precision` | area under the precision-recall curve, averaged as `auc`: mAP of classification |
 | `brier`, `log_loss` | errors of the predicted probabilities, as in scikit-learn |
 | `ece` | expected calibration error of the top class: 15 bins of equal width (Guo et al. 2017) |
 | `mae`, `rmse`, `r2` | errors of predicted numbers, and the share of the labels' variance that they explain |
@@ -77,8 +78,8 @@ dataset without labels fails the stage.
 
 With `slices: [label]` everything is also measured for the examples of each label, as in `accuracy[label=3]`. A gate can
 apply to each slice: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `iou`, `auc`, `average_precision` and `map` by
-label are those of that class against the rest. In a slice of another field, all but `map` need examples of several
-classes. One number of your own needs `resamples` for slices.
+label are those of that class against the rest: a gate of `f1[label=1]` judges class 1 alone. In a slice of another
+field, all but `map` need examples of several classes. One number of your own needs `resamples` for slices.
 
 The reference can be the model that a convert stage takes, in its own framework: `reference: export` with
 `reference_runtime: torch` compares with the outputs of PyTorch. It runs in a process of its own.
