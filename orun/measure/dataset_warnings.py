@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from blake3 import blake3
 
-from orun.measure.accuracy.names import MODEL
+from orun.measure.accuracy.names import MODEL, title_of
 from orun.measure.dataset import Array, Dataset
 
 MANY = 0.05  # share of duplicate examples from which a warning is due: most data has a few
@@ -30,7 +30,7 @@ def warn_of_unused_inputs(
             known = ", ".join(dict.fromkeys(chain.from_iterable(model_inputs.values())))
             reason = f"no model has such an input (inputs: {known})"
         elif MODEL not in roles:
-            reason = f"only the {roles[0]} has such an input"
+            reason = f"only the {title_of(roles[0])} has such an input"
         else:
             continue
         may_be_labels = has_columns and dataset.labels is None and np.ndim(dataset.inputs[name][0]) == 0

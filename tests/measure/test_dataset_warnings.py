@@ -15,13 +15,14 @@ REPEATED = (
 
 
 def test_inputs_that_the_model_does_not_take() -> None:
-    dataset = Dataset({"x": X, "mask": X, "scale": X})
-    taken = {"model": ["x"], "reference": ["x", "mask"], "reference.fused": ["x", "mask"]}
+    dataset = Dataset({"x": X, "mask": X, "scale": X, "bias": X})
+    taken = {"model": ["x"], "reference": ["x", "mask"], "reference.fused": ["x", "mask", "bias"]}
     assert list(warn_of_unused_inputs(taken, dataset)) == [
         "the model is not fed mask, which the dataset has: only the reference has such an input",
-        "the model is not fed scale, which the dataset has: no model has such an input (inputs: x, mask)",
+        "the model is not fed scale, which the dataset has: no model has such an input (inputs: x, mask, bias)",
+        "the model is not fed bias, which the dataset has: only the reference `fused` has such an input",
     ]
-    assert list(warn_of_unused_inputs({"model": ["x", "mask", "scale"], "baseline": ["x"]}, dataset)) == []
+    assert list(warn_of_unused_inputs({"model": ["x", "mask", "scale", "bias"], "baseline": ["x"]}, dataset)) == []
 
 
 def test_a_column_that_may_hold_the_labels() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orun.core.metrics import Unit
+from orun.core.metrics import Unit, extra_reference
 
 MODEL, REFERENCE, BASELINE = "model", "reference", "baseline"
 
@@ -37,6 +37,12 @@ UNITS: Mapping[str, Unit] = {
 }
 ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl", *PROBABILITY, "mae", "rmse", *TRANSCRIPTION)
 """Metrics that improve as they fall."""
+
+
+def title_of(role: str) -> str:
+    """Return how a message calls a model: `reference.fused` is "reference `fused`", and every other role itself."""
+    name = extra_reference(role)
+    return f"reference `{name}`" if name else role
 
 
 LABEL = "label"  # name of the labels among the fields of a dataset

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orun.core.dynamic_axes import batch_place
 from orun.errors import StageFailed, UsageError
-from orun.measure.accuracy.names import MODEL, REFERENCE
+from orun.measure.accuracy.names import MODEL, REFERENCE, title_of
 from orun.measure.dataset import TOKENS, Array, Batch, Origin, Values, as_type, batches, count, list_unbatched
 from orun.measure.metrics.fidelity import Difference, compare, concatenate
 
@@ -26,6 +26,10 @@ TYPES = {  # numpy's name of ONNX Runtime's types
     "tensor(double)": "float64",
     **{f"tensor({name})": name for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16")},
 }
+RENAME = (
+    "the models share no output: give their outputs one name, with `outputs: [NAME]` of a convert stage, or `rename` "
+    "of optimize/edit"
+)
 PLAIN = 2  # axes of an output with one score for each class and example
 Tick = Callable[[int], None]
 
@@ -80,15 +84,16 @@ def choose_outputs(stage: str, sessions: Mapping[str, InferenceSession], wanted:
     """
     types = {output.name: output.type for output in sessions[MODEL].get_outputs()}
     names = list(wanted) or list(types)
-    for role, session in sessions.items():
-        present = [output.name for output in session.get_outputs()]
-        missing = [name for name in names if name not in present]
+    present = {role: [output.name for output in session.get_outputs()] for role, session in sessions.items()}
+    shared = [name for name in types if all(name in outputs for outputs in present.values())]
+    for role, outputs in present.items():
+        missing = [name for name in names if name not in outputs]
         if missing:
             raise StageFailed(
                 stage,
-                f"the {role} has no output {', '.join(missing)}",
-                why=f"it has {', '.join(present)}",
-                hint="name the outputs that all models share in `outputs`",
+                f"the {title_of(role)} has no output {', '.join(map(repr, missing))}",
+                why=f"it has {', '.join(outputs)}",
+                hint=f"name outputs that all models have: `outputs: [{', '.join(shared)}]`" if shared else RENAME,
             )
     for name in names:
         if types[name] not in (*FLOATS, *CLASSES, TEXT):
@@ -136,7 +141,7 @@ def _input_names(plan: Plan, role: str, session: InferenceSession, inputs: Mappi
     if missing:
         raise StageFailed(
             plan.stage,
-            f"the dataset has no {', '.join(missing)}, which the {role} takes",
+            f"the dataset has no {', '.join(missing)}, which the {title_of(role)} takes",
             why=f"it has {', '.join(inputs)}",
             hint=plan.origin.input_hint(missing, inputs),
         )
@@ -155,7 +160,7 @@ def _run(
         )
         raise StageFailed(
             plan.stage,
-            f"the {role} does not run on {part} {batch.examples[0]}",
+            f"the {title_of(role)} does not run on {part} {batch.examples[0]}",
             why=f"{str(error).strip()}\n{listed}",
             hint=_type_hint(session, feed)
             or _rank_hint(session, feed)
@@ -168,7 +173,7 @@ def _run(
         has_batch = {name for name, value in outputs.items() if value.shape[:1] == (1,) and name not in later}
         outputs = {name: value if name in has_batch else value[None] for name, value in outputs.items()}
     for name, value in outputs.items():
-        _check_output(plan.stage, f"output '{name}' of the {role}", value, part, batch)
+        _check_output(plan.stage, f"output '{name}' of the {title_of(role)}", value, part, batch)
     return outputs
 
 
@@ -285,7 +290,7 @@ class _Collector:
         if ours != theirs:
             raise StageFailed(
                 self.plan.stage,
-                f"output '{name}' of the {role} differs in form from the reference's",
+                f"output '{name}' of the {title_of(role)} differs in form from the reference's",
                 why=f"{ours}, and {theirs} in the reference, for {self.part} {batch.examples[0]}",
                 hint="outputs are compared only if shapes and types are equal: make the model keep its reference's",
             )

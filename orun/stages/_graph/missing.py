@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
+from orun.measure.accuracy.names import title_of
 from orun.stages._graph.io import load_graph
 from orun.stages.contract import Context
 
@@ -54,7 +55,7 @@ def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str
             raise StageFailed(
                 context.stage,
                 f"example {example} of the {len(dataset)} used holds NaN in {name!r}, "
-                f"which the {role} treats as a number",
+                f"which the {title_of(role)} treats as a number",
                 why=f"{why}\n{examples} of {len(dataset)} examples hold one",
                 hint=HINT,
             )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from orun.core.serialization import replace
 from orun.core.targets import Target
+from orun.measure.accuracy.names import title_of
 from orun.stages.contract import Context
 from orun.stages.reference_models import openers
 
@@ -27,7 +28,8 @@ def open_sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSess
     for role, target in targets.items():
         if role in sources:
             session = stack.enter_context(RemoteSession(context.model(role), target, sources[role]))
-            context.note(f"the {role} is the model that {context.sources[role].stage} converts, in {session.framework}")
+            source = context.sources[role].stage
+            context.note(f"the {title_of(role)} is the model that {source} converts, in {session.framework}")
             sessions[role] = session
         elif target.interpreter:
             sessions[role] = stack.enter_context(RemoteSession(context.model(role), target))

@@ -487,8 +487,16 @@ def test_shapes_and_types_are_part_of_equality(folder: Path, changed: onnx.Model
 
 def test_outputs_go_by_name(folder: Path) -> None:
     params = {"dataset": "data.py:plain", "metrics": ["cosine"]}
-    assert refusal(folder, params, model=linear(EYE), reference=linear(EYE, output="z")) == (
-        "the reference has no output y\n  it has z\n  hint: name the outputs that all models share in `outputs`"
+    rename = (
+        "  hint: the models share no output: give their outputs one name, with `outputs: [NAME]` of a convert stage, "
+        "or `rename` of optimize/edit"
+    )
+    other = linear(EYE, output="z")
+    assert refusal(folder, params, model=linear(EYE), reference=other) == (
+        f"the reference has no output 'y'\n  it has z\n{rename}"
+    )
+    assert refusal(folder, params, model=linear(EYE), reference=linear(EYE), **{"reference.last": other}) == (
+        f"the reference `last` has no output 'y'\n  it has z\n{rename}"
     )
 
 
@@ -594,7 +602,7 @@ def test_outputs_go_by_name(folder: Path) -> None:
             "plain",
             ["data.py:first_score"],
             {"outputs": ["z"]},
-            ("the model has no output z\n  it has y\n  hint: name the outputs that all models share in `outputs`"),
+            "the model has no output 'z'\n  it has y\n  hint: name outputs that all models have: `outputs: [y]`",
         ),
     ],
 )
