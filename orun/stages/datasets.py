@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from orun.measure.accuracy.request import Request
-    from orun.measure.dataset import Dataset, Origin
+    from orun.measure.dataset import Dataset, Origin, Values
 
 CODE = re.compile(r".+\.py:[A-Za-z_]\w*")
 MASK = "attention_mask"
@@ -138,8 +138,49 @@ def _call(context: Context, reference: Code) -> Dataset:
     return dataset
 
 
+def find_constants(inputs: Mapping[str, Values]) -> dict[str, float]:
+    """Return the inputs of real numbers that have the same value throughout all examples, with that value."""
+    import numpy as np
+
+    ranges = {}
+    for name, values in inputs.items():
+        parts = [values] if isinstance(values, np.ndarray) else values
+        parts = [part for part in parts if part.dtype.kind == "f" and part.size]
+        if sum(part.size for part in parts) > 1:
+            ranges[name] = float(np.min([part.min() for part in parts])), float(np.max([part.max() for part in parts]))
+    return {name: low for name, (low, high) in ranges.items() if low == high}
+
+
+def note_constants(context: Context, dataset: Dataset, done: str) -> None:
+    """Note inputs with the same value in all examples, such as the states of a stream at its start.
+
+    Args:
+        context: of the stage.
+        dataset: the examples that it uses.
+        done: what it does to the model with them: "judged" or "calibrated".
+    """
+    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.signature import is_alike, list_inputs
+
+    model = load_graph(context.model())
+    constants = find_constants(dataset.inputs)
+    inputs = [value for value in list_inputs(model) if value.name in constants]
+    if not inputs:
+        return
+    listed = ", ".join(f"{value.name} ({constants[value.name]:g})" for value in inputs)
+    change, value = ("change", "those values") if len(inputs) > 1 else ("changes", "that value")
+    examples = f"{len(dataset)} examples" if len(dataset) > 1 else "one example"
+    note = f"{listed} never {change} in the {examples}, so the model is {done} at {value} alone"
+    if states := [item.name for item in inputs if any(is_alike(item, output) for output in model.graph.output)]:
+        note += (
+            f". Outputs have the type and shape of {', '.join(states)}, as states have: take chunks from the middle of "
+            "a run, with the states that the model had there"
+        )
+    context.note(note)
+
+
 def note_misfits(context: Context, request: Request, examples: Examples | None, dataset: Dataset) -> None:
-    """Note labels that may be numbered otherwise than the model's scores, and padding that fidelity metrics count.
+    """Note inputs that never change, labels that may be numbered otherwise than the scores, and padding that counts.
 
     Args:
         context: of the stage that judges the model.
@@ -150,6 +191,8 @@ def note_misfits(context: Context, request: Request, examples: Examples | None, 
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.signature import axes_of
 
+    if examples is not None:
+        note_constants(context, dataset, "judged")
     graph = load_graph(context.model()).graph
     outputs = {value.name: axes_of(value) for value in graph.output}
     judged = {name: outputs[name] for name in request.outputs or outputs}

@@ -71,13 +71,15 @@ def find_shared_outputs(model: ModelProto, other: ModelProto) -> list[str]:
     """Return the names of outputs of the same type and shape, if both models have the same inputs."""
     inputs, other_inputs = ({value.name: value for value in list_inputs(item)} for item in (model, other))
     same = inputs.keys() == other_inputs.keys()
-    if not same or not all(_alike(value, other_inputs[name]) for name, value in inputs.items()):
+    if not same or not all(is_alike(value, other_inputs[name]) for name, value in inputs.items()):
         return []
     outputs = {value.name: value for value in other.graph.output}
-    return [value.name for value in model.graph.output if value.name in outputs and _alike(value, outputs[value.name])]
+    return [
+        value.name for value in model.graph.output if value.name in outputs and is_alike(value, outputs[value.name])
+    ]
 
 
-def _alike(value: ValueInfoProto, other: ValueInfoProto) -> bool:
+def is_alike(value: ValueInfoProto, other: ValueInfoProto) -> bool:
     """Return whether two values have the same type, and axes of the same size as far as both are known."""
     kinds = [(item.type.WhichOneof("value"), item.type.tensor_type.elem_type) for item in (value, other)]
     axes, other_axes = axes_of(value), axes_of(other)

@@ -17,7 +17,7 @@ from orun.stages._graph.feeds import take_example
 from orun.stages._graph.input_domain import Declarations, to_input_values
 from orun.stages._graph.missing import require_ranges
 from orun.stages.contract import Context
-from orun.stages.datasets import load_dataset
+from orun.stages.datasets import load_dataset, note_constants
 from orun.stages.quantize._integers import CANNOT, quantizing
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ def load_calibration_data(
     if dataset is not None:
         examples = load_dataset(context, dataset, names).spread(samples)
         require_ranges(context, examples)
+        note_constants(context, examples, "calibrated")
         return examples
     context.note("ranges come from made-up inputs, not from data: name typical inputs, `dataset: data.py:function`")
     over = to_input_values(inputs) if isinstance(inputs, dict) else {}

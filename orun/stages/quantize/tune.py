@@ -39,7 +39,7 @@ from orun.errors import StageFailed, UnknownName
 from orun.measure.accuracy.names import ERRORS, FIDELITY, TASK, UNITS
 from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.datasets import load_dataset, note_misfits, origin_of
+from orun.stages.datasets import load_dataset, note_constants, note_misfits, origin_of
 from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
 
 if TYPE_CHECKING:
@@ -167,6 +167,7 @@ def _search(context: Context, params: Params) -> Search:
     if params.calibration is not None:  # refuse bad data here, not once a candidate
         datasets.append(load_dataset(context, params.calibration, input_names(model)))
         require_ranges(context, datasets[-1])
+        note_constants(context, datasets[-1], "calibrated")
     graph = model.graph
     return Search(
         workshop=Workshop(context, params.calibration),

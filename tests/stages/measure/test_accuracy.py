@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 from PIL import Image
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
@@ -746,6 +746,42 @@ def test_copies_among_the_examples_are_noted_where_they_count(folder: Path) -> N
     assert note.startswith("1 of 4 examples repeat other examples, label and all. Each counts as evidence, so ")
     params = {"dataset": "copies.py:data", "metrics": ["cosine"]}
     assert measure(folder, params, model=linear(EYE), reference=linear(EYE)).notes == ()
+
+
+STREAM = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 3] x, float[n, 3] before, float[n, 2] scale) => (float[n, 3] y, float[n, 3] after)
+{ after = Add (x, before) y = Softmax (after) wide = ReduceSum (scale) }
+"""
+
+
+def test_inputs_that_never_change_are_noted(folder: Path) -> None:
+    (folder / "stream.py").write_text(
+        "import numpy as np, orun\n"
+        "X = np.eye(3, dtype=np.float32)\n"
+        "def start():\n"
+        "    return orun.Dataset({'x': X, 'before': X * 0, 'scale': np.full((3, 2), 0.5, np.float32)})\n"
+        "def ragged():\n"
+        "    scale = [np.ones(2, np.float32), np.full(2, np.nan, np.float32), np.ones(2, np.float32)]\n"
+        "    return orun.Dataset({'x': X, 'before': X, 'scale': scale})\n"
+        "def one():\n"
+        "    return orun.Dataset({'x': X[:1], 'before': X[:1], 'scale': np.ones((1, 2), np.float32)})\n",
+        "utf-8",
+    )
+
+    def notes(function: str) -> tuple[str, ...]:
+        stream = parser.parse_model(STREAM)
+        params = {"dataset": f"stream.py:{function}", "metrics": ["max_abs"]}
+        return measure(folder, params, model=stream, reference=stream).notes
+
+    (note,) = notes("start")
+    assert note == (
+        "before (0), scale (0.5) never change in the 3 examples, so the model is judged at those values alone. "
+        "Outputs have the type and shape of before, as states have: take chunks from the middle of a run, with the "
+        "states that the model had there"
+    )
+    assert notes("one") == ("scale (1) never changes in the one example, so the model is judged at that value alone",)
+    assert notes("ragged") == ()
 
 
 def test_examples_that_bring_a_batch_axis_along(folder: Path) -> None:

@@ -203,6 +203,33 @@ def test_a_value_that_never_changes_has_no_histogram(tmp_path: Path, tiny_bert: 
     )
 
 
+STREAM = """
+<ir_version: 9, opset_import: ["" : 20]>
+g (float[n, 4] x, float[n, 4] cache) => (float[n, 2] y, float[n, 4] next)
+<float[4, 2] w = {0.1, -0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8}> { next = Add (x, cache) y = MatMul (next, w) }
+"""
+STARTS = """
+import numpy as np
+import orun
+
+def starts():
+    x = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
+    return orun.Dataset({"x": x, "cache": 0 * x})
+"""
+
+
+def test_ranges_at_the_start_of_a_stream_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(STARTS, "utf-8")
+    inputs = {"model": artifact(tmp_path, parse(STREAM))}
+    result = run_stage("quantize/static", tmp_path, {"dataset": "data.py:starts"}, inputs=inputs, root=tmp_path)
+    (note,) = result.notes
+    assert note == (
+        "cache (0) never changes in the 20 examples, so the model is calibrated at that value alone. Outputs have the "
+        "type and shape of cache, as states have: take chunks from the middle of a run, with the states that the model "
+        "had there"
+    )
+
+
 SCORED = {"x": np.random.default_rng(0).uniform(-1, 0.4, (5, 4)).astype(np.float32)}
 
 
