@@ -191,7 +191,7 @@ def measured(verdict: Verdict) -> str:
         return "-"
     if verdict.rule not in CHANGES:
         limit = verdict.finding.arguments.get("limit")
-        return amount(value, verdict.unit, verdict.threshold, beside=None if limit is None else float(limit))
+        return amount(value, verdict.unit, verdict.threshold, None if limit is None else float(limit))
     noun = CHANGES[verdict.rule][value < 0]
     return f"{amount(abs(value), verdict.unit, verdict.threshold)} {noun}"
 

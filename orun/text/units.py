@@ -181,13 +181,13 @@ def show_beside(value: float, unit: Unit, limit: float) -> str:
     return show_in_full(value, unit) if shown == show(limit, unit) and differs and math.isfinite(value) else shown
 
 
-def amount(value: float, unit: Unit, written: str = "%", beside: float | None = None) -> str:
+def amount(value: float, unit: Unit, written: str = "%", limit: float | None = None) -> str:
     """Show a value in its unit; a proportion is shown in percent if `written`, the threshold next to it, is.
 
-    `beside` is the limit that the threshold sets, as for `show_beside`.
+    `limit` is that of the threshold: the value gets digits that tell it from the limit.
     """
     unit = "" if unit == "ratio" and "%" not in written else unit
-    return show(value, unit) if beside is None else show_beside(value, unit, beside)
+    return show(value, unit) if limit is None else show_beside(value, unit, limit)
 
 
 def changed(old: float | None, new: float | None, unit: Unit) -> str:
@@ -243,10 +243,10 @@ def _scaled(value: float, scales: Sequence[tuple[float, str]], significant: int 
     return f"{_digits(value / factor, significant)} {name}"
 
 
-def _near(value: float, whole: float, significant: int = 3) -> str:
-    """Show a number to so many significant digits, and to more if it would look like a whole that it is not."""
+def _near(value: float, bound: float, significant: int = 3) -> str:
+    """Show a number to so many significant digits, and to more if it would look like a bound that it is not."""
     shown = (_digits(value, number) for number in range(significant, NINES + 1))
-    return next((text for text in shown if value == whole or text != f"{whole:g}"), f"{whole:g}")
+    return next((text for text in shown if value == bound or text != f"{bound:g}"), f"{bound:g}")
 
 
 def _digits(value: float, significant: int = 3) -> str:
