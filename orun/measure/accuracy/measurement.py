@@ -72,6 +72,7 @@ def evaluate(
         {name: metric for report in reports for name, metric in report.metrics.items()},
         {name: values for report in reports for name, values in report.examples.items()},
         reports[0].uncompared,
+        reports[-1].warnings,
     )
 
 

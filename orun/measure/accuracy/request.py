@@ -127,8 +127,10 @@ class Report:
             values of the candidates follow.
         uncompared: outputs of numbers that no requested metric covers, each with a fidelity metric that does; empty
             if no fidelity metric was requested.
+        warnings: sentences on figures that tell less than they seem to.
     """
 
     metrics: Mapping[str, Metric]
     examples: Mapping[str, Floats]
     uncompared: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()

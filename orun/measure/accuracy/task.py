@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from orun.measure.accuracy.names import (
     LABEL,
     MODEL,
     RECALL,
+    REFERENCE,
     RETRIEVAL,
     TRANSCRIPTION,
 )
@@ -61,6 +62,7 @@ PARTS: Mapping[str, Callable[..., Pooled | None]] = {
     "auc": partial(auc, part=True),
     "average_precision": partial(average_precision, part=True),
 }
+MOSTLY_WRONG = 0.8  # error rate of texts from which their comparison tells little
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,7 +114,35 @@ def task_report(request: Request, dataset: Dataset, examples: ModelOutputs, cand
     values = {
         f"{name}/{role}": values for role, by_name in scores.items() for name, values in _per_example(by_name).items()
     }
-    return Report(metrics, values)
+    return Report(metrics, values, warnings=tuple(_warn_of_wrong_texts(request, dataset, answers)))
+
+
+def _warn_of_wrong_texts(request: Request, dataset: Dataset, answers: Mapping[str, Answers]) -> Iterator[str]:
+    """Yield a sentence if the reference, or else the model, gets most texts wrong: little can raise its error rate."""
+    role = REFERENCE if REFERENCE in answers else MODEL
+    name = next((name for name in TRANSCRIPTION if name in request.task), "")
+    everything = np.arange(len(dataset))
+    pooled = answers[role].pools[name](everything) if name else None
+    if pooled is None or pooled.overall < MOSTLY_WRONG:
+        return
+    texts = _read_texts(request, name, answers[role].judged, dataset.labels)
+    lower = pool_edits(name, *texts, lambda text: request.normalize(text).lower())(everything)
+    start = f"the {name} of the {role} is {100 * pooled.overall:.0f} %"
+    if lower is not None and lower.overall < pooled.overall / 2:
+        yield (
+            f"{start}, and {100 * lower.overall:.0f} % if case is ignored: to ignore it, add `lowercase` to "
+            "`text: {normalize: [...]}`"
+        )
+    else:
+        yield f"{start}, so a comparison tells little: do labels and outputs have the same form?"
+
+
+def _read_texts(
+    request: Request, metric: str, judged: Values, labels: Any, title: str = "the output"
+) -> tuple[list[str], list[str]]:
+    """Return the texts of an output and of the labels."""
+    values = judged if request.decode is None else request.decode(judged)
+    return read_texts(metric, values, title), read_texts(metric, labels, LABEL_TITLE)
 
 
 def _answers(
@@ -138,8 +168,7 @@ def _pools(
             match = match_boxes(boxes, read_detections(request.boxes, outputs, boxes))
             pools |= {name: partial(match, THRESHOLDS[name]) for name in DETECTION if name in request.task}
         if rates := [name for name in TRANSCRIPTION if name in request.task]:
-            values = outputs[judged] if request.decode is None else request.decode(outputs[judged])
-            texts = read_texts(rates[0], values, f"the output {judged}"), read_texts(rates[0], labels, LABEL_TITLE)
+            texts = _read_texts(request, rates[0], outputs[judged], labels, f"the output {judged}")
             pools |= {name: pool_edits(name, *texts, request.normalize) for name in rates}
         if "ece" in request.task:
             pools["ece"] = calibration_error(classes_last(_array(outputs[judged]), request.class_axis), labels)

@@ -64,7 +64,8 @@ with `xywh` or `cxcywh` for other boxes, and `crowd` where COCO has crowds. Boxe
 scale. Of each class in an image the 100 boxes with the highest scores count.
 
 For `wer` and `cer`, the output and the labels are texts. `text` names a tokenizer for an output that holds none.
-Nothing is normalized unless `text` says so.
+Nothing is normalized unless `text` says so. A note names an error rate of 80 % or more of the reference, or of the
+model without one: a comparison with it tells little.
 
 `postprocess` is a function of yours, called as a metric of your own is. It makes what metrics against labels judge: an
 array or a list with a value for each example, or several by name, as `{"boxes": ..., "scores": ..., "classes": ...}`.
@@ -249,6 +250,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     note_misfits(context, request, params.dataset, dataset)
     for output, metric in report.uncompared.items():
         context.note(f"no metric judges the output {output!r}: add `{metric}`, which compares it with the reference's")
+    for warning in report.warnings:
+        context.note(warning)
     _write(context, report)
     return report.metrics
 

@@ -40,6 +40,12 @@ def scores():
     tables = [np.eye(len(LETTERS), dtype=np.float32)[frames(text)] for text in HEARD]
     return orun.Dataset({"in_scores": tables}, RIGHT)
 
+def lowercase_labels():
+    return orun.Dataset({"in_text": np.array(HEARD, dtype=object)}, [text.lower() for text in RIGHT])
+
+def other_labels():
+    return orun.Dataset({"in_text": np.array(HEARD, dtype=object)}, ["quite another text"] * 20)
+
 def numbers():
     return orun.Dataset({"in_text": np.array(HEARD, dtype=object)}, np.arange(20))
 
@@ -186,3 +192,29 @@ def test_figures_of_probabilities(folder: Path) -> None:
     assert error.baseline is not None
     assert error.baseline.method == "no interval of ece holds; `brier` and `log_loss` have one"
     assert (error.baseline.difference.low, error.baseline.difference.high) == (-math.inf, math.inf)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "normalize", "rest"),
+    [
+        ("texts", [], ""),
+        (
+            "lowercase_labels",
+            [],
+            "112 %, and 50 % if case is ignored: to ignore it, add `lowercase` to `text: {normalize: [...]}`",
+        ),
+        ("lowercase_labels", ["lowercase"], ""),
+        (
+            "other_labels",
+            ["lowercase"],
+            "100 %, so a comparison tells little: do labels and outputs have the same form?",
+        ),
+    ],
+)
+def test_error_rates_that_tell_little(folder: Path, dataset: str, normalize: list[str], rest: str) -> None:
+    params = {"dataset": f"data.py:{dataset}", "metrics": ["wer"], "text": {"normalize": normalize}}
+    alone = measure(folder, params, model=TEXT)
+    compared = measure(folder, params, model=TEXT, reference=TEXT)
+    for role, run in (("model", alone), ("reference", compared)):
+        said = (f"the wer of the {role} is {rest}",) if rest else ()
+        assert tuple(note for note in run.notes if "wer" in note) == said
