@@ -1,12 +1,13 @@
-"""Nodes that stay in float because attention masks or infinite values pass through them.
+"""Nodes that stay in float because attention masks, infinite values or inputs that never change pass through them.
 
 A mask adds a very low number to the scores of hidden keys. An integer range that holds this number rounds every other
-score to the same value, and an infinite range has no scale at all. Such nodes stay in float.
+score to the same value, and an infinite range has no scale at all. The empty range of an input that never changes, such
+as a state at the start of a stream, says nothing of its other values. Such nodes stay in float.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from onnx import ModelProto, TensorProto, helper
 from orun.stages._graph.inner_values import values_of
 from orun.stages._graph.masked_rows import HIDDEN, OPERATORS
 from orun.stages.contract import Context
+from orun.stages.datasets import find_constants
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -33,30 +35,34 @@ def exclude_masks(
 ) -> tuple[str, ...]:
     """Return the names of the nodes that must stay in float, and note those that would have been quantized.
 
-    The model is whole in memory, the types of its values declared. Masked nodes without a name get one.
+    The model is whole in memory, the types of its values declared. Such nodes without a name get one.
     """
+    ranges = _ranges(model, dataset)
+    masked = find_mask_nodes(model, ranges)
+    constant = find_constant_nodes(model, dataset, ranges)
+    for node in (*masked, *constant):
+        node.name = node.name or node.output[0]
+    _note_nodes(context, "attention masks or infinite values pass", filter(is_selected, masked))
+    _note_nodes(context, "values of inputs that never change pass", filter(is_selected, constant))
+    return tuple(node.name for node in (*masked, *constant))
+
+
+def _note_nodes(context: Context, reason: str, nodes: Iterable[NodeProto]) -> None:
+    """Note nodes that could be quantized and stay in float, with the reason."""
     from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
-    nodes = find_mask_nodes(model, dataset)
-    for node in nodes:
-        node.name = node.name or node.output[0]
     quantizable = {*QDQRegistry, *QLinearOpsRegistry}
-    names = [node.name for node in nodes if node.op_type in quantizable and is_selected(node)]
+    names = [node.name for node in nodes if node.op_type in quantizable]
     if names:
-        context.log.info(
-            "%d nodes stay in float, as masks or infinite values pass through:\n  %s", len(names), "\n  ".join(names)
-        )
+        stay = f"{len(names)} nodes stay" if len(names) > 1 else "1 node stays"
+        context.log.info("%s in float, as %s through:\n  %s", stay, reason, "\n  ".join(names))
         more = f" and {len(names) - MOST_NAMED} more, which the log names" if len(names) > MOST_NAMED else ""
-        context.note(
-            f"{len(names)} nodes stay in float, because attention masks or infinite values pass through them: "
-            f"{', '.join(names[:MOST_NAMED])}{more}"
-        )
-    return tuple(node.name for node in nodes)
+        named = ", ".join(names[:MOST_NAMED])
+        context.note(f"{stay} in float, because {reason} through {'them' if len(names) > 1 else 'it'}: {named}{more}")
 
 
-def find_mask_nodes(model: ModelProto, dataset: Dataset) -> list[NodeProto]:
+def find_mask_nodes(model: ModelProto, ranges: Ranges) -> list[NodeProto]:
     """Return the nodes without weights that read or yield values of masks, or infinite values."""
-    ranges = _ranges(model, dataset)
     infinite = {name for name, bounds in ranges.items() if not all(abs(bound) < INFINITE for bound in bounds)}  # or NaN
     masked = infinite | _masks(model, ranges)
     weights = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) >= MATRIX}
@@ -65,6 +71,20 @@ def find_mask_nodes(model: ModelProto, dataset: Dataset) -> list[NodeProto]:
         for node in model.graph.node
         if not masked.isdisjoint((*node.input, *node.output)) and weights.isdisjoint(node.input)
     ]
+
+
+def find_constant_nodes(model: ModelProto, dataset: Dataset, ranges: Ranges) -> list[NodeProto]:
+    """Return the nodes that read an input of real numbers that never changes, as it is or moved by such nodes.
+
+    ONNX Runtime gives an empty range a scale of 1, by which other values of the input are rounded to whole numbers.
+    """
+    constant = {*find_constants(dataset.inputs)}
+    nodes = []
+    for node in model.graph.node:
+        if not constant.isdisjoint(node.input):
+            nodes.append(node)
+            constant.update(name for name in node.output if name in ranges and ranges[name][0] == ranges[name][1])
+    return nodes
 
 
 def _masks(model: ModelProto, ranges: Ranges) -> set[str]:

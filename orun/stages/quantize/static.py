@@ -9,7 +9,8 @@ put `measure/accuracy` after it, with other data than it was calibrated on. With
 rewritten so that it rounds better, and checked to compute the same.
 
 Nodes that attention masks or infinite values pass through stay in float, and a note names them. A mask hides keys with
-very low numbers, and an integer range that holds these would round all scores to one value.
+very low numbers, and an integer range that holds these would round all scores to one value. So do nodes that read an
+input which never changes in the dataset, such as a state that is always zero: its other values have no range.
 
 `method: distribution` is ACIQ: the range of the least error for normal or Laplacian values. It also cuts off outliers
 that matter to transformers. With all products of MiniLM quantized, embeddings keep a cosine of 0.76 to those in float
@@ -193,7 +194,7 @@ def _require_supported(context: Context, params: Params) -> None:
 
 
 def _prepare(context: Context, params: Params, path: Path) -> tuple[Any, Mapping[str, Any], Sequence[str]]:
-    """Write the float model to a path; return a reader of the dataset, the types of some tensors, and masked nodes."""
+    """Write the float model to a path; return a reader of the dataset, the types of tensors, and nodes left out."""
     from orun.stages._graph.io import input_names, load, save
     from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimize
     from orun.stages._graph.precision import make_tensor_overrides

@@ -205,8 +205,9 @@ def test_a_value_that_never_changes_has_no_histogram(tmp_path: Path, tiny_bert: 
 
 STREAM = """
 <ir_version: 9, opset_import: ["" : 20]>
-g (float[n, 4] x, float[n, 4] cache) => (float[n, 2] y, float[n, 4] next)
-<float[4, 2] w = {0.1, -0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8}> { next = Add (x, cache) y = MatMul (next, w) }
+g (float[n, 4] x, float[n, 1, 4] cache) => (float[n, 2] y, float[n, 1, 4] next)
+<float[4, 2] w = {0.1, -0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8}, int64[2] flat = {-1, 4}, int64[3] deep = {-1, 1, 4}>
+{ past = Reshape (cache, flat) sum = Add (x, past) y = MatMul (sum, w) next = Reshape (sum, deep) }
 """
 STARTS = """
 import numpy as np
@@ -214,20 +215,28 @@ import orun
 
 def starts():
     x = np.random.default_rng(0).standard_normal((20, 4)).astype(np.float32)
-    return orun.Dataset({"x": x, "cache": 0 * x})
+    return orun.Dataset({"x": x, "cache": 0 * x[:, None]})
 """
 
 
-def test_ranges_at_the_start_of_a_stream_are_noted(tmp_path: Path) -> None:
+def test_states_that_are_always_zero_stay_in_float(tmp_path: Path) -> None:
+    """ONNX Runtime would round them to whole numbers, and cut off what is below zero."""
     (tmp_path / "data.py").write_text(STARTS, "utf-8")
-    inputs = {"model": artifact(tmp_path, parse(STREAM))}
-    result = run_stage("quantize/static", tmp_path, {"dataset": "data.py:starts"}, inputs=inputs, root=tmp_path)
-    (note,) = result.notes
-    assert note == (
+    before = artifact(tmp_path, parse(STREAM))
+    options = {"dataset": "data.py:starts"}
+    result = run_stage("quantize/static", tmp_path, options, inputs={"model": before}, root=tmp_path)
+    state, nodes = result.notes
+    assert state == (
         "cache (0) never changes in the 20 examples, so the model is calibrated at that value alone. Outputs have the "
         "type and shape of cache, as states have: take chunks from the middle of a run, with the states that the model "
         "had there"
     )
+    assert nodes == "2 nodes stay in float, because values of inputs that never change pass through them: past, sum"
+    assert result.value("quantized") == 1
+    random = np.random.default_rng(1)
+    feed = {"x": random.uniform(-0.3, 0.3, (5, 4)), "cache": random.uniform(-0.3, 0.3, (5, 1, 4))}
+    feed = {name: values.astype(np.float32) for name, values in feed.items()}
+    assert noise(result.model, before / "model.onnx", feed) < 0.05
 
 
 SCORED = {"x": np.random.default_rng(0).uniform(-1, 0.4, (5, 4)).astype(np.float32)}
@@ -250,7 +259,10 @@ def test_nodes_that_masks_pass_through_stay_in_float(tmp_path: Path, form: str, 
     assert result.notes == (
         "3 nodes stay in float, because attention masks or infinite values pass through them: bias, hidden, y",
     )
-    assert "3 nodes stay in float, as masks or infinite values pass through:\n  bias\n  hidden\n  y\n" in result.log
+    assert (
+        "3 nodes stay in float, as attention masks or infinite values pass through:\n  bias\n  hidden\n  y\n"
+        in result.log
+    )
     assert result.value("quantized") == 1
     assert noise(result.model, before / "model.onnx", SCORED) < 0.05
     remaining = {"MatMul", "QLinearMatMul"} & operators(result).keys()
