@@ -39,14 +39,14 @@ def convert(folder: Path, model: str, params: dict[str, Any]) -> StageRun:
     return run_stage("convert/torch", folder, {"model": f"architectures.py:{model}", **params}, root=MODULES)
 
 
-@pytest.mark.parametrize("length", mostly_slow([400, 4000], 400))
-def test_a_constant_waveform(tmp_path: Path, length: int) -> None:
+@pytest.mark.parametrize(("length", "most"), mostly_slow([(400, 1e-2), (4000, 0.1)], (400, 1e-2)))
+def test_a_constant_waveform(tmp_path: Path, length: int, most: float) -> None:
     """Its convolutions yield what is constant but for rounding, which the norms behind them make large.
 
     Sums of ONNX Runtime lose more the longer it is, and those of PyTorch do not.
     """
     made = convert(tmp_path, "wav2vec2", {**SOUND, "dims": {"length": [length, 2 * length]}})
-    assert 1e-4 < made.value("max_abs_error") < 1
+    assert 1e-4 < made.value("max_abs_error") < most
     (note,) = made.notes
     assert note.startswith("the exported model is off by ")
     assert f" in output 'scores' for highest values at batch=2, length={length}, beyond the tolerance: " in note
