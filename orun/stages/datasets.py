@@ -162,8 +162,10 @@ def note_constants(context: Context, dataset: Dataset, done: str) -> None:
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.signature import is_alike, list_inputs
 
-    model = load_graph(context.model())
     constants = find_constants(dataset.inputs)
+    if not constants:
+        return
+    model = load_graph(context.model())
     inputs = [value for value in list_inputs(model) if value.name in constants]
     if not inputs:
         return
