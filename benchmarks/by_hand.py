@@ -36,6 +36,7 @@ from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.dataset import Values, batches, count
 from orun.measure.latency import measurement
 from orun.measure.latency.metrics import metrics_of
+from orun.measure.workers import WorkerProcess
 from orun.stages._graph.feeds import Case, Input, make_cases
 from orun.stages._graph.ort_graph import IN_THE_WAY
 from pipelines import docs, minilm
@@ -188,7 +189,7 @@ def time(paths: Sequence[Path], launches: int) -> dict[str, float]:
         name: BenchmarkCase(path, target, feeds) for name, path in zip(("model", "reference"), paths, strict=True)
     }
     budget = measurement.Budget(time=20, resolution=0.05, launches=(launches, launches), samples=60, warmup=0.1)
-    metrics = metrics_of(measurement.measure(subjects, budget, 0, lambda *_: None), 1)
+    metrics = metrics_of(measurement.measure(subjects, budget, 0, lambda *_: None, WorkerProcess), 1)
     return {name: metrics[name].value for name in ("p50", "cpu", "speedup")}
 
 

@@ -35,7 +35,7 @@ from orun.measure.foreign_process import RemoteSession
 from orun.measure.latency.cpu_time import Floats, Times, time_inferences
 from orun.measure.metrics.task import ranks, recall
 from orun.measure.session import open_session
-from orun.measure.workers import Worker
+from orun.measure.workers import WorkerProcess
 from orun.pipeline import load
 
 FORMS = {"export": "plain export", "simplify": "simplified", "fuse": "fused", "int8": "int8, dynamic"}
@@ -107,7 +107,7 @@ def times(
     with contextlib.ExitStack() as stack:
         timers: dict[str, Callable[[int], Times]] = {}
         for name, (path, target) in models.items():  # forked before PyTorch starts threads in this process
-            worker = stack.enter_context(Worker(BenchmarkCase(path, target, feed)))
+            worker = stack.enter_context(WorkerProcess(BenchmarkCase(path, target, feed)))
             worker.open(WARMUP)
             timers[name] = worker.time
         for name, module in modules.items():

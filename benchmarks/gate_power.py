@@ -44,7 +44,7 @@ from orun.gates.regression import Terms
 from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.measurement import Measurement, measure
 from orun.measure.latency.metrics import metrics_of
-from orun.measure.workers import Worker
+from orun.measure.workers import WorkerProcess
 from orun.pipeline.model import Gate, Stage, Threshold
 from orun.planning.key_diff import key_changes
 from orun.report.gates import why
@@ -154,7 +154,7 @@ def _measure(
 ) -> Measurement:
     most = max(fewest, Params().max_launches)
     params = Params(resolution=Ratio(resolution), time=options.time, min_launches=fewest, max_launches=most)
-    return measure(subjects, budget_for(params), random.randrange(1 << 30), lambda *_: None)
+    return measure(subjects, budget_for(params), random.randrange(1 << 30), lambda *_: None, WorkerProcess)
 
 
 def _plant(options: argparse.Namespace, model: Path, path: Path, slowdown: float) -> tuple[Path, float]:
@@ -221,7 +221,7 @@ def _cpu_seconds() -> float:
 
 
 def _alone(subject: BenchmarkCase) -> Floats:
-    with Worker(subject) as worker:
+    with WorkerProcess(subject) as worker:
         worker.open(0.0)
         worker.time(RUNS)
         return worker.time(RUNS).wall

@@ -47,6 +47,7 @@ from orun.core.targets import Target
 from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.measurement import measure
 from orun.measure.latency.metrics import metrics_of
+from orun.measure.workers import WorkerProcess
 from orun.pipeline.model import Gate, Threshold
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.timing import Sizes, make_feeds
@@ -145,7 +146,7 @@ def _run(case: Case, seed: int) -> dict[str, Any]:
         fed = make_feeds(models, Sizes(1, {}), 0, None)
         target = Target("cpu", session={"intra_op_num_threads": case.threads})
         cases = {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
-        measurement = measure(cases, budget_for(Params()), seed, lambda *_: None)
+        measurement = measure(cases, budget_for(Params()), seed, lambda *_: None, WorkerProcess)
     return {
         "case": case.name,
         "metrics": encode(metrics_of(measurement, 1)),

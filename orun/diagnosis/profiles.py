@@ -13,7 +13,7 @@ import numpy as np
 from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.cpu_cores import quietest_core
 from orun.measure.latency.nodes import Node, Profile, undisturbed_times
-from orun.measure.workers import Worker
+from orun.measure.workers import WorkerProcess
 
 BLOCK_SECONDS = 0.03
 TICK = 1e-6  # seconds, resolution of the profiler
@@ -93,10 +93,10 @@ def profile(
 def _launch(subjects: Mapping[str, BenchmarkCase], course: Course, random: Random) -> dict[str, Profile]:
     core = quietest_core()
     with ExitStack() as stack:
-        workers: dict[str, Worker] = {}
+        workers: dict[str, WorkerProcess] = {}
         counts: dict[str, int] = {}
         for name in random.sample(list(subjects), len(subjects)):
-            worker = workers[name] = stack.enter_context(Worker(subjects[name]))
+            worker = workers[name] = stack.enter_context(WorkerProcess(subjects[name]))
             opened = worker.open(course.warmup)
             counts[name] = min(max(round(BLOCK_SECONDS / opened.each), 1), MOST)
             if opened.work.alone and core is not None:

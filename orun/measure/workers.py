@@ -17,20 +17,18 @@ from multiprocessing.context import ForkContext, ForkServerContext, SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-from orun.measure.benchmark_case import BenchmarkCase, SessionInfo
+from orun.measure.benchmark_case import RESUMED_SECONDS, BenchmarkCase, SessionInfo, Worker
 from orun.measure.foreign_process import ForeignProcess, end_process, send_request
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.cuda_streams import StreamTimes
 from orun.measure.latency.nodes import Profile
 from orun.measure.worker_process import serve
 
-RESUMED_SECONDS = 0.01  # more than two ticks of a kernel with 250 ticks per second
 
-
-class Worker:
-    """Parent's side of a worker process; a context manager."""
+class WorkerProcess(Worker):
+    """Worker whose session is one of ONNX Runtime or of the model's own framework."""
 
     def __init__(self, case: BenchmarkCase) -> None:
         self._case = case
@@ -47,9 +45,6 @@ class Worker:
         self._process = process
         process.start()
         theirs.close()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -68,29 +63,22 @@ class Worker:
         return self._process.is_alive()
 
     def open(self, warmup: float, longest: float = 0.0) -> SessionInfo:
-        """Make the session, warm it up and observe it; `orun.measure.latency.warmup` explains both times."""
+        """Make the session, warm it up and observe it."""
         info: SessionInfo = self._ask("open", warmup, longest)
         return info
 
     def time(self, count: int, seconds: float = float("inf")) -> Times:
-        """Time inferences; see `orun.measure.latency.cpu_time.time_inferences`.
-
-        After a rest, inferences for `RESUMED_SECONDS`, at least one, do not count: threads that wake together often
-        share a core until a tick of the kernel moves one.
-        """
+        """Time inferences."""
         times: Times = self._ask("time", count, seconds, RESUMED_SECONDS if self._rests else 0.0)
         return times
 
     def read_yardstick(self) -> float:
-        """Return what `orun.measure.latency.cpu_cores.read_yardstick` reads in the process."""
+        """Read the yardstick in the process."""
         reading: float = self._ask("read_yardstick")
         return reading
 
     def rest(self) -> None:
-        """Stop the process from now on, except while it answers a request.
-
-        The threads of a session spin for up to 50 ms after an inference and would take cores from the other models.
-        """
+        """Stop the process, except while it answers a request."""
         self._rests = True
         self._signal(signal.SIGSTOP)
 
@@ -99,7 +87,7 @@ class Worker:
         self._ask("pin", core)
 
     def collapse(self) -> None:
-        """Move the worker's memory onto huge pages; see `orun.measure.latency.huge_pages`."""
+        """Move the memory of a model on the CPU onto huge pages."""
         self._ask("collapse")
 
     def profile(self, warmup: float) -> None:
@@ -112,11 +100,11 @@ class Worker:
         return profile
 
     def open_stream(self, warmup: float) -> None:
-        """Make the session anew on a stream of the device, and warm it up for `warmup` seconds."""
+        """Make the session anew on a stream of the device, and warm it up."""
         self._ask("open_stream", warmup)
 
     def time_stream(self, seconds: float) -> StreamTimes:
-        """Time inferences on that stream; see `orun.measure.latency.cuda_streams.time_stream`."""
+        """Time inferences on that stream."""
         times: StreamTimes = self._ask("time_stream", seconds)
         return times
 

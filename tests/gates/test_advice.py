@@ -19,6 +19,7 @@ from orun.measure.latency import measurement
 from orun.measure.latency.launch import Launch
 from orun.measure.latency.metrics import metrics_of
 from orun.measure.latency.sequential_test import Evidence
+from orun.measure.workers import WorkerProcess
 from orun.pipeline.model import Gate
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
@@ -136,7 +137,7 @@ def test_what_it_says_decides_it(
 
 def measured(other: str, condition: Gate, params: Params) -> Verdict:
     cases = {name: case_of(Path(name)) for name in ("model", other)}
-    found = measurement.measure(cases, budget_for(params), 0, lambda *_: None)
+    found = measurement.measure(cases, budget_for(params), 0, lambda *_: None, WorkerProcess)
     known = accepted({}) if other == "baseline" else None
     given = {"resolution": params.resolution, "time": params.time, "max_launches": 30, "min_launches": 3}
     return verdict_of(condition, metrics_of(found, 1), known, params=given)

@@ -18,7 +18,7 @@ from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.foreign_process import RemoteSession
 from orun.measure.framework_model import Feed, Value
 from orun.measure.session import open_session
-from orun.measure.workers import Worker
+from orun.measure.workers import WorkerProcess
 
 MODEL = """
 <ir_version: 8, opset_import: ["" : 17]>
@@ -92,7 +92,7 @@ def test_a_process_that_dies_is_told(model: Path) -> None:
 
 
 def test_a_worker_of_another_environment_is_timed_like_any(model: Path) -> None:
-    with Worker(BenchmarkCase(model, ELSEWHERE, {"x": np.ones((1, 2), np.float32)})) as worker:
+    with WorkerProcess(BenchmarkCase(model, ELSEWHERE, {"x": np.ones((1, 2), np.float32)})) as worker:
         opened = worker.open(0.2)  # of one inference alone, an interruption would look like another thread
         assert (opened.work.alone, opened.processor) == (True, True)
         assert len(worker.time(5).wall) == 5

@@ -18,7 +18,7 @@ from orun.core.targets import Provider, Target
 from orun.errors import OrunError, UsageError
 from orun.measure import workers
 from orun.measure.benchmark_case import BenchmarkCase
-from orun.measure.workers import Worker
+from orun.measure.workers import WorkerProcess
 from tests.measure.support import ONE_THREAD, case_of, save_model
 
 
@@ -29,7 +29,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_session_is_opened_warmed_up_and_timed(model: Path) -> None:
-    with Worker(case_of(model)) as worker:
+    with WorkerProcess(case_of(model)) as worker:
         began = time.monotonic()
         opened = worker.open(0.2)  # of one inference alone, an interruption would look like another thread
         assert time.monotonic() - began >= 0.2
@@ -43,7 +43,7 @@ def test_a_session_is_opened_warmed_up_and_timed(model: Path) -> None:
 
 
 def test_nodes_are_profiled_after_the_warm_up(model: Path) -> None:
-    with Worker(case_of(model)) as worker:
+    with WorkerProcess(case_of(model)) as worker:
         worker.open(0.0)
         worker.profile(0.0)
         worker.time(3)
@@ -56,7 +56,7 @@ def test_nodes_are_profiled_after_the_warm_up(model: Path) -> None:
 def test_what_runs_until_threads_have_parted_does_not_count(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads that wake together often find themselves on one core."""
     monkeypatch.setattr(workers, "RESUMED_SECONDS", 0.1)
-    with Worker(case_of(model)) as worker:
+    with WorkerProcess(case_of(model)) as worker:
         worker.open(0.0)
         worker.profile(0.0)
         worker.time(2)
@@ -69,7 +69,7 @@ def test_what_runs_until_threads_have_parted_does_not_count(model: Path, monkeyp
 
 
 def test_a_worker_that_rests_answers_and_ends(model: Path) -> None:
-    with Worker(case_of(model)) as worker:
+    with WorkerProcess(case_of(model)) as worker:
         worker.open(0.0)
         worker.rest()
         assert worker.time(3).wall.shape == (3,)
@@ -78,7 +78,7 @@ def test_a_worker_that_rests_answers_and_ends(model: Path) -> None:
 
 
 def test_each_worker_ends_with_its_block(model: Path) -> None:
-    first, second = Worker(case_of(model)), Worker(case_of(model))
+    first, second = WorkerProcess(case_of(model)), WorkerProcess(case_of(model))
     with first:
         first.open(0.0)
         with second:
@@ -90,7 +90,7 @@ def test_each_worker_ends_with_its_block(model: Path) -> None:
 
 def test_inputs_that_do_not_fit(model: Path) -> None:
     wrong = BenchmarkCase(model, ONE_THREAD, {"x": np.ones((4, 7), dtype=np.float32)})
-    with Worker(wrong) as worker, pytest.raises(UsageError) as caught:
+    with WorkerProcess(wrong) as worker, pytest.raises(UsageError) as caught:
         worker.open(0.0)
     assert caught.value.problem == "ONNX Runtime cannot run model.onnx on x [4, 7] float32"
     assert "Got invalid dimensions for input: x" in caught.value.why
@@ -99,7 +99,7 @@ def test_inputs_that_do_not_fit(model: Path) -> None:
 
 def test_a_target_that_cannot_be(model: Path) -> None:
     target = Target("npu", (Provider("NonsenseExecutionProvider"),))
-    with Worker(case_of(model, target)) as worker, pytest.raises(UsageError) as caught:
+    with WorkerProcess(case_of(model, target)) as worker, pytest.raises(UsageError) as caught:
         worker.open(0.0)
     assert caught.value.problem == "target 'npu': NonsenseExecutionProvider is not in this build of ONNX Runtime"
     assert caught.value.hint == ("install the build of ONNX Runtime that has it, then look again: orun doctor")
@@ -110,10 +110,10 @@ def test_a_worker_does_not_outlive_its_parent(model: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
-from orun.measure.workers import Worker
+from orun.measure.workers import WorkerProcess
 from tests.measure.support import case_of
 
-first, second = Worker(case_of(Path({str(model)!r}))), Worker(case_of(Path({str(model)!r})))
+first, second = WorkerProcess(case_of(Path({str(model)!r}))), WorkerProcess(case_of(Path({str(model)!r})))
 first.open(0.0)
 second.open(0.0)
 print(first.pid, second.pid, flush=True)
@@ -132,7 +132,7 @@ sys.stdin.read()
 
 
 def test_a_worker_that_dies_is_named(model: Path) -> None:
-    with Worker(case_of(model)) as worker:
+    with WorkerProcess(case_of(model)) as worker:
         worker.open(0.0)
         os.kill(worker.pid, signal.SIGKILL)
         with pytest.raises(OrunError) as caught:
@@ -159,6 +159,6 @@ print(choose_context().get_start_method())
 def test_away_from_linux_a_process_is_spawned(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "sys", SimpleNamespace(platform="darwin"))
     assert workers.choose_context().get_start_method() == "spawn"
-    with Worker(case_of(model)) as worker:
+    with WorkerProcess(case_of(model)) as worker:
         assert worker.open(0.0).processor
         assert worker.time(2).cpu.shape == (2,)

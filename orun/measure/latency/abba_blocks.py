@@ -13,7 +13,7 @@ to itself, would see. Against a reference, therefore, each block that counts fol
 not count.
 
 Waiting threads. On several threads a model is stopped while another one is timed: its threads would keep looking for
-work on the other's cores. After it goes on, its first inferences do not count (see `orun.measure.workers`). If a thread
+work on the other's cores. After it goes on, its first inferences do not count (see `Worker.time`). If a thread
 waits for a core, the others do its share, and the inference is that of fewer threads: on two cores an 8-bit model of
 0.2 ms is 1.33 times as fast as in float while each thread has a core, and 1.58 times while one waits. This depends on
 the machine's other processes and can last for minutes, so the spread of one run's launches does not show it. A pair
@@ -31,12 +31,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
-from orun.measure.benchmark_case import BASELINE, MODEL, SessionInfo
+from orun.measure.benchmark_case import BASELINE, MODEL, RESUMED_SECONDS, SessionInfo, Worker
 from orun.measure.latency.cpu_cores import CoreWatch, low_reading
 from orun.measure.latency.cpu_time import Times, concatenate
 from orun.measure.latency.quantiles import median_error
 from orun.measure.latency.timing_method import Method, log_ratio, waiting_share
-from orun.measure.workers import RESUMED_SECONDS, Worker
 
 BLOCK_SECONDS = 0.015
 MOST_ABBA_BLOCKS = 100

@@ -15,6 +15,7 @@ from random import Random
 from orun.measure.benchmark_case import MODEL, BenchmarkCase
 from orun.measure.latency.launch import Pace, run_launch
 from orun.measure.latency.timing_method import choose_method
+from orun.measure.workers import WorkerProcess
 
 FEWEST_ROUNDS = 3
 PACE = Pace(warmup=0.05, samples=1, alone=0.0, abba_seconds=0.5)
@@ -38,7 +39,7 @@ def time_candidates(
     """
     random, until = Random(seed), time.monotonic() + seconds  # noqa: S311 - an order, not a secret
     method = choose_method(
-        {name: run_launch({MODEL: case}, PACE, random).sessions[MODEL] for name, case in cases.items()}
+        {name: run_launch({MODEL: case}, PACE, random, WorkerProcess).sessions[MODEL] for name, case in cases.items()}
     )
     spent: dict[str, list[float]] = {name: [] for name in cases}
     number = 0
@@ -46,6 +47,6 @@ def time_candidates(
         number += 1
         progress(number)
         for name in random.sample(list(cases), len(cases)):
-            launch = run_launch({MODEL: cases[name]}, PACE, random, method)
+            launch = run_launch({MODEL: cases[name]}, PACE, random, WorkerProcess, method)
             spent[name].append(launch.inference_seconds[MODEL])
     return {name: min(launches) for name, launches in spent.items()}

@@ -17,7 +17,7 @@ from random import Random
 
 import numpy as np
 
-from orun.measure.benchmark_case import MODEL, BenchmarkCase, SessionInfo
+from orun.measure.benchmark_case import MODEL, BenchmarkCase, SessionInfo, Worker
 from orun.measure.latency.abba_blocks import (
     FEWEST_ABBA_BLOCKS,
     AbbaBlocks,
@@ -30,7 +30,6 @@ from orun.measure.latency.cpu_cores import LONGEST_WATCHED, CoreWatch, quietest_
 from orun.measure.latency.cpu_time import Times, concatenate
 from orun.measure.latency.cuda_streams import StreamTimes, concatenate_streams
 from orun.measure.latency.timing_method import Method, choose_method, inference_seconds, shares_cores, waiting_share
-from orun.measure.workers import Worker
 
 CROWDED = 0.1  # share of the time for which threads wait for a core, from which a launch tells no ratio of two kernels
 STREAM_SECONDS = 0.1  # of inferences on a device's stream, of each model, twice in a launch
@@ -102,9 +101,9 @@ def run_launch(
     cases: Mapping[str, BenchmarkCase],
     pace: Pace,
     random: Random,
+    start: Callable[[BenchmarkCase], Worker],
     method: Method | None = None,
     watch: CoreWatch | None = None,
-    start: Callable[[BenchmarkCase], Worker] = Worker,
 ) -> Launch:
     """Start a process for each model, time them alone and against one another, and end them.
 
@@ -112,9 +111,9 @@ def run_launch(
         cases: by name; `model` is compared with each of the others.
         pace: how long the parts take.
         random: decides every order.
+        start: starts the process that runs a model.
         method: the time that models are compared by; None chooses it by the threads that work.
         watch: over the cores, in this launch and others of the measurement; None begins one.
-        start: starts the process that runs a model.
 
     Raises:
         OrunError: if a model cannot be opened or run.

@@ -11,7 +11,7 @@ from random import Random
 
 from orun.core.metrics import Disturbance
 from orun.core.serialization import replace
-from orun.measure.benchmark_case import BASELINE, MODEL, BenchmarkCase
+from orun.measure.benchmark_case import BASELINE, MODEL, BenchmarkCase, Worker
 from orun.measure.latency.cpu_cores import (
     SHARED_ERROR,
     SHARED_READING,
@@ -23,7 +23,6 @@ from orun.measure.latency.launch import Launch, Pace, run_launch
 from orun.measure.latency.pressure import Pressure, PressureGauge
 from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
 from orun.measure.latency.timing_method import Method
-from orun.measure.workers import Worker
 
 ABBA_SHARE = 0.5  # of the time, for ABBA blocks
 LONGEST = 3.0  # times the planned time that a measurement may take with the time spent waiting for a core
@@ -148,7 +147,7 @@ def measure(
     budget: Budget,
     seed: int,
     progress: Callable[[int, int, str], None],
-    start: Callable[[BenchmarkCase], Worker] = Worker,
+    start: Callable[[BenchmarkCase], Worker],
     method: Method | None = None,
 ) -> Measurement:
     """Measure `model` alone and against each other case.
@@ -176,7 +175,7 @@ def measure(
             progress(len(launches), fewest, "launches")
         else:
             progress(len(launches), 0, f"{len(launches)} launches, more until the figures are clear")
-        launches.append(run_launch(cases, pace, random, method, watch, start))
+        launches.append(run_launch(cases, pace, random, start, method, watch))
         if len(launches) == 1 and launches[0].watched:
             watch.known = recall_reading()
         method = launches[0].method

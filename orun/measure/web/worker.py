@@ -1,23 +1,21 @@
-"""Worker that times a model in onnxruntime-web, in place of the process of `orun.measure.workers`."""
+"""Worker that times a model in onnxruntime-web."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any
+from typing import Self
 
 import numpy as np
 
-from orun.measure.benchmark_case import BenchmarkCase, SessionInfo
+from orun.measure.benchmark_case import BenchmarkCase, SessionInfo, Worker
 from orun.measure.latency.cpu_time import Times, Work
 from orun.measure.latency.timing_method import Method
 from orun.measure.latency.warmup import warm_up
 from orun.measure.web.session import WebRuntime, WebSession
-from orun.measure.workers import Worker
 
 
 class WebWorker(Worker):
-    """Worker whose session is one of onnxruntime-web, in a process of its own.
+    """Worker whose session is one of onnxruntime-web, in a process of Node.js or Chromium.
 
     Args:
         runtime: what runs the model.
@@ -26,33 +24,42 @@ class WebWorker(Worker):
     """
 
     def __init__(self, runtime: WebRuntime, case: BenchmarkCase, external_data: tuple[str, ...]) -> None:
-        self._case = case
-        self._rests = False
-        self._threads = runtime.threads
-        self._session = WebSession(runtime, case.model, external_data).__enter__()
+        self._runtime = runtime
+        self._feeds = case.feeds
+        self._session = WebSession(runtime, case.model, external_data)
+
+    def __enter__(self) -> Self:
+        self._session.__enter__()
+        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._session.__exit__(kind, error, trace)
 
-    def _ask(self, request: str, *arguments: Any) -> Any:
-        answers: Mapping[str, Callable[..., Any]] = {"open": self._open, "time": self._time, "collapse": lambda: None}
-        return answers[request](*arguments)
-
-    def _open(self, warmup: float, longest: float) -> SessionInfo:
-        self._session.bind(self._case.feeds)
-        first = float(self._time(1).wall[0])
-        warmth = warm_up(lambda: self._time(1), warmup, longest, processor=self._threads == 1)
-        alone = Work(process=1.0, thread=1.0, awake=1.0, most=1.0, busy=self._threads)
+    def open(self, warmup: float, longest: float = 0.0) -> SessionInfo:
+        """Give the session its inputs, and warm it up. The observed work is that of a thread which works alone."""
+        threads, opened = self._runtime.threads, self._session.opened
+        self._session.bind(self._feeds)
+        first = float(self.time(1).wall[0])
+        warmth = warm_up(lambda: self.time(1), warmup, longest, processor=threads == 1)
         return SessionInfo(
-            self._session.opened.load / 1000, first, warmth.each, alone, processor=True, warm=warmth.seconds
+            load=opened.load / 1000,
+            first=first,
+            each=warmth.each,
+            work=Work(process=1.0, thread=1.0, awake=1.0, most=1.0, busy=threads),
+            processor=True,
+            warm=warmth.seconds,
+            framework=f"onnxruntime-web {self._runtime.package.version}, {opened.host}, threads: {threads}",
         )
 
-    def _time(self, count: int, seconds: float = float("inf"), resumed: float = 0.0) -> Times:
-        del resumed  # it never rests
+    def time(self, count: int, seconds: float = float("inf")) -> Times:
+        """Time inferences."""
         wall, cpu = (np.array(times) for times in self._session.time(count, seconds))
         return Times(wall, cpu, cpu, None)
+
+    def collapse(self) -> None:
+        """Do nothing: the runtime has the memory."""
 
 
 def method_of(runtime: WebRuntime) -> Method:

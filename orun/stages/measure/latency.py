@@ -121,6 +121,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.latency.measurement import measure
     from orun.measure.latency.metrics import metrics_of
     from orun.measure.latency.record import summarize, write
+    from orun.measure.workers import WorkerProcess
     from orun.stages.timing import count_examples
 
     if params.min_launches > params.max_launches:
@@ -132,7 +133,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if params.device_time:
         _require_stream(context, params)
     cases = benchmark_cases(context, params)
-    measurement = measure(cases, budget_for(params), context.seed, context.progress)
+    measurement = measure(cases, budget_for(params), context.seed, context.progress, WorkerProcess)
     for name, session in measurement.launches[0].sessions.items():
         if session.framework:
             context.note(f"the {name} is the model that {context.sources[name].stage} converts, in {session.framework}")

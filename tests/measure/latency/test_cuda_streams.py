@@ -29,6 +29,7 @@ from orun.measure.latency.cuda_streams import (
     time_stream,
 )
 from orun.measure.latency.launch import Pace, run_launch, time_streams
+from orun.measure.workers import WorkerProcess
 from tests.measure.support import ONE_THREAD, WIDTH, case_of, save_model
 
 COMPILER = shutil.which("cc")
@@ -169,8 +170,8 @@ def test_on_a_gpu(tmp_path: Path) -> None:
     fast = replace(case_of(save_model(tmp_path / "fast.onnx", 4), target), bound=True, streamed=True)
     slow = replace(case_of(save_model(tmp_path / "slow.onnx", 64), target), bound=True, streamed=True)
     pace = Pace(warmup=0.05, samples=10, alone=1.0, abba_seconds=0.2)
-    launch = run_launch({"model": fast, "reference": slow}, pace, Random(0))
+    launch = run_launch({"model": fast, "reference": slow}, pace, Random(0), WorkerProcess)
     assert set(launch.streamed) == {"model", "reference"}
     assert 0 < np.median(launch.streamed["model"].device) < np.median(launch.streamed["reference"].device)
     mixed = {"model": fast, "reference": replace(slow, target=ONE_THREAD, streamed=False)}
-    assert set(run_launch(mixed, pace, Random(0)).streamed) == {"model"}
+    assert set(run_launch(mixed, pace, Random(0), WorkerProcess).streamed) == {"model"}

@@ -24,7 +24,7 @@ def test_the_least_of_many_launches_counts(monkeypatch: pytest.MonkeyPatch) -> N
     times: dict[str, Iterator[float]] = {"fast": iter((0.5, 9.0, 5.0, 9.0)), "slow": iter((0.5, 7.0, 7.0, 7.0))}
 
     def launch(
-        cases: Mapping[str, BenchmarkCase], _pace: Pace, _random: Random, method: Method | None = None
+        cases: Mapping[str, BenchmarkCase], _pace: Pace, _random: Random, _start: object, method: Method | None = None
     ) -> Launch:
         name = cases["model"].model.name
         calls.append((name, method))

@@ -17,7 +17,7 @@ from orun.measure.latency import abba_blocks
 from orun.measure.latency.abba_blocks import FEWEST_ABBA_BLOCKS, STEADY_ABBA_BLOCKS
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.launch import Pace, run_launch
-from orun.measure.workers import Worker
+from orun.measure.workers import WorkerProcess
 from tests.measure.support import case_of, case_on_two_threads, save_model
 
 pytestmark = pytest.mark.usefixtures("short_blocks")
@@ -34,7 +34,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_launch_compares_with_each_other_model(model: Path) -> None:
     slower = save_model(model.with_name("slower.onnx"), layers=8)
     cases = {"model": case_of(slower), "reference": case_of(model), "baseline": case_of(model)}
-    launch = run_launch(cases, PACE, Random(1))
+    launch = run_launch(cases, PACE, Random(1), WorkerProcess)
     assert launch.method == "thread"
     assert launch.watched
     assert set(launch.sessions) == set(launch.interleaved) == set(launch.inference_seconds) == set(cases)
@@ -50,13 +50,13 @@ def test_no_core_is_watched_where_the_model_computes_on_an_accelerator(
     model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The calling thread submits and waits."""
-    opened = Worker.open
+    opened = WorkerProcess.open
 
-    def open_session(worker: Worker, warmup: float, longest: float = 0.0) -> SessionInfo:
+    def open_session(worker: WorkerProcess, warmup: float, longest: float = 0.0) -> SessionInfo:
         return replace(opened(worker, warmup, longest), processor=False)
 
-    monkeypatch.setattr(Worker, "open", open_session)
-    launch = run_launch(dict.fromkeys(("model", "reference"), case_of(model)), PACE, Random(1))
+    monkeypatch.setattr(WorkerProcess, "open", open_session)
+    launch = run_launch(dict.fromkeys(("model", "reference"), case_of(model)), PACE, Random(1), WorkerProcess)
     assert launch.method == "thread"
     assert not launch.watched
 
@@ -66,14 +66,14 @@ def test_a_launch_with_too_few_pairs_that_count_is_disturbed(
     model: Path, monkeypatch: pytest.MonkeyPatch, waits: float
 ) -> None:
     """Its figures are then of all pairs. Threads share cores, as the method says that is given."""
-    measured = Worker.time
+    measured = WorkerProcess.time
 
-    def time(worker: Worker, count: int, seconds: float = math.inf) -> Times:
+    def time(worker: WorkerProcess, count: int, seconds: float = math.inf) -> Times:
         times = measured(worker, count, seconds)
         return replace(times, waited=waits * float(times.wall.sum()))
 
-    monkeypatch.setattr(Worker, "time", time)
-    launch = run_launch(dict.fromkeys(("model", "baseline"), case_of(model)), PACE, Random(1), "threads")
+    monkeypatch.setattr(WorkerProcess, "time", time)
+    launch = run_launch(dict.fromkeys(("model", "baseline"), case_of(model)), PACE, Random(1), WorkerProcess, "threads")
     assert launch.method == "threads"
     assert launch.disturbed == (waits > 0)
     assert launch.waiting == pytest.approx(waits)
@@ -86,18 +86,18 @@ def test_timing_ends_when_the_time_is_up_however_well_the_median_is_known(
 ) -> None:
     monkeypatch.setattr(abba_blocks, "PATIENCE", 0.0)
     pace = replace(PACE, abba_seconds=1e6, error=0.0)
-    launch = run_launch({"model": case_of(model), "baseline": case_of(model)}, pace, Random(1))
+    launch = run_launch({"model": case_of(model), "baseline": case_of(model)}, pace, Random(1), WorkerProcess)
     assert len(launch.pairs["baseline"]) == 2 * FEWEST_ABBA_BLOCKS
 
 
 def test_timing_ends_when_the_median_is_known_well_enough(model: Path) -> None:
     pace = replace(PACE, abba_seconds=1e6, error=100.0)
-    launch = run_launch({"model": case_of(model), "baseline": case_of(model)}, pace, Random(1))
+    launch = run_launch({"model": case_of(model), "baseline": case_of(model)}, pace, Random(1), WorkerProcess)
     assert len(launch.pairs["baseline"]) == 2 * STEADY_ABBA_BLOCKS
 
 
 def test_a_model_alone(model: Path) -> None:
-    launch = run_launch({"model": case_of(model)}, PACE, Random(1))
+    launch = run_launch({"model": case_of(model)}, PACE, Random(1), WorkerProcess)
     assert launch.log_ratios == {}
     assert launch.pairs == {}
     assert launch.inference_seconds["model"] > 0
@@ -106,6 +106,6 @@ def test_a_model_alone(model: Path) -> None:
 def test_more_threads_than_cores_are_timed_by_wall_time(model: Path) -> None:
     """They keep one another waiting, which is the model's own time."""
     many = Target("cpu", session={"intra_op_num_threads": usable_cores() + 2})
-    launch = run_launch({"model": replace(case_on_two_threads(model), target=many)}, PACE, Random(1))
+    launch = run_launch({"model": replace(case_on_two_threads(model), target=many)}, PACE, Random(1), WorkerProcess)
     assert launch.sessions["model"].work.busy > usable_cores()
     assert launch.method == "wall"

@@ -20,6 +20,7 @@ from orun.measure.latency.metrics import metrics_of
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.sequential_test import Evidence
 from orun.measure.latency.timing_method import Method
+from orun.measure.workers import WorkerProcess
 from tests.measure.support import case_of, launched, save_model
 
 QUICK = Budget(time=0.0, resolution=0.05, launches=(3, 3), samples=30, warmup=0.0)
@@ -41,7 +42,8 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("short_blocks")
 def test_launches_are_made_and_reported(model: Path) -> None:
     steps: list[tuple[int, int, str]] = []
-    found = measure({"model": case_of(model), "baseline": case_of(model)}, QUICK, 7, lambda *step: steps.append(step))
+    cases = {"model": case_of(model), "baseline": case_of(model)}
+    found = measure(cases, QUICK, 7, lambda *step: steps.append(step), WorkerProcess)
     assert len(found.launches) == 3
     assert found.log_ratios("baseline") == [launch.log_ratios["baseline"] for launch in found.launches]
     assert steps == [(0, 3, "launches"), (1, 3, "launches"), (2, 3, "launches")]
@@ -51,7 +53,7 @@ def test_launches_are_made_and_reported(model: Path) -> None:
 def compared_with(*others: str, budget: Budget) -> Measurement:
     """Measure a model against these by launches that are replayed."""
     cases = {name: case_of(Path(name)) for name in ("model", *others)}
-    return measure(cases, budget, 0, lambda *_: None)
+    return measure(cases, budget, 0, lambda *_: None, WorkerProcess)
 
 
 def replay(monkeypatch: pytest.MonkeyPatch, launches: Iterable[Launch]) -> None:
@@ -66,7 +68,7 @@ def launches_of(ratios: Iterable[float], other: str = "baseline") -> Iterator[La
 def test_an_error_of_a_model_ends_the_measurement(model: Path) -> None:
     model.write_bytes(b"no model")
     with pytest.raises(UsageError, match=r"^ONNX Runtime cannot open model.onnx for target 'cpu'"):
-        measure({"model": case_of(model)}, QUICK, 7, lambda *_: None)
+        measure({"model": case_of(model)}, QUICK, 7, lambda *_: None, WorkerProcess)
 
 
 @pytest.mark.parametrize(
@@ -230,7 +232,7 @@ def test_every_launch_has_the_method_of_the_first_and_its_share_of_the_time(
     warm = {"model": 0.1, "reference": 0.4}
 
     def launch(
-        _cases: object, pace: Pace, _random: object, method: Method | None, _watch: object, _start: object
+        _cases: object, pace: Pace, _random: object, _start: object, method: Method | None, _watch: object
     ) -> Launch:
         calls.append((pace, method))
         result = launched({"model": [1.0], "reference": [1.0]}, {"reference": 0.0, "baseline": 0.0}, "process")

@@ -16,7 +16,7 @@ from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency import launch as module
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.launch import Pace, run_launch
-from orun.measure.workers import Worker
+from orun.measure.workers import WorkerProcess
 from tests.measure.support import case_of, case_on_two_threads, save_model
 
 pytestmark = pytest.mark.usefixtures("short_blocks")
@@ -28,7 +28,7 @@ class Started(Exception):
     """Raised once both processes have started."""
 
 
-class Noted(Worker):
+class Noted(WorkerProcess):
     """A worker without a process that notes when it starts."""
 
     order: ClassVar[list[str]] = []
@@ -55,7 +55,7 @@ def test_processes_start_in_random_order(monkeypatch: pytest.MonkeyPatch) -> Non
     for seed in range(40):
         monkeypatch.setattr(Noted, "order", [])
         with pytest.raises(Started):
-            run_launch(cases, PACE, Random(seed), start=Noted)
+            run_launch(cases, PACE, Random(seed), Noted)
         orders[tuple(Noted.order)] += 1
     assert set(orders) == {("model", "baseline"), ("baseline", "model")}
     assert min(orders.values()) >= 10
@@ -64,19 +64,19 @@ def test_processes_start_in_random_order(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_on_one_thread_each_is_kept_on_the_quietest_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     core = max(os.sched_getaffinity(0))
     kept: dict[int, set[int]] = {}
-    pin = Worker.pin
+    pin = WorkerProcess.pin
 
-    def noted(worker: Worker, chosen: int) -> None:
+    def noted(worker: WorkerProcess, chosen: int) -> None:
         pin(worker, chosen)
         kept[worker.pid] = os.sched_getaffinity(worker.pid)
 
     monkeypatch.setattr(module, "quietest_core", lambda: core)
-    monkeypatch.setattr(Worker, "pin", noted)
+    monkeypatch.setattr(WorkerProcess, "pin", noted)
     cases = {name: case_of(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
-    assert run_launch(cases, PACE, Random(0), "thread").core == core
+    assert run_launch(cases, PACE, Random(0), WorkerProcess, "thread").core == core
     assert list(kept.values()) == [{core}, {core}]
     kept.clear()
-    assert run_launch(cases, PACE, Random(0), "wall").core is None
+    assert run_launch(cases, PACE, Random(0), WorkerProcess, "wall").core is None
     assert kept == {}
 
 
@@ -85,22 +85,22 @@ def test_on_several_threads_a_model_rests_meanwhile(tmp_path: Path, monkeypatch:
     """Threads that spin would take a core from the other model; a model on one thread has none."""
     path = save_model(tmp_path / "model.onnx")
     resting, pids = list[bool](), set[int]()
-    timed = Worker.time
+    timed = WorkerProcess.time
 
-    def noted(worker: Worker, count: int, seconds: float = float("inf")) -> Times:
+    def noted(worker: WorkerProcess, count: int, seconds: float = float("inf")) -> Times:
         pids.add(worker.pid)
         resting.extend(_rests(pid, patient) for pid in pids - {worker.pid})
         return timed(worker, count, seconds)
 
-    monkeypatch.setattr(Worker, "time", noted)
+    monkeypatch.setattr(WorkerProcess, "time", noted)
     patient = True
-    launch = run_launch(dict.fromkeys(("model", "baseline"), case_on_two_threads(path)), PACE, Random(0))
+    launch = run_launch(dict.fromkeys(("model", "baseline"), case_on_two_threads(path)), PACE, Random(0), WorkerProcess)
     assert (launch.method, launch.core) == ("threads", None)
     assert set(resting) == {True}
     resting.clear()
     pids.clear()
     patient = False
-    run_launch(dict.fromkeys(("model", "baseline"), case_of(path)), PACE, Random(0))
+    run_launch(dict.fromkeys(("model", "baseline"), case_of(path)), PACE, Random(0), WorkerProcess)
     assert set(resting) == {False}
 
 

@@ -28,6 +28,7 @@ from orun.measure.latency.launch import Launch, Pace, run_launch
 from orun.measure.latency.measurement import Budget, Measurement, measure
 from orun.measure.latency.sequential_test import FEWEST, Evidence
 from orun.measure.latency.timing_method import Method
+from orun.measure.workers import WorkerProcess
 from orun.stages.optimize._session.candidates import DEFAULT, Candidate
 
 REFERENCE = "reference"
@@ -98,7 +99,7 @@ class Search:
         Raises:
             OrunError: if the model cannot be run with the settings of its target.
         """
-        run_launch({MODEL: self.default}, PACE, Random(self.seed))  # noqa: S311 - an order, not a secret
+        run_launch({MODEL: self.default}, PACE, Random(self.seed), WorkerProcess)  # noqa: S311 - an order, not a secret
         faster = self._eliminate(candidates)
         best: dict[tuple[str, ...], Track] = {}
         for track in faster:
@@ -109,7 +110,7 @@ class Search:
     def confirm(self, proposal: Candidate) -> Measurement:
         """Measure a proposal against the default, in launches of its own."""
         cases = {MODEL: self._case(proposal), REFERENCE: self.default}
-        return measure(cases, CONFIRMING, self.seed + 1, self.progress)
+        return measure(cases, CONFIRMING, self.seed + 1, self.progress, WorkerProcess)
 
     def _eliminate(self, candidates: Iterable[Candidate]) -> list[Track]:
         """Launch candidates in turn until each is dropped or shown to be faster; return these, fastest first."""
@@ -138,7 +139,7 @@ class Search:
         self.progress(done, max(done + 1, FEWEST * len(self.tracks)), "launches")
         cases = {MODEL: self._case(track.candidate), REFERENCE: self.default}
         try:
-            launch: Launch = run_launch(cases, PACE, random, track.method, self.watch)
+            launch: Launch = run_launch(cases, PACE, random, WorkerProcess, track.method, self.watch)
         except OrunError as error:
             track.refused, track.dropped = True, f"cannot run: {error.why or error.problem}"
             return

@@ -19,6 +19,7 @@ from orun.measure.foreign_process import RemoteSession
 from orun.measure.latency.final_timing import time_candidates
 from orun.measure.latency.measurement import Budget, measure
 from orun.measure.plugins import CPU
+from orun.measure.workers import WorkerProcess
 from orun.stages.contract import module_name
 
 if TYPE_CHECKING:
@@ -92,7 +93,7 @@ class Judge:
         if model == self.reference.model and target.providers[0].name == CPU:
             return 1.0
         subjects = {"model": BenchmarkCase(model, target, self.feed), "reference": self.reference}
-        measured = measure(subjects, QUICK, self.seed, lambda *_: None)
+        measured = measure(subjects, QUICK, self.seed, lambda *_: None, WorkerProcess)
         return math.exp(median(measured.log_ratios("reference")))
 
     def final_times(
