@@ -22,12 +22,15 @@ vars: {{web: {VERSION}}}
 
 stages:
   import: {{uses: convert/onnx, with: {{path: model.onnx}}}}
-  check: {{uses: check/web, needs: import, with: {{onnxruntime_web: "${{vars.web}}", runtime: node}}}}
+  check:
+    uses: check/web
+    needs: import
+    with: {{onnxruntime_web: "${{vars.web}}", runtime: node}}
+    gate: {{max_abs_error: {{max: 1e-4}}}}
   latency:
     uses: measure/web
     needs: {{model: import, reference: import}}
     with: {{onnxruntime_web: "${{vars.web}}", time: 10ms}}
-    gate: {{max_abs_error: {{max: 1e-4}}}}
   page: {{uses: release/web, needs: [import, check, latency], with: {{onnxruntime_web: "${{vars.web}}"}}}}
 """
 

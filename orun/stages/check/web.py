@@ -1,4 +1,4 @@
-"""Check that a model can run in a web page: onnxruntime-web opens it, and JavaScript can take its inputs and outputs.
+"""Check that a model can run in a web page: onnxruntime-web opens it, and its answers agree with the CPU's.
 
 npm's `onnxruntime-web` must be installed in the project, in the version that the stage names: `npm install --save-exact
 onnxruntime-web@1.30.0`. Two kinds of problems are reported together:
@@ -8,25 +8,30 @@ onnxruntime-web@1.30.0`. Two kinds of problems are reported together:
 - files of more than 4 GiB, the memory that WebAssembly can address.
 
 A model without these is opened with WebAssembly, which has the kernels of ONNX Runtime's CPU provider. The stage
-reports an operator, operator set or IR version that it does not know.
+reports an operator, operator set or IR version that it does not know. The answers are compared with those of ONNX
+Runtime on the CPU at several sizes of each axis, and the stage fails if they disagree. `max_abs_error` is the largest
+absolute error.
 
 `coverage.webgpu`, `coverage.webnn` and `coverage.webgl` are the shares of nodes that those providers take, by the
 tables of the package. They tell nothing of types, nor of the restrictions in the tables' comments, and a browser may
 lack the provider. With WebGPU and WebNN the other nodes run on WebAssembly. WebGL refuses a model with such a node.
 Nodes are counted after ONNX Runtime has folded constants and cleaned up the graph.
 
-The artifact holds `web.json`: the arrays of inputs and outputs, and the operators that each provider lacks.
+The artifact holds `web.json`: the arrays of inputs and outputs, the operators that each provider lacks, the largest
+error, and the browser or Node.js with its threads.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UsageError
+from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages._web.interface import array_of, inputs_and_outputs, list_unfit
 from orun.stages._web.operators import PROVIDERS, count_nodes, read_table
 from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, web_runtime
@@ -35,17 +40,17 @@ from orun.stages.contract import Context, Port, Spec
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-    from orun.measure.web.session import WebRuntime
+    from orun.measure.web.session import Opened, WebRuntime
 
 ADDRESSABLE = 1 << 32  # bytes, by 32 bits
 
 SPEC = Spec(
     inputs={"model": Port(("onnx",), "The model to check.")},
     output="metrics",
-    tools=("onnxruntime|onnxruntime-gpu", "onnx"),
+    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
     extra="cpu",
-    preload=("onnx", "onnxruntime"),
-    metrics=("size", "nodes", *(f"coverage.{provider}" for provider in PROVIDERS)),
+    preload=("numpy", "onnx", "onnxruntime"),
+    metrics=("size", "nodes", "max_abs_error", *(f"coverage.{provider}" for provider in PROVIDERS)),
     units={"size": "B", **{f"coverage.{provider}": "ratio" for provider in PROVIDERS}},
     guards=True,
 )
@@ -58,6 +63,10 @@ class Params:
     onnxruntime_web: OnnxruntimeWeb
     node_modules: NodeModules = ""
     runtime: Runtime = "chromium"
+    dims: Dims = field(default_factory=dict)
+    inputs: Inputs = None
+    atol: Atol = 1e-4
+    rtol: Rtol = 1e-3
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
@@ -71,13 +80,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     problems = list_unfit(model)
     if size > ADDRESSABLE:
         problems.append(f"its files have {size} bytes, and WebAssembly can address {ADDRESSABLE}")
-    if problems := problems or _unopenable(context, model, runtime):
-        raise StageFailed(
-            context.stage,
-            f"the model has {len(problems)} problem{'s' if len(problems) > 1 else ''} in onnxruntime-web",
-            why="\n".join(problems),
-            hint="fix it where it is exported; `convert/opset` changes the operator set",
-        )
+    if problems:
+        raise _cannot_run(context, problems)
+    error, opened = _compare(context, params, model, runtime)
     folded = load_graph(write_optimized(context.model(), "basic", IN_THE_WAY))
     counts = {provider: count_nodes(folded, read_table(runtime.package, provider)) for provider in PROVIDERS}
     arrays: dict[str, dict[str, str | None]] = {"input": {}, "output": {}}
@@ -85,6 +90,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         arrays[word][value.name] = array_of(value)
     report = {
         "onnxruntime_web": params.onnxruntime_web,
+        "host": opened.host,
+        "threads": opened.threads,
+        "max_abs_error": error.value,
         "inputs": arrays["input"],
         "outputs": arrays["output"],
         "missing": {provider: dict(sorted(missing.items())) for provider, (_, missing) in counts.items()},
@@ -99,16 +107,33 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return {
         "size": Metric(size, "B", "lower"),
         "nodes": Metric(sum(1 for _ in nodes(folded)), better="lower"),
+        "max_abs_error": error,
         **shares,
     }
 
 
-def _unopenable(context: Context, model: ModelProto, runtime: WebRuntime) -> list[str]:
+def _compare(context: Context, params: Params, model: ModelProto, runtime: WebRuntime) -> tuple[Metric, Opened]:
+    """Open the model and compare its answers with the CPU's; return the largest error, and the session's facts."""
     from orun.measure.web.session import WebSession
+    from orun.stages._graph.agreement import Trial, load_cases
+    from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import external_files
+    from orun.stages._web.comparison import compare_with_cpu
 
-    try:
-        with WebSession(runtime, context.model(), external_files(model)):
-            return []
-    except UsageError as error:
-        return [error.why]
+    with ExitStack() as stack:
+        try:
+            session = stack.enter_context(WebSession(runtime, context.model(), external_files(model)))
+        except UsageError as error:
+            raise _cannot_run(context, [error.why]) from error
+        tries = load_cases(context, model, Trial(params.dims, params.inputs))
+        tolerance = Tolerance(params.atol, params.rtol)
+        return compare_with_cpu(context, model, tries, session.run, tolerance), session.opened
+
+
+def _cannot_run(context: Context, problems: Sequence[str]) -> StageFailed:
+    return StageFailed(
+        context.stage,
+        f"the model has {len(problems)} problem{'s' if len(problems) > 1 else ''} in onnxruntime-web",
+        why="\n".join(problems),
+        hint="fix it where it is exported; `convert/opset` changes the operator set",
+    )

@@ -1,9 +1,8 @@
-"""Measure a model in a web page: onnxruntime-web's answers against the CPU's, and its latency against other models'.
+"""Measure a model's latency in a web page, alone and against other models'.
 
 npm's `onnxruntime-web` must be installed in the project, in the version that the stage names: `npm install --save-exact
-onnxruntime-web@1.30.0`. It runs the model with WebAssembly, in Chromium or in Node.js. The answers are compared with
-those of ONNX Runtime on the CPU at several sizes of each axis, and the stage fails if they disagree. `max_abs_error` is
-the largest absolute error.
+onnxruntime-web@1.30.0`. It runs the model with WebAssembly, in Chromium or in Node.js. `check/web` compares its answers
+with the CPU's.
 
 The metrics of latency, and the way to get them, are those of `measure/latency`: both models run in onnxruntime-web, in
 blocks that alternate, in a new page or process for each launch. `load` includes the time to load and compile the
@@ -13,19 +12,17 @@ Every build of onnxruntime-web since 1.19 needs SIMD and can use threads; a buil
 `threads: 1` is what a page gets on a server that does not isolate it (see `release/web`). More threads need that
 isolation, which the stage's own server gives.
 
-The stage has the machine to itself. The result is bound to the host. The artifact holds `web.json`, and the files of
-`measure/latency`.
+The stage has the machine to itself. The result is bound to the host. The artifact holds the files of `measure/latency`.
+The `framework` of a session in `latency.json` names the browser or Node.js, and its threads.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Rtol
 from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, web_runtime
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.latency_budget import SAMPLES, MeasuringTime, Resolution, Samples, make_budget
@@ -36,7 +33,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from orun.measure.benchmark_case import BenchmarkCase
-    from orun.measure.web.session import WebRuntime
 
 TIMES = ("p50", "p90", "p95", "p99", "mean", "min", "max", "cpu", "load", "first")
 SPEC = Spec(
@@ -47,13 +43,13 @@ SPEC = Spec(
         ),
     },
     output="metrics",
-    tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
+    tools=("onnx", "numpy"),
     extra="cpu",
     stage_class="measurement",
     exclusive=True,
-    preload=("numpy", "onnx", "onnxruntime"),
+    preload=("numpy", "onnx"),
     baseline=True,
-    metrics=("max_abs_error", *TIMES, "throughput", "speedup"),
+    metrics=(*TIMES, "throughput", "speedup"),
     samples=SAMPLES,
     units={**dict.fromkeys(TIMES, "s"), "throughput": "1/s", "speedup": "x"},
 )
@@ -68,9 +64,6 @@ class Params:
     runtime: Runtime = "chromium"
     threads: Annotated[int, Doc("Threads of the runtime."), Range(low=1)] = 1
     inputs: TimedInputs = None
-    dims: Dims = field(default_factory=dict)
-    atol: Atol = 1e-4
-    rtol: Rtol = 1e-3
     batch: Batch = 1
     shape: Shape = field(default_factory=dict)
     time: MeasuringTime = None
@@ -79,7 +72,7 @@ class Params:
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
-    """Compare the answers, then measure; write both."""
+    """Measure; write the launches and the time of each inference."""
     from orun.measure.latency.measurement import measure
     from orun.measure.latency.metrics import metrics_of
     from orun.measure.latency.record import summarize, write
@@ -87,7 +80,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.timing import count_examples
 
     runtime = web_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime, params.threads)
-    error = _compare(context, params, runtime)
     cases, external_data = _benchmark_cases(context, params)
     measurement = measure(
         cases,
@@ -98,33 +90,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         method_of(runtime),
     )
     write(context.output, measurement, cases)
+    context.log.info("%s", measurement.launches[0].sessions["model"].framework)
     for line in summarize(measurement):
         context.log.info("%s", line)
     model = cases["model"]
-    examples = count_examples(model.model, model.feeds, params.batch)
-    return {"max_abs_error": error, **metrics_of(measurement, examples)}
-
-
-def _compare(context: Context, params: Params, runtime: WebRuntime) -> Metric:
-    """Compare the answers with the CPU's; write what gave them."""
-    from orun.measure.web.session import WebSession
-    from orun.stages._graph.agreement import Trial, load_cases
-    from orun.stages._graph.differences import Tolerance
-    from orun.stages._graph.io import external_files, load_graph
-    from orun.stages._web.comparison import compare_with_cpu
-    from orun.stages._web.interface import require_fit
-
-    model = load_graph(context.model())
-    require_fit(context, model)
-    tries = load_cases(context, model, Trial(params.dims, params.inputs))
-    with WebSession(runtime, context.model(), external_files(model)) as session:
-        error = compare_with_cpu(context, model, tries, session.run, Tolerance(params.atol, params.rtol))
-        opened = session.opened
-    report = {"onnxruntime_web": params.onnxruntime_web, "host": opened.host, "threads": opened.threads}
-    text = json.dumps(report | {"max_abs_error": error.value}, indent=2, sort_keys=True)
-    (context.output / "web.json").write_text(text + "\n", "utf-8")
-    context.log.info("onnxruntime-web %s in %s, threads: %d", params.onnxruntime_web, opened.host, opened.threads)
-    return error
+    return metrics_of(measurement, count_examples(model.model, model.feeds, params.batch))
 
 
 def _benchmark_cases(context: Context, params: Params) -> tuple[dict[str, BenchmarkCase], dict[Path, tuple[str, ...]]]:
@@ -132,9 +102,13 @@ def _benchmark_cases(context: Context, params: Params) -> tuple[dict[str, Benchm
     from orun.core.targets import Target
     from orun.measure.benchmark_case import BenchmarkCase
     from orun.stages._graph.io import external_files, load_graph
+    from orun.stages._web.interface import require_fit
     from orun.stages.timing import Sizes, make_timed_feeds
 
+    graphs = {role: load_graph(context.model(role)) for role in context.inputs}
+    for graph in graphs.values():
+        require_fit(context, graph)
     feeds = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     target = Target(params.runtime)
-    cases = {role: BenchmarkCase(context.model(role), target, feeds[role]) for role in context.inputs}
-    return cases, {case.model: external_files(load_graph(case.model)) for case in cases.values()}
+    cases = {role: BenchmarkCase(context.model(role), target, feeds[role]) for role in graphs}
+    return cases, {cases[role].model: external_files(graph) for role, graph in graphs.items()}

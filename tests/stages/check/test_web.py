@@ -1,8 +1,9 @@
-"""check/web: what onnxruntime-web takes, by the package itself, and the message for each problem."""
+"""check/web: what onnxruntime-web takes and answers, and the message for each problem."""
 
 from __future__ import annotations
 
 import json
+import platform
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,13 @@ g (bfloat16[2] x, seq(float[2]) many) => (bfloat16[2] y, float[2] z) {
   z = SequenceAt(many, at)
 }
 """
+CAST = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[8] x) => (uint8[8] y) <float[1] hundred = {100}> {
+  large = Mul(x, hundred)
+  y = Cast<to = 2>(large)
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -64,14 +72,19 @@ def test_it_opens_and_tells_arrays_and_missing_operators(checked: StageRun) -> N
     assert {name: metric.value for name, metric in checked.metrics.items()} == {
         "size": parse(MODEL).ByteSize(),
         "nodes": 8,  # two of them cast the float16, which the CPU adds as float32
+        "max_abs_error": pytest.approx(0.0, abs=1e-5),
         "coverage.webgpu": 7 / 8,
         "coverage.webnn": 1.0,
         "coverage.webgl": 1.0,
     }
     half = "Float16Array, or Uint16Array of its bits where a browser has none"
     arrays = ["Float32Array", "BigInt64Array", "string[]", half, "Uint8Array"]
-    assert json.loads((checked.output / "web.json").read_text()) == {
+    report = json.loads((checked.output / "web.json").read_text())
+    assert report.pop("host").startswith("Node.js ")
+    assert report == {
         "onnxruntime_web": VERSION,
+        "threads": 1,
+        "max_abs_error": checked.value("max_abs_error"),
         "inputs": dict(zip(("x", "ids", "words", "half", "flag"), arrays, strict=True)),
         "outputs": dict(zip(("y", "sums", "same", "twice", "other"), arrays, strict=True)),
         "missing": {"webgpu": {"Identity": 1}, "webnn": {}, "webgl": {}},
@@ -115,6 +128,21 @@ def test_an_operator_that_it_does_not_know_is_named(tmp_path: Path, root: Path) 
         check(tmp_path, root, onnx.parser.parse_model(text))
     assert caught.value.problem == "the model has 1 problem in onnxruntime-web"
     assert "odd:Swirl(-1) is not a registered function/op" in caught.value.why
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors cast negative numbers as WebAssembly does")
+def test_answers_that_differ_fail_the_stage(tmp_path: Path, root: Path) -> None:
+    """A cast of a negative number to an unsigned integer is undefined: WebAssembly makes it 0, and x86 wraps around."""
+    with pytest.raises(StageFailed) as caught:
+        check(tmp_path, root, parse(CAST))
+    assert caught.value.problem == "the model in onnxruntime-web disagrees with the model on the CPU in output 'y'"
+    assert "of 8 values differ" in caught.value.why
+    assert check(tmp_path, root, parse(CAST), inputs={"x": {"low": 0, "high": 1}}).value("max_abs_error") == 0
+
+
+def test_answers_are_compared_at_the_sizes_that_the_stage_names(tmp_path: Path, root: Path) -> None:
+    run = check(tmp_path, root, parse(MODEL), dims={"N": [3]})
+    assert "compared the model in onnxruntime-web with the model on the CPU on 3 inputs" in run.log
 
 
 def test_a_version_that_is_not_installed_comes_with_the_command(tmp_path: Path, root: Path) -> None:

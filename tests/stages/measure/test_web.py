@@ -1,9 +1,9 @@
-"""measure/web: answers and latency in onnxruntime-web, in Node.js and in Chromium."""
+"""measure/web: latency in onnxruntime-web, and sessions in Node.js and in Chromium."""
 
 from __future__ import annotations
 
 import json
-import platform
+import re
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,6 @@ from tests.thin import mostly_slow
 from tests.web import VERSION, install_web, require_program
 
 SMALL = '<ir_version: 8, opset_import: ["" : 17]> g (float[N, 4] x) => (float[N, 4] y) { y = Sigmoid(x) }'
-CAST = """
-<ir_version: 8, opset_import: ["" : 17]>
-g (float[8] x) => (uint8[8] y) <float[1] hundred = {100}> {
-  large = Mul(x, hundred)
-  y = Cast<to = 2>(large)
-}
-"""
 TYPES = (
     "float16",
     "float32",
@@ -38,6 +31,7 @@ TYPES = (
     *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
 )
 HOSTS = mostly_slow(["node", "chromium"], "node")
+BROWSERS = {"node": r"Node\.js [\d.]+", "chromium": "Mozilla/.*Chrome/.*"}  # by what runs the model
 
 
 @pytest.fixture(scope="module")
@@ -62,20 +56,18 @@ def products(count: int) -> onnx.ModelProto:
 
 
 @pytest.mark.parametrize("runtime", HOSTS)
-def test_the_answers_agree_and_times_are_those_of_the_web(tmp_path: Path, root: Path, runtime: Any) -> None:
+def test_times_are_those_of_the_web(tmp_path: Path, root: Path, runtime: Any) -> None:
     require_program(runtime)
     run = measure(tmp_path, root, {"model": artifact(tmp_path, parse(SMALL))}, runtime=runtime)
-    assert run.value("max_abs_error") < 1e-5
     assert 0 < run.value("min") <= run.value("p50") <= run.value("max")
     assert run.value("load") > run.value("p50")
-    report = json.loads((run.output / "web.json").read_text())
-    assert report["onnxruntime_web"] == VERSION
-    assert report["threads"] == 1
-    assert ("Chrome" in report["host"]) == (runtime == "chromium")
     document = json.loads((run.output / "latency.json").read_text())
     assert document["method"] == "process"
     assert len(document["launches"]) == 3
-    assert sorted(path.name for path in run.output.iterdir()) == ["latency.json", "samples.npz", "web.json"]
+    framework = document["launches"][0]["sessions"]["model"]["framework"]
+    assert re.fullmatch(rf"onnxruntime-web {VERSION}, {BROWSERS[runtime]}, threads: 1", framework)
+    assert framework in run.log
+    assert sorted(path.name for path in run.output.iterdir()) == ["latency.json", "samples.npz"]
 
 
 @pytest.mark.slow
@@ -84,27 +76,20 @@ def test_twice_the_work_takes_longer(tmp_path: Path, root: Path, runtime: Any, t
     require_program(runtime)
     models = {"model": artifact(tmp_path, products(8)), "reference": artifact(tmp_path, products(32))}
     run = measure(tmp_path, root, models, runtime=runtime, threads=threads, time=2.0)
-    assert json.loads((run.output / "web.json").read_text())["threads"] == threads
-    method = "process" if threads == 1 else "wall"
-    assert json.loads((run.output / "latency.json").read_text())["method"] == method
+    document = json.loads((run.output / "latency.json").read_text())
+    assert document["method"] == ("process" if threads == 1 else "wall")
+    sessions = document["launches"][0]["sessions"].values()
+    assert all(session["framework"].endswith(f", threads: {threads}") for session in sessions)
     assert 2 < run.value("speedup") < 6
 
 
-@pytest.mark.skipif(platform.machine() != "x86_64", reason="other processors cast negative numbers as WebAssembly does")
-def test_answers_that_differ_fail_the_stage(tmp_path: Path, root: Path) -> None:
-    """A cast of a negative number to an unsigned integer is undefined: WebAssembly makes it 0, and x86 wraps around."""
-    require_program("node")
-    with pytest.raises(StageFailed) as caught:
-        measure(tmp_path, root, {"model": artifact(tmp_path, parse(CAST))}, runtime="node")
-    assert caught.value.problem == "the model in onnxruntime-web disagrees with the model on the CPU in output 'y'"
-    assert "of 8 values differ" in caught.value.why
-
-
-def test_an_input_without_an_array_is_refused(tmp_path: Path, root: Path) -> None:
+@pytest.mark.parametrize("role", ["model", "reference"])
+def test_an_output_without_an_array_is_refused(tmp_path: Path, root: Path, role: str) -> None:
     require_program("node")
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (seq(float[2]) y) { y = SequenceConstruct(x) }'
+    models = {"model": artifact(tmp_path, parse(SMALL)), role: artifact(tmp_path, onnx.parser.parse_model(text))}
     with pytest.raises(StageFailed) as caught:
-        measure(tmp_path, root, {"model": artifact(tmp_path, onnx.parser.parse_model(text))}, runtime="node")
+        measure(tmp_path, root, models, runtime="node")
     assert caught.value.why == "output 'y' is a sequence, which onnxruntime-web cannot pass to JavaScript"
 
 
