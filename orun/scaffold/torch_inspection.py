@@ -14,7 +14,7 @@ from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with
 from orun.stages._graph.feeds import SIZES
 
 TRIED = 400  # size of a dynamic axis that a module is called with
-SAMPLES = 800  # the same for a waveform: two frames of a speech model. Norms of long constant waves lose many digits
+SAMPLES = 4000  # the same for a waveform: a quarter of a second of speech
 IMAGE_SIZES = (224, 256)  # sizes of dynamic axes of images: networks that halve them five times take multiples of 32
 IMAGE_AXES = 4  # batch, channels and sides
 BATCHED = 2  # examples of a call

@@ -459,9 +459,9 @@ class Padded(torch.nn.Module):
 @pytest.mark.parametrize(
     ("source", "sizes"),
     [
-        ("Pooled sound=float32[batch,1,samples]", {"samples": (800, 1200)}),
+        ("Pooled sound=float32[batch,1,samples]", {"samples": (4000, 6000)}),
         ("Limited window=float32[batch,steps]", {"steps": (400, 600)}),
-        ("Padded sound=float32[batch,1,samples]", {"samples": (800, 1200)}),
+        ("Padded sound=float32[batch,1,samples]", {"samples": (4000, 6000)}),
     ],
     ids=lambda value: value.partition(" ")[0] if isinstance(value, str) else "",
 )

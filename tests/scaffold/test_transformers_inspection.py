@@ -89,7 +89,7 @@ def test_a_model_that_transcribes_is_judged_by_words(tmp_path: Path) -> None:
     Wav2Vec2ForCTC(config).save_pretrained(tmp_path)
     facts = inspect_transformers("w2v", tmp_path)
     assert facts.is_ctc
-    assert facts.sizes == {"samples": (800, 1200)}
+    assert facts.sizes == {"samples": (4000, 6000)}
     (accuracy,) = [stage for stage in stages_for(Request(facts, target_named("cpu")), {}) if stage.name == "accuracy"]
     assert accuracy.comment == (
         "Outputs compared with the original's. If the labels are texts, add `wer` and `cer`, with "

@@ -12,7 +12,7 @@ from orun.errors import StageFailed
 from orun.stages._graph.agreement import check, open_candidate
 from orun.stages._graph.io import load_graph, nodes
 from orun.stages._graph.leniency import Agreement
-from orun.stages._graph.limits import Limits, with_candidate
+from orun.stages._graph.limits import Limits
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Array
@@ -29,9 +29,8 @@ def check_result(
 ) -> Metric:
     """Run `context.result` on the CPU on every case and return its largest absolute error.
 
-    The limits of the reference are widened by the result's own spread. If this processor saturates sums of 8-bit
-    products, it may be the cause of a disagreement. Then integers are computed in float, as the model defines them, and
-    the log says so.
+    If this processor saturates sums of 8-bit products, it may be the cause of a disagreement. Then integers are
+    computed in float, as the model defines them, and the log says so.
 
     Raises:
         StageFailed: as `check` does, or when ONNX Runtime cannot open the result.
@@ -39,8 +38,7 @@ def check_result(
 
     def compared(target: Target | None) -> Metric:
         candidate = open_candidate(context, agreement, context.result, target)
-        wide = with_candidate(limits, candidate, context.seed) if limits else None
-        return check(context, agreement, tries, expected, candidate, wide)
+        return check(context, agreement, tries, expected, candidate, limits)
 
     try:
         return compared(None)

@@ -1,4 +1,4 @@
-"""Limits of a TensorFlow model: how far its answers move when its inputs and weights change in the last bit."""
+"""Limits of a TensorFlow model: how far its answers move with rounding errors added to inputs and weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from orun.stages._tf.lite import Lite
     from orun.stages.contract import Context
 
-SPREAD = "or the converted model differs from itself, with the last bit of its inputs or weights changed,"
+SPREAD = "differs from itself, with rounding errors added to its inputs and weights,"
 
 
 def limits_of(context: Context, model: Function | Lite) -> Limits:

@@ -17,7 +17,7 @@ functions without a signature. They are passed by name if each is a parameter of
 the first is `batch`.
 
 The result and TensorFlow are compared on random and boundary inputs at several sizes of each dynamic axis. Where
-TensorFlow's own results change with the last bit of inputs and weights, as those of a speech model do for a constant
+rounding errors of inputs and weights change TensorFlow's own results, as those of a speech model for a constant
 waveform, ten times that change is allowed; a note says so. Nodes get a canonical order and new names, since tf2onnx
 numbers them differently in each process; nodes with a weight matrix keep the name of their layer. The model carries its
 input domain (input values, and sizes from `dims`), within which later stages make up inputs.

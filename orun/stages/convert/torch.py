@@ -18,9 +18,10 @@ a cache of keys and values, is declared tensor by tensor and arrives as `*past`.
 returns an object of your own class, return a module around it that takes and returns tensors.
 
 The exported model and PyTorch are compared on random and boundary inputs at several sizes of each dynamic axis. Where
-PyTorch's own results in float32 and float64 differ, as those of a speech model do for a constant waveform, ten times
-that difference is allowed. Rows of attention that see nothing are not compared. A note says so. The model carries its
-input domain (values from `inputs`, sizes from `dims`), within which later stages make up inputs.
+PyTorch's own results change in float64 and with rounding errors of the inputs, as those of a speech model for a
+constant waveform, ten times that change is allowed. Rows of attention that see nothing are not compared. A note says
+so. The model carries its input domain (values from `inputs`, sizes from `dims`), within which later stages make up
+inputs.
 """
 
 from __future__ import annotations

@@ -81,8 +81,8 @@ def test_a_constant_waveform(tmp_path: Path) -> None:
     (note,) = run.notes
     assert re.fullmatch(
         r"the converted model is off by \S+ in output 'output' for (lowest|highest) values at batch=2, length=400, "
-        r"beyond the tolerance: the TensorFlow model or the converted model differs from itself, with the last bit of "
-        r"its inputs or weights changed, by up to \S+ there, and 10 times that is allowed",
+        r"beyond the tolerance: the TensorFlow model differs from itself, with rounding errors added to its inputs and "
+        r"weights, by up to \S+ there, and 10 times that is allowed",
         note,
     )
 
