@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -23,6 +23,18 @@ STDOUT = Path("/dev/stdout")  # the file that is named `-`
 def output_option(name: str, text: str, *parameters: str, metavar: str = "FILE") -> Callable[[F], F]:
     """An option that names a file, or a folder of files, to be written; `-` is the standard output."""
     return click.option(name, *parameters, type=click.Path(), metavar=metavar, callback=_path, help=text)
+
+
+def named_outputs_option(name: str, text: str) -> Callable[[F], F]:
+    """An option that may be repeated and names a file for what each name stands for."""
+    return click.option(name, multiple=True, metavar="NAME=FILE", callback=_named_paths, help=text)
+
+
+def _named_paths(ctx: click.Context, param: click.Parameter, pairs: Sequence[str]) -> list[tuple[str, Path | None]]:
+    split = [pair.partition("=") for pair in pairs]
+    if wrong := next((pair for pair, (name, _, path) in zip(pairs, split, strict=True) if not (name and path)), None):
+        raise click.BadParameter(f"{wrong!r} is not NAME=FILE", ctx, param)
+    return [(name, _path(ctx, param, path)) for name, _, path in split]
 
 
 def _path(ctx: click.Context, param: click.Parameter, text: str | None) -> Path | None:
@@ -46,7 +58,7 @@ def look_at(path: Path, *, append: bool = False) -> OutputFile:
     return file
 
 
-def write(file: OutputFile, text: str) -> None:
+def write(file: OutputFile, content: str | bytes) -> None:
     """Write the content of a file, after all that was printed before.
 
     Raises:
@@ -56,7 +68,7 @@ def write(file: OutputFile, text: str) -> None:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         # A file whose name is no UTF-8 is named with its bytes written out, which JSON reads back as that name.
-        file.write(text.encode("utf-8", errors="backslashreplace"))
+        file.write(content if isinstance(content, bytes) else content.encode("utf-8", errors="backslashreplace"))
 
 
 def write_file(path: Path, text: str) -> None:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import sys
 import tempfile
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from orun.cli import options
 from orun.cli.complete import complete_run
-from orun.cli.outputs import output_option
+from orun.cli.outputs import named_outputs_option, output_option
 from orun.cli.reports import requested_reports, write_all
 from orun.cli.run_ids import read_run
 from orun.cli.verb import Verb
@@ -29,6 +30,7 @@ EXAMPLES = (
 @output_option("--html", "Write the HTML report.")
 @output_option("--markdown", "Write the Markdown summary.")
 @output_option("--junit", "Write JUnit XML.")
+@named_outputs_option("--report", "Write a report by its name, of orun or of an installed package.")
 @output_option("--reports", "Write every report into this folder.", metavar="DIR")
 @click.option("--open", "show", is_flag=True, help="Open the HTML report in a browser.")
 @options.store_option
@@ -37,6 +39,7 @@ def command(
     html: Path | None,
     markdown: Path | None,
     junit: Path | None,
+    report: Sequence[tuple[str, Path]],
     reports: Path | None,
     show: bool,
     store: Path | None,
@@ -51,17 +54,18 @@ def command(
         result = read_run(opened, run)
     if show and html is None:
         html = Path(tempfile.mkdtemp(prefix="orun-")) / "report.html"
-    files = requested_reports({"html": html, "markdown": markdown, "junit": junit}, reports, summary=False)
+    own = ("html", html), ("markdown", markdown), ("junit", junit)
+    files = requested_reports([*own, *report], reports, summary=False)
     if not files:
         from orun.report.console import Console
 
         Console(sys.stdout, detect(sys.stdout)).finish(result)
         return 0
-    refuse_in_records([report.file.path for report in files], opened.root)
+    refuse_in_records([item.file.path for item in files], opened.root)
     write_all(files, result)
-    for report in files:
-        if not report.file.is_stream:
-            options.show([f"wrote {report.file.path}"])
+    for item in files:
+        if not item.file.is_stream:
+            options.show([f"wrote {item.file.path}"])
     if show and html is not None:
         webbrowser.open(html.absolute().as_uri())
     return 0

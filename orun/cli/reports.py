@@ -1,13 +1,14 @@
-"""The reports that a run writes to files, for people and for CI systems."""
+"""The reports that a run writes to files, for people and for CI systems: orun's own and those of packages."""
 
 from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from orun.cli import outputs
 from orun.errors import UsageError
@@ -16,22 +17,20 @@ from orun.fs.output_file import OutputFile
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
 
-Form = Literal["junit", "markdown", "html", "code_quality", "metrics", "json"]
-
-RENDERERS: Mapping[Form, tuple[str, str]] = {  # module and function of each form
+RENDERERS = {  # module and function of each report of orun
     "junit": ("orun.report.junit", "junit"),
     "markdown": ("orun.report.markdown", "markdown"),
     "html": ("orun.report.html.page", "page"),
-    "code_quality": ("orun.report.gitlab", "code_quality"),
+    "code-quality": ("orun.report.gitlab", "code_quality"),
     "metrics": ("orun.report.gitlab", "metrics"),
     "json": ("orun.report.document", "dumps"),
 }
-FILES: Sequence[Form] = ("junit", "markdown", "html")  # that have an option of their own
-ALL: Mapping[str, Form] = {
+FILES = ("junit", "markdown", "html")  # that have an option of their own
+ALL = {
     "junit.xml": "junit",
     "summary.md": "markdown",
     "report.html": "html",
-    "code-quality.json": "code_quality",
+    "code-quality.json": "code-quality",
     "metrics.txt": "metrics",
     "run.json": "json",
 }
@@ -41,8 +40,8 @@ ALL: Mapping[str, Form] = {
 class Report:
     """A file to write when a run has ended."""
 
-    form: Form
     file: OutputFile
+    render: Callable[[RunResult], str | bytes]
 
     def write(self, result: RunResult) -> None:
         """Write the report of a run.
@@ -54,47 +53,65 @@ class Report:
             from orun.noop.overwrites import of_run, refuse
 
             refuse([self.file.path], of_run(result))
-        module, function = RENDERERS[self.form]
-        render = getattr(importlib.import_module(module), function)
-        if self.form == "html":
-            from orun.report.trend import past_of
-
-            text = render(result, *past_of(result))
-        else:
-            text = render(result)
-        if self.form == "markdown":
-            from orun.report.trend import markdown_trend, past_of
-
-            series, trouble = past_of(result)
-            text += f"\n_{trouble}_\n" if trouble else markdown_trend(series)
-        outputs.write(self.file, text)
+        outputs.write(self.file, self.render(result))
 
 
-def requested_reports(files: Mapping[Form, Path | None], folder: Path | None, *, summary: bool = True) -> list[Report]:
+def _renderer(name: str) -> Callable[[RunResult], str | bytes]:
+    """Return what renders a report: a function of orun, or of a package, which is imported now.
+
+    Raises:
+        UsageError: when there is no such report, or its package is broken.
+    """
+    if name in RENDERERS:
+        return partial(_render, name)
+    from orun.report.plugins import find_renderer
+
+    return find_renderer(name, RENDERERS)
+
+
+def _render(name: str, result: RunResult) -> str:
+    module, function = RENDERERS[name]
+    render = getattr(importlib.import_module(module), function)
+    if name == "html":
+        from orun.report.trend import past_of
+
+        return str(render(result, *past_of(result)))
+    text = str(render(result))
+    if name == "markdown":
+        from orun.report.trend import markdown_trend, past_of
+
+        series, trouble = past_of(result)
+        text += f"\n_{trouble}_\n" if trouble else markdown_trend(series)
+    return text
+
+
+def requested_reports(
+    files: Iterable[tuple[str, Path | None]], folder: Path | None, *, summary: bool = True
+) -> list[Report]:
     """The reports that the command line asks for, and the step summary where a CI system offers one.
 
     Nothing is written yet.
 
     Args:
-        files: the path of each report that has an option of its own.
-        folder: where all of them go besides.
+        files: name and path of each report; no path for one that is not asked for.
+        folder: where all reports of orun go besides.
         summary: whether the step summary counts.
 
     Raises:
-        UsageError: when one cannot be written, or two would be one file.
+        UsageError: when there is no such report, it cannot be written, or two would be one file.
     """
-    paths: list[tuple[Form, Path]] = [(form, path) for form, path in files.items() if path]
-    paths += [(form, folder / name) for name, form in ALL.items()] if folder else []
+    paths = [(name, path) for name, path in files if path]
+    paths += [(name, folder / file) for file, name in ALL.items()] if folder else []
     reports: list[Report] = []
     by_place: dict[str, Path] = {}
-    for form, path in paths:
+    for name, path in paths:
         file = outputs.look_at(path)
         if not file.is_stream and by_place.setdefault(os.path.realpath(path), path) is not path:
             raise UsageError(f"two reports would be written to {path}", hint="give each a file of its own")
-        reports.append(Report(form, file))
+        reports.append(Report(file, _renderer(name)))
     step = os.environ.get("GITHUB_STEP_SUMMARY") if summary else None
     if step and os.path.realpath(step) not in by_place:
-        reports.append(Report("markdown", outputs.look_at(Path(step), append=True)))
+        reports.append(Report(outputs.look_at(Path(step), append=True), _renderer("markdown")))
     return reports
 
 

@@ -13,7 +13,7 @@ import click
 
 import orun
 from orun.cli import options
-from orun.cli.outputs import output_option
+from orun.cli.outputs import named_outputs_option, output_option
 from orun.cli.reports import FILES, requested_reports, write_all
 from orun.cli.selection import SelectingVerb, forced, selection_options
 from orun.cli.signals import stoppable_run
@@ -51,6 +51,7 @@ EXAMPLES = (
 @output_option("--junit", "Also write JUnit XML.")
 @output_option("--markdown", "Also write a Markdown summary.")
 @output_option("--html", "Also write an HTML report of one file.")
+@named_outputs_option("--report", "Also write a report by its name, of orun or of an installed package.")
 @output_option(
     "--reports",
     "Also write every report: JUnit, Markdown, HTML, GitLab's Code Quality and metrics, JSON.",
@@ -83,7 +84,7 @@ def command(
     """  # noqa: D301 -- click's mark for text that keeps its lines
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", hint="use one of them")
-    requested = requested_reports({form: choices.pop(form) for form in FILES}, reports)
+    requested = requested_reports([*((name, choices.pop(name)) for name in FILES), *choices.pop("report")], reports)
     choices["reports"] = [report.file.path for report in requested]
     blames = not choices.pop("no_blame")
     choices["set"] = options.parse_overrides(overrides)

@@ -27,10 +27,10 @@ COLUMNS = (Column("kind"), Column("what it does", flexible=True))
 
 
 def _complete_kind(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
-    from orun.stages.plugins import find_entry_points
+    from orun.stages.plugins import KINDS
     from orun.stages.registry import BUILTIN
 
-    return [name for name in dict.fromkeys((*BUILTIN, *find_entry_points())) if name.startswith(incomplete)]
+    return [name for name in dict.fromkeys((*BUILTIN, *KINDS.find())) if name.startswith(incomplete)]
 
 
 @click.command("stages", cls=Verb, examples=EXAMPLES)

@@ -27,6 +27,7 @@ HARMLESS = frozenset(
         "orun.core.metrics",
         "orun.core.targets",
         "orun.environment.call_cache",
+        "orun.environment.entry_points",
         "orun.fs.machine_folder",
         "orun.environment.processes",
         "orun.environment.user_cache",

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
+from orun.environment.entry_points import Group
 from orun.errors import UsageError
 from orun.runner.fleet import Connect, Fleet
 
-GROUP = "orun.executors"
+FLEETS = Group("orun.executors", "fleet")
 BUILTIN: Mapping[str, str] = {  # by scheme; imported when a URL has it
     "ray": "orun.cluster.fleet:connect",
     "tcp": "orun.agent.client:connect",
@@ -30,8 +31,6 @@ def open_fleet(url: str) -> Fleet:
         UsageError: if nothing is known of its scheme, or the fleet cannot be used.
         StoreError: if the fleet cannot be reached.
     """
-    from importlib.metadata import entry_points
-
     scheme, separator, _ = url.partition("://")
     if not separator:
         raise UsageError(f"'{url}' is no address of a fleet", hint=f"--on {EXAMPLE}")
@@ -39,9 +38,9 @@ def open_fleet(url: str) -> Fleet:
         module, _, name = BUILTIN[scheme].partition(":")
         connect: Connect = getattr(importlib.import_module(module), name)
         return connect(url)
-    points = {point.name: point for point in entry_points(group=GROUP)}
+    points = FLEETS.find()
     if scheme not in points:
         known = ", ".join(sorted({*BUILTIN, *points}))
         raise UsageError(f"no fleet has addresses like '{url}'", why=f"known: {known}", hint=f"--on {EXAMPLE}")
-    connect = points[scheme].load()
+    connect = FLEETS.load_function(points[scheme])
     return connect(url)

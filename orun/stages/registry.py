@@ -119,7 +119,7 @@ def _built_in(name: str) -> Kind:
 
 
 def _plug_in(uses: str, root: Path, files: CodeFiles) -> Kind:
-    offered = plugins.find_entry_points()
+    offered = plugins.KINDS.find()
     if points := offered.get(uses):
         return plugins.load(points)
     if in_file := PYTHON_FILE.fullmatch(uses):

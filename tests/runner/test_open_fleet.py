@@ -2,28 +2,62 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, EntryPoints
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orun.environment.install_commands import installer
 from orun.errors import UsageError
-from orun.runner.open_fleet import GROUP, agent_command, open_fleet
+from orun.runner.open_fleet import agent_command, open_fleet
+from tests.site_packages import Site
 
-
-class Plugin:
-    """A fleet of a package."""
-
-    def __init__(self, url: str) -> None:
+FLEET = """
+class Fleet:
+    def __init__(self, url):
         self.url = url
 
 
-def test_a_package_may_offer_a_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
-    point = EntryPoint("lab", "some.package:Plugin", GROUP)
-    monkeypatch.setattr("importlib.metadata.entry_points", lambda **_: EntryPoints([point]))
-    monkeypatch.setattr(EntryPoint, "load", lambda _: Plugin)
+NOTHING = None
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A package that offers fleets of two schemes, one of them broken."""
+    site = Site.make(tmp_path)
+    metadata = site.install("acme_fleet", "1.2", FLEET)
+    points = "[orun.executors]\nlab = acme_fleet:Fleet\nbroken = acme_fleet:NOTHING\n"
+    (metadata / "entry_points.txt").write_text(points)
+    monkeypatch.syspath_prepend(site.folder)
+    return site
+
+
+@pytest.mark.usefixtures("site")
+def test_a_package_may_offer_a_fleet() -> None:
     fleet: Any = open_fleet("lab://bench/3")
     assert fleet.url == "lab://bench/3"
+
+
+@pytest.mark.usefixtures("site")
+def test_a_broken_package_is_named() -> None:
+    with pytest.raises(UsageError) as refused:
+        open_fleet("broken://bench/3")
+    assert str(refused.value) == (
+        "the fleet 'broken' of the package acme_fleet cannot be used: acme_fleet:NOTHING is not a function\n"
+        f"  hint: {installer()} --upgrade acme_fleet"
+    )
+
+
+def test_two_packages_that_offer_a_scheme(site: Site) -> None:
+    metadata = site.install("zeta", "0.1", FLEET)
+    (metadata / "entry_points.txt").write_text("[orun.executors]\nlab = zeta:Fleet\n")
+    with pytest.raises(UsageError) as refused:
+        open_fleet("lab://bench/3")
+    assert str(refused.value) == (
+        "the fleet 'lab' is offered by 2 packages: acme_fleet, zeta\n"
+        "  expected a single package that offers it\n  hint: pip uninstall zeta"
+    )
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_two_packages_that_offer_one_kind(install: Install) -> None:
         find("acme/prune", folder)
     assert str(caught.value) == (
         "the kind 'acme/prune' is offered by 2 packages: acme-orun, zeta\n"
-        "  expected a single package, because it decides what the stage does\n  hint: pip uninstall zeta"
+        "  expected a single package that offers it\n  hint: pip uninstall zeta"
     )
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.metrics import Metric
 from orun.core.serialization import encode, replace
+from orun.environment.bytecode import distrust_package
 from orun.errors import OutputRefused
 from orun.executors.job import Job, JobResult
 from orun.executors.local import failure_location, lost_writes, seeds
@@ -25,10 +26,9 @@ from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import imports_of, modules_needed, packages_of, unowned
 from orun.executors.tracing.recorder import Recorder, absolute
 from orun.executors.tracing.scope import Scope
-from orun.fs.signatures import signature_at
-from orun.stages._data.packages import NEEDED
+from orun.fs.signatures import signature_at, signature_of
+from orun.stages._data.packages import CODE, NEEDED
 from orun.stages._graph.input_domain import carry_domain
-from orun.stages.bytecode import distrust_package
 from orun.stages.code import load_function
 from orun.stages.contract import Context
 from orun.stages.ensure import check_output
@@ -106,6 +106,8 @@ def _packages(scope: Scope, recorder: Recorder, searched: Collection[str]) -> di
             recorder.read(path)
     for path in unowned(modules):
         recorder.reads.setdefault(path, signature_at(path))
+    for path, status in CODE.items():
+        recorder.reads.setdefault(path, signature_of(status))
     return packages_of(modules, absent)
 
 

@@ -12,6 +12,7 @@ from typing import cast
 
 from orun.core.serialization import decode, encode
 from orun.environment import processes
+from orun.environment.bytecode import distrust, may_be_stale
 from orun.executors.job import OPTIONS, Job, JobResult
 from orun.executors.local import stage_function
 from orun.executors.local.channel import Channel
@@ -24,7 +25,6 @@ from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import stands_alone
 from orun.executors.tracing.scope import Scope, scope_of
 from orun.executors.tracing.seccomp import Untraced, listen, make_ready
-from orun.stages.bytecode import distrust, may_be_stale
 
 LONGEST_TMPDIR = 60  # bytes: paths of sockets in it must stay below 104
 

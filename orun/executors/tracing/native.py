@@ -37,6 +37,7 @@ import struct
 from collections.abc import Iterable
 from importlib.util import find_spec, source_from_cache
 
+from orun.environment.bytecode import may_be_stale
 from orun.executors.tracing.child_modules import ChildModules
 from orun.executors.tracing.module_searches import unrecorded
 from orun.executors.tracing.packages import files_of_spec, imports_of, packages_of, stands_alone
@@ -45,7 +46,6 @@ from orun.executors.tracing.scope import Scope
 from orun.executors.tracing.syscalls import ACCESSES, MKDIRS, MOVES, READLINKS, STARTS, SystemCall
 from orun.executors.tracing.user_modules import candidates
 from orun.fs.observed_state import appearance, tells_more
-from orun.stages.bytecode import may_be_stale
 
 with contextlib.suppress(ModuleNotFoundError):  # Windows
     import fcntl

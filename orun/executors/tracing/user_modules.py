@@ -24,11 +24,11 @@ from importlib.machinery import (
 from itertools import takewhile
 from types import ModuleType
 
+from orun.environment.bytecode import distrust, may_be_stale
 from orun.environment.python_path import CHECKOUT
 from orun.executors.tracing.frames import FINDERS, calling_code
 from orun.executors.tracing.recorder import Recorder
 from orun.executors.tracing.scope import Scope
-from orun.stages.bytecode import distrust, may_be_stale
 from orun.stages.code import SourceLoader
 
 COMPILED = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES))

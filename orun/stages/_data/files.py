@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orun.errors import UsageError
+from orun.errors import OrunError, UsageError
 from orun.measure.dataset import Dataset
 from orun.stages._data import arrays, tables
 from orun.stages._data.columns import Columns, assemble
+from orun.stages._data.packages import note_code
 from orun.stages._data.source import Source
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 READERS: Mapping[str, Callable[[Path, str], Columns]] = {
     ".npz": arrays.read_npz,
@@ -93,8 +98,33 @@ def read_columns(path: Path, name: str, *, nan: bool = False, texts: Collection[
         return tables.read_table(path, name, nan=nan, texts=texts)
     if suffix in READERS:
         return READERS[suffix](path, name)
+    from orun.environment.entry_points import Group  # lazy: for suffixes that orun does not read itself
+
+    readers = Group("orun.datasets", "dataset reader")
+    offered = readers.find()
+    if points := offered.get(suffix.removeprefix(".")):
+        return _read_by_package(points[0], readers.load_function(points), path, name)
+    known = dict.fromkeys((*KNOWN, *(f".{other}" for other in offered)))
     raise UsageError(
         f"{name} is not a readable dataset",
-        why=f"its name ends in {suffix or 'nothing'}, not in {', '.join(KNOWN)}; images are in a folder",
+        why=f"its name ends in {suffix or 'nothing'}, not in {', '.join(known)}; images are in a folder",
         hint="read it in a function of your own: `file.py:function` that returns an orun.Dataset",
     )
+
+
+def _read_by_package(point: EntryPoint, read: Callable[[Path], Columns], path: Path, name: str) -> Columns:
+    """Return the columns of a file as the function of a package reads them; raise UsageError when it cannot."""
+    from orun.environment.entry_points import describe, package_of
+
+    note_code(point.module)
+    problem = f"{name} cannot be read by the package {package_of(point)}"
+    try:
+        columns = read(path)
+    except OrunError:
+        raise
+    except Exception as error:  # a package may raise any error
+        raise UsageError(problem, why=describe(error)) from error
+    note_code(point.module)  # it may have imported more
+    if not isinstance(columns, Mapping):
+        raise UsageError(problem, why=f"{point.value} returned {type(columns).__name__}, not columns by name")
+    return columns

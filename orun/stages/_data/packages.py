@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -10,6 +12,7 @@ from orun.errors import MissingPackages
 from orun.stages._data.source import Examples, to_source
 
 NEEDED: set[str] = set()  # modules that this process has used
+CODE: dict[str, os.stat_result] = {}  # files of plug-ins that it has loaded, as they were
 
 READERS = {
     **dict.fromkeys((".csv", ".tsv", ".jsonl", ".ndjson", ".parquet"), "pyarrow"),
@@ -49,3 +52,11 @@ def need(module: str, purpose: str, distribution: str = "") -> None:
     if find_spec(module) is None:
         raise MissingPackages(f"{purpose} needs {module}, which is not installed", [distribution or module])
     NEEDED.add(module)
+
+
+def note_code(module: str) -> None:
+    """Note the loaded files of a plug-in's package: they count for the result of the stage as its version does."""
+    package = module.partition(".")[0]
+    loaded = [item for name, item in list(sys.modules.items()) if name.partition(".")[0] == package]
+    for file in filter(None, (getattr(item, "__file__", None) for item in loaded)):
+        CODE.setdefault(file, Path(file).stat())
