@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.stages.contract import Context
-from orun.stages.params import Doc
+from orun.stages.params import Doc, Range
 
 if TYPE_CHECKING:
     from orun.measure.web.session import WebRuntime
@@ -23,6 +23,7 @@ NodeModules = Annotated[
 Runtime = Annotated[
     Literal["chromium", "node"], Doc("What runs the model: Chromium or Chrome without a window, or Node.js.")
 ]
+Threads = Annotated[int, Doc("Threads of the runtime."), Range(low=1)]
 
 
 def web_runtime(

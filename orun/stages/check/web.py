@@ -34,7 +34,7 @@ from orun.errors import StageFailed, UsageError
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages._web.interface import array_of, inputs_and_outputs, list_unfit
 from orun.stages._web.operators import PROVIDERS, count_nodes, read_table
-from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, web_runtime
+from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, Threads, web_runtime
 from orun.stages.contract import Context, Port, Spec
 
 if TYPE_CHECKING:
@@ -63,6 +63,7 @@ class Params:
     onnxruntime_web: OnnxruntimeWeb
     node_modules: NodeModules = ""
     runtime: Runtime = "chromium"
+    threads: Threads = 1
     dims: Dims = field(default_factory=dict)
     inputs: Inputs = None
     atol: Atol = 1e-4
@@ -74,7 +75,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import load_graph, nodes
     from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
 
-    runtime = web_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime)
+    runtime = web_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime, params.threads)
     model = load_graph(context.model())
     size = sum(path.stat().st_size for path in context.inputs["model"].rglob("*") if path.is_file())
     problems = list_unfit(model)

@@ -20,13 +20,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from orun.core.metrics import Metric
-from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, web_runtime
+from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, Threads, web_runtime
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.latency_budget import SAMPLES, MeasuringTime, Resolution, Samples, make_budget
-from orun.stages.params import Doc, Range, Ratio
+from orun.stages.params import Ratio
 from orun.stages.timing import Batch, Shape, TimedInputs
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Params:
     onnxruntime_web: OnnxruntimeWeb
     node_modules: NodeModules = ""
     runtime: Runtime = "chromium"
-    threads: Annotated[int, Doc("Threads of the runtime."), Range(low=1)] = 1
+    threads: Threads = 1
     inputs: TimedInputs = None
     batch: Batch = 1
     shape: Shape = field(default_factory=dict)
