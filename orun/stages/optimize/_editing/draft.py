@@ -88,7 +88,7 @@ class Prologue:
         import onnx_ir as ir
 
         tensor = ir.tensor(array, name=make_unique(f"{self._name}_constant", self._used))
-        value = ir.val(tensor.name, const_value=tensor, type=ir.TensorType(tensor.dtype), shape=ir.Shape(array.shape))
+        value = ir.val(tensor.name, const_value=tensor)
         self._draft.model.graph.register_initializer(value)
         return value
 

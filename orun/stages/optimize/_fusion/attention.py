@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -143,7 +142,10 @@ def _multi_head(edit: Rewriter, core: Core, operands: Operands, bias: Bias | Non
         raise InPieces("its queries have another number of heads than its keys or values")
     inputs, attributes = _rows(edit, core, operands)
     inputs += [None, None, bias.value] if bias is not None else []
-    return _put(edit, core, "MultiHeadAttention", inputs, attributes, result)
+    name, like = f"{core.output.name}_fused", core.query
+    return edit.put(
+        core.last, "MultiHeadAttention", inputs, name, result.rows, like=like, domain=MICROSOFT, attributes=attributes
+    )
 
 
 def _grouped(edit: Rewriter, core: Core, operands: Operands, bias: Bias | None, result: Heads) -> ir.Value:
@@ -153,7 +155,10 @@ def _grouped(edit: Rewriter, core: Core, operands: Operands, bias: Bias | None, 
     attributes |= {"kv_num_heads": operands.key[1].count, "causal": 0}
     if core.cap:
         attributes["softcap"] = core.cap
-    rows = _put(edit, core, "GroupQueryAttention", inputs, attributes, result)
+    name, like = f"{core.output.name}_fused", core.query
+    rows = edit.put(
+        core.last, "GroupQueryAttention", inputs, name, result.rows, like=like, domain=MICROSOFT, attributes=attributes
+    )
     for place, output in enumerate(("present_key", "present_value"), 1):
         edit.name_output(rows, place, f"{rows.name}_{output}")  # CUDA's operator requires both
     return rows
@@ -171,21 +176,6 @@ def _rows(edit: Rewriter, core: Core, operands: Operands) -> tuple[list[ir.Value
     if not math.isclose(scale, 1 / math.sqrt(heads.size), rel_tol=1e-6):
         attributes["scale"] = scale
     return [query, key, value], attributes
-
-
-def _put(
-    edit: Rewriter,
-    core: Core,
-    operator: str,
-    inputs: Sequence[ir.Value | None],
-    attributes: dict[str, int | float],
-    result: Heads,
-) -> ir.Value:
-    name = f"{core.output.name}_fused"
-    rows = result.rows
-    return edit.put(
-        core.last, operator, inputs, name, rows, like=core.query, domain=MICROSOFT, attributes=dict(attributes)
-    )
 
 
 def _lengths(edit: Rewriter, before: ir.Node, query: ir.Value) -> list[ir.Value]:

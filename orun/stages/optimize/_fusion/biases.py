@@ -40,7 +40,7 @@ def biased(edit: Rewriter, core: Core, length: Dim, seen: Dim) -> Bias | None:
     total = _total(edit, core)
     if total is None:
         return None
-    if not _fits(total, length, seen):
+    if not alike((dims(total) or ())[-2:], (length, seen)):
         key = ("whole", total, length, seen)
         if key not in edit.cache or None in (length, seen):
             edit.cache[key] = _expanded(edit, core, total, (length, seen))
@@ -54,12 +54,9 @@ def guarded_rows(edit: Rewriter, before: ir.Node, rows: ir.Value, bias: Bias) ->
     """Replace rows `[batch, length, heads * size]` that see nothing in any head by zeros."""
     if bias.sees is None or not bias.same:
         return rows
-    key = ("rows", bias.sees)
-    if key not in edit.cache:
-        shape = dims(bias.sees) or (None,) * 4
-        name = f"{bias.sees.name}_rows"
-        edit.cache[key] = edit.put(before, "Squeeze", [bias.sees, edit.ints(1)], name, (shape[0], *shape[2:]))
-    return _zeroed(edit, before, edit.cache[key], rows)
+    shape, name = dims(bias.sees) or (None,) * 4, f"{bias.sees.name}_rows"
+    kept = edit.share(before, "Squeeze", [bias.sees, edit.ints(1)], name, (shape[0], *shape[2:]))
+    return _zeroed(edit, before, kept, rows)
 
 
 def guarded_heads(edit: Rewriter, before: ir.Node, heads: ir.Value, bias: Bias) -> ir.Value:
@@ -89,18 +86,12 @@ def _total(edit: Rewriter, core: Core) -> ir.Value | None:
 def _added(edit: Rewriter, core: Core, bias: Added, total: ir.Value | None) -> ir.Value:
     value = _unfolded(edit, core, bias)
     if bias.factor != 1:
-        key = ("scaled", value, bias.factor)
-        if key not in edit.cache:
-            factor = edit.shared(typed(bias.factor, value))
-            edit.cache[key] = edit.put(core.last, "Mul", [value, factor], f"{value.name}_scaled", dims(value))
-        value = edit.cache[key]
+        factor = edit.shared(typed(bias.factor, value))
+        value = edit.share(core.last, "Mul", [value, factor], f"{value.name}_scaled", dims(value))
     if total is None:
         return value
-    sum_key = ("sum", total, value)
-    if sum_key not in edit.cache:
-        shape = _broadcast(dims(total), dims(value))
-        edit.cache[sum_key] = edit.put(core.last, "Add", [total, value], f"{value.name}_sum", shape)
-    return edit.cache[sum_key]
+    shape = _broadcast(dims(total), dims(value))
+    return edit.share(core.last, "Add", [total, value], f"{value.name}_sum", shape)
 
 
 def _chosen(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *, alone: bool) -> ir.Value:
@@ -111,23 +102,17 @@ def _chosen(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *,
     """
     mask = _unfolded(edit, core, bias)
     hidden = lowest(core.query) if alone and np.isfinite(bias.hidden) else bias.hidden
-    key = ("chosen", mask, bias.shown, hidden, total)
-    if key not in edit.cache:
-        shown = total if total is not None else edit.shared(typed(0, core.query))
-        values = [shown, edit.shared(typed(hidden, core.query))]
-        shape = _broadcast(dims(mask), dims(shown))
-        inputs = [mask, *(values if bias.shown else reversed(values))]
-        edit.cache[key] = edit.put(core.last, "Where", inputs, f"{mask.name}_bias", shape, like=core.query)
-    return edit.cache[key]
+    shown = total if total is not None else edit.shared(typed(0, core.query))
+    values = [shown, edit.shared(typed(hidden, core.query))]
+    inputs = [mask, *(values if bias.shown else reversed(values))]
+    shape = _broadcast(dims(mask), dims(shown))
+    return edit.share(core.last, "Where", inputs, f"{mask.name}_bias", shape, like=core.query)
 
 
 def _floored(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
     """Return a bias without minus infinity."""
-    key = ("floored", total)
-    if key not in edit.cache:
-        floor = edit.shared(typed(lowest(total), total))
-        edit.cache[key] = edit.put(core.last, "Max", [total, floor], f"{total.name}_finite", dims(total))
-    return edit.cache[key]
+    floor = edit.shared(typed(lowest(total), total))
+    return edit.share(core.last, "Max", [total, floor], f"{total.name}_finite", dims(total))
 
 
 def _unfolded(edit: Rewriter, core: Core, bias: Added | Chosen) -> ir.Value:
@@ -179,16 +164,8 @@ def _four_axes(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
     missing = SEPARATE - len(shape) if shape is not None else 0
     if shape is None or not missing:
         return total
-    key = ("axes", total)
-    if key not in edit.cache:
-        inputs = [total, edit.ints(*range(missing))]
-        edit.cache[key] = edit.put(core.last, "Unsqueeze", inputs, f"{total.name}_axes", (1,) * missing + shape)
-    return edit.cache[key]
-
-
-def _fits(bias: ir.Value, length: Dim, seen: Dim) -> bool:
-    shape = dims(bias)
-    return shape is not None and alike(shape[-2:], (length, seen))
+    inputs = [total, edit.ints(*range(missing))]
+    return edit.share(core.last, "Unsqueeze", inputs, f"{total.name}_axes", (1,) * missing + shape)
 
 
 def _broadcast(first: tuple[Dim, ...] | None, second: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
@@ -230,16 +207,13 @@ def _largest(bias: Added | Chosen) -> float:
 
 def _guardable(edit: Rewriter, core: Core, total: ir.Value) -> Bias:
     """Return a bias without infinities, and which rows see anything through it."""
-    key, shape = ("finite", total), dims(total) or (None,) * 4
-    if key not in edit.cache:
-        floor, finite = edit.shared(typed(lowest(total), total)), _floored(edit, core, total)
-        row = (*shape[:3], 1)
-        name = f"{total.name}_best"
-        inputs, attributes = [finite], {"keepdims": 1, "axes": [3]}
-        if edit.opset >= AXES_ARE_INPUT:
-            inputs, attributes = [finite, edit.ints(3)], {"keepdims": 1}
-        best = edit.put(core.last, "ReduceMax", inputs, name, row, attributes=attributes)
-        true = edit.shared(np.array(1, np.bool_))
-        seen = edit.put(core.last, "Greater", [best, floor], f"{total.name}_sees", row, like=true)
-        edit.cache[key], edit.cache["sees", total] = finite, seen
-    return Bias(edit.cache[key], edit.cache["sees", total], same=shape[1] == 1)
+    shape = dims(total) or (None,) * 4
+    floor, finite = edit.shared(typed(lowest(total), total)), _floored(edit, core, total)
+    row = (*shape[:3], 1)
+    inputs, attributes = [finite], {"keepdims": 1, "axes": [3]}
+    if edit.opset >= AXES_ARE_INPUT:
+        inputs, attributes = [finite, edit.ints(3)], {"keepdims": 1}
+    best = edit.share(core.last, "ReduceMax", inputs, f"{total.name}_best", row, attributes=attributes)
+    true = edit.shared(np.array(1, np.bool_))
+    seen = edit.share(core.last, "Greater", [best, floor], f"{total.name}_sees", row, like=true)
+    return Bias(finite, seen, same=shape[1] == 1)

@@ -119,10 +119,7 @@ def _fuse(edit: Rewriter, norm: ir.Node, tokens: Lookup, positions: Lookup, segm
 
 def _narrow(edit: Rewriter, before: ir.Node, ids: ir.Value) -> ir.Value:
     """Cast ids to 32 bits, the type that the operator takes."""
-    key = ("narrow", ids)
-    if key not in edit.cache:
-        kind = ir.DataType.INT32
-        narrow = edit.put(before, "Cast", [ids], f"{ids.name}_int32", dims(ids), attributes={"to": int(kind)})
-        narrow.type = ir.TensorType(kind)
-        edit.cache[key] = narrow
-    return edit.cache[key]
+    kind = ir.DataType.INT32
+    narrow = edit.share(before, "Cast", [ids], f"{ids.name}_int32", dims(ids), attributes={"to": int(kind)})
+    narrow.type = ir.TensorType(kind)
+    return narrow

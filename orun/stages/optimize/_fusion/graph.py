@@ -104,7 +104,7 @@ class Rewriter:
     Attributes:
         model: the model, which is rewritten in place.
         disabled: names of fusions to leave out.
-        cache: values that several layers share, by a key of the rule.
+        cache: values that several layers share.
         left: reason why an attention stays in pieces, by the name of its result.
     """
 
@@ -167,6 +167,15 @@ class Rewriter:
             self.graph.opset_imports.setdefault(domain, 1)
         return node.outputs[0]
 
+    def share(
+        self, before: ir.Node, operator: str, inputs: Sequence[ir.Value | None], *name_and_shape: Any, **more: Any
+    ) -> ir.Value:
+        """Insert a node as `put` does, or return the output of one that computes the same for another layer."""
+        key = (operator, *inputs, str(more.get("attributes")))
+        if not self._is_known(key):
+            self.cache[key] = self.put(before, operator, inputs, *name_and_shape, **more)
+        return self.cache[key]
+
     def name_output(self, output_value: ir.Value, place: int, name: str) -> ir.Value:
         """Name and return a further output of a value's producer."""
         node = output_value.producer()
@@ -179,17 +188,19 @@ class Rewriter:
 
     def hold(self, array: Array, name: str) -> ir.Value:
         """Add an initializer."""
-        value = ir.Value(name=self.unique(name), const_value=ir.tensor(array))
-        value.shape, value.type = ir.Shape(array.shape), ir.TensorType(ir.DataType.from_numpy(array.dtype))
+        value = ir.val(self.unique(name), const_value=ir.tensor(array))
         self.graph.register_initializer(value)
         return value
 
     def shared(self, array: Array) -> ir.Value:
         """Return an initializer for a small constant, shared by equal ones."""
         key = (str(array.dtype), array.shape, array.tobytes())
-        if key not in self.cache:
+        if not self._is_known(key):
             self.cache[key] = self.hold(array, "fusion_constant")
         return self.cache[key]
+
+    def _is_known(self, key: tuple[object, ...]) -> bool:
+        return key in self.cache and self.cache[key].graph is not None  # between rules, what nothing reads is removed
 
     def ints(self, *values: int) -> ir.Value:
         """Return an initializer of integers, for axes and shapes."""

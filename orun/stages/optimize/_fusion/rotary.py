@@ -88,13 +88,7 @@ def _kept_half(edit: Rewriter, before: ir.Node, factor: ir.Value) -> ir.Value | 
     unsqueeze = made_by(factor, "Unsqueeze")
     if unsqueeze is None or number(required(unsqueeze, 1)) != 1 or len(dims(required(unsqueeze, 0)) or ()) != ROWS:
         return None
-    key = ("half", factor)
-    if key not in edit.cache:
-        half = _half(edit, before, required(unsqueeze, 0))
-        if half is None:
-            return None
-        edit.cache[key] = half
-    return edit.cache[key]
+    return _half(edit, before, required(unsqueeze, 0))
 
 
 def _half(edit: Rewriter, before: ir.Node, value: ir.Value) -> ir.Value | None:
@@ -110,17 +104,15 @@ def _half(edit: Rewriter, before: ir.Node, value: ir.Value) -> ir.Value | None:
     attributes = {key: attribute.value for key, attribute in node.attributes.items()}
     if inner is None or shape is None:
         return None
-    return edit.put(before, node.op_type, [inner, *rest], name, shape, like=value, attributes=attributes)
+    return edit.share(before, node.op_type, [inner, *rest], name, shape, like=value, attributes=attributes)
 
 
 def _table(edit: Rewriter, before: ir.Node, half: ir.Value) -> ir.Value:
     """Return a table of cosines or sines: a row for each position, of each text if they differ."""
-    key, shape = ("table", half), dims(half) or (None,)
-    if key not in edit.cache:
-        inputs = [half, edit.ints(-1, int(shape[-1] or 0))]
-        rows = shape[1] if shape[0] == 1 else None
-        edit.cache[key] = edit.put(before, "Reshape", inputs, f"{half.name}_table", (rows, shape[-1]))
-    return edit.cache[key]
+    shape = dims(half) or (None,)
+    inputs = [half, edit.ints(-1, int(shape[-1] or 0))]
+    rows = shape[1] if shape[0] == 1 else None
+    return edit.share(before, "Reshape", inputs, f"{half.name}_table", (rows, shape[-1]))
 
 
 def _positions(edit: Rewriter, before: ir.Node, half: ir.Value) -> ir.Value:
@@ -128,12 +120,9 @@ def _positions(edit: Rewriter, before: ir.Node, half: ir.Value) -> ir.Value:
     shape = dims(half) or (None,)
     if shape[0] == 1:
         return edit.ints(0)
-    key = ("positions", half)
-    if key not in edit.cache:
-        unit, name = edit.shared(np.array(1, np.int64)), f"{half.name}_positions"
-        size = edit.put(before, "Shape", [half], f"{name}_size", (2,), like=unit, attributes={"start": 0, "end": 2})
-        count = edit.put(before, "ReduceProd", [size], f"{name}_count", (), like=unit, attributes={"keepdims": 0})
-        inputs = [edit.shared(np.array(0, np.int64)), count, unit]
-        rows = edit.put(before, "Range", inputs, f"{name}_rows", (None,), like=unit)
-        edit.cache[key] = edit.put(before, "Reshape", [rows, size], name, shape[:2], like=unit)
-    return edit.cache[key]
+    unit, name = edit.shared(np.array(1, np.int64)), f"{half.name}_positions"
+    size = edit.share(before, "Shape", [half], f"{name}_size", (2,), like=unit, attributes={"start": 0, "end": 2})
+    count = edit.share(before, "ReduceProd", [size], f"{name}_count", (), like=unit, attributes={"keepdims": 0})
+    inputs = [edit.shared(np.array(0, np.int64)), count, unit]
+    rows = edit.share(before, "Range", inputs, f"{name}_rows", (None,), like=unit)
+    return edit.share(before, "Reshape", [rows, size], name, shape[:2], like=unit)

@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx_ir as ir
 import pytest
 from numpy.typing import ArrayLike, NDArray
 from onnx import numpy_helper, parser
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from orun.errors import StageFailed
+from orun.stages.optimize._fusion.graph import Rewriter
 from tests.stages.support import StageRun, artifact, run_stage
 
 # From rows of width 8 to two heads of size 4, and back.
@@ -812,3 +815,11 @@ def test_nodes_are_not_listed_anew_for_each_of_them(
         return len(calls)
 
     assert lists(60) == lists(20) < 100
+
+
+def test_a_shared_constant_that_no_rule_read_is_stored_again_for_the_next() -> None:
+    edit = Rewriter(ir.from_proto(build("y = Relu (x)", {})))
+    removed = edit.ints(5)
+    RemoveUnusedNodesPass()(edit.model)
+    kept = edit.ints(5)
+    assert edit.graph.initializers[str(kept.name)] is kept is not removed
