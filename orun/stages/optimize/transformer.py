@@ -47,14 +47,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.optimize._fusion import COUNTED, Settings
-from orun.stages.params import Doc, Range
+from orun.stages.params import Doc
 
 if TYPE_CHECKING:
     from orun.stages.optimize._fusion.methods import FusedModel
@@ -63,57 +63,9 @@ MEMORY_FACTOR = 3.0  # peak memory as a multiple of the weights that fusions rea
 
 
 @dataclass(frozen=True)
-class Params:
+class Params(Settings):
     """Parameters of `optimize/transformer`."""
 
-    method: Annotated[
-        Literal["auto", "rules", "onnxruntime"],
-        Doc(
-            "`onnxruntime` is ONNX Runtime's transformer optimizer, which knows the patterns of a family (those of "
-            "BERT in `transformers` 5 from ONNX Runtime 1.31 on); `rules` are orun's own, which go by what the graph "
-            "computes; `auto` takes the first of the two that fuses every attention and computes the same, or the one "
-            "that fuses most."
-        ),
-    ] = "auto"
-    model_type: Annotated[
-        Literal[
-            "bart", "bert", "bert_keras", "bert_tf", "clip", "conformer", "gpt2", "gpt2_tf", "gpt_neox", "mmdit", "phi",
-            "qwen3", "sam2", "swin", "t5", "tnlr", "unet", "vae", "vit",
-        ],
-        Doc("Family of patterns for ONNX Runtime's optimizer; RoBERTa and DistilBERT are `bert`."),
-    ] = "bert"  # fmt: skip
-    num_heads: Annotated[
-        int | None, Doc("Attention heads of a layer, for ONNX Runtime's optimizer; read from the graph when left out."),
-        Range(1),
-    ] = None  # fmt: skip
-    hidden_size: Annotated[
-        int | None, Doc("Width of a layer, for ONNX Runtime's optimizer; read from the graph when left out."), Range(1)
-    ] = None
-    level: Annotated[
-        Literal["disable", "basic", "extended"], Doc("ONNX Runtime's optimizations before the fusions.")
-    ] = "basic"
-    mask: Annotated[
-        Literal["any", "right-padded", "none"],
-        Doc(
-            "What ONNX Runtime's optimizer makes of the attention mask; `rules` keep it as it is. `right-padded` is "
-            "faster where the padding stands behind the text, and wrong anywhere else; `none` drops the mask."
-        ),
-    ] = "any"
-    multi_head_attention: Annotated[
-        bool, Doc("Fuse to MultiHeadAttention, with separate projections, instead of Attention.")
-    ] = False
-    disable: Annotated[
-        list[
-            Literal[
-                "attention", "bias_gelu", "bias_skip_layer_norm", "embed_layer_norm", "gelu", "grouped_query_attention",
-                "layer_norm", "qordered_matmul", "rotary_embeddings", "shape_inference", "skip_layer_norm",
-            ]
-        ],
-        Doc(
-            "Fusions to leave out; `qordered_matmul` and `shape_inference` are of ONNX Runtime's optimizer alone, and "
-            "`layer_norm` includes the RMS norm."
-        ),
-    ] = field(default_factory=list)  # fmt: skip
     expect: Annotated[
         dict[str, int], Doc("Number of nodes that the result must have, by operator type: `{Attention: 12}`.")
     ] = field(default_factory=dict)
@@ -144,17 +96,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     require_memory(context, MEMORY_FACTOR)
     refused: StageFailed | None = None
-    settings = Settings(
-        params.method,
-        params.level,
-        params.disable,
-        params.multi_head_attention,
-        params.model_type,
-        params.num_heads,
-        params.hidden_size,
-        params.mask,
-    )
-    for candidate in candidates(context, settings):
+    for candidate in candidates(context, params):
         fused = count_operators(candidate.model)
         context.log.info("fused by method %s", candidate.method)
         for line in (*describe_layers(candidate.model), *_in_pieces(candidate)):
