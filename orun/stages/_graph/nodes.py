@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
+from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,24 +22,19 @@ def sort_nodes(graph: GraphProto) -> None:
     """Sort the nodes so that each follows those whose values it reads; otherwise keep their order.
 
     Raises:
-        ValueError: when nodes read one another in a circle.
+        CycleError: when nodes read one another in a circle.
     """
     maker = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
-    needs = [{maker[name] for name in list_reads(node) if name in maker} for node in graph.node]
-    readers: dict[int, list[int]] = {}
-    for place, needed in enumerate(needs):
-        for index in needed:
-            readers.setdefault(index, []).append(place)
-    ready = [place for place, needed in enumerate(needs) if not needed]
+    needs = ([maker[name] for name in list_reads(node) if name in maker] for node in graph.node)
+    sorter = TopologicalSorter(dict(enumerate(needs)))
+    sorter.prepare()
+    ready: list[int] = []
     order: list[int] = []
-    while ready:
+    while sorter.is_active():
+        for place in sorter.get_ready():
+            heapq.heappush(ready, place)
         order.append(heapq.heappop(ready))
-        for reader in readers.get(order[-1], ()):
-            needs[reader].discard(order[-1])
-            if not needs[reader]:
-                heapq.heappush(ready, reader)
-    if len(order) < len(graph.node):
-        raise ValueError("nodes read one another in a circle")
+        sorter.done(order[-1])
     set_items(graph.node, [graph.node[place] for place in order])
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from graphlib import CycleError
+
 import onnx
 import pytest
 
@@ -34,5 +36,5 @@ def test_what_branches_read_comes_before_them_and_the_rest_stays() -> None:
 
 def test_a_circle() -> None:
     model = onnx.parser.parse_model(BRANCHES.replace("a = Neg(x)", "a = Neg(y)"))
-    with pytest.raises(ValueError, match="nodes read one another in a circle"):
+    with pytest.raises(CycleError):
         sort_nodes(model.graph)
