@@ -11,8 +11,9 @@ Tried with skl2onnx 1.20.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from skl2onnx.algebra.onnx_ops import OnnxAbs
@@ -38,11 +39,8 @@ def booleans_as_integers() -> Iterator[None]:
         }
         return original(*arguments, **converted)
 
-    _container.make_node = make_node
-    try:
+    with patch.object(_container, "make_node", make_node):
         yield
-    finally:
-        _container.make_node = original
 
 
 @contextmanager
@@ -64,15 +62,11 @@ def missing_values_in_trees() -> Iterator[None]:
         ]
         return attributes
 
-    for module in TREE_CONVERTERS:
-        module.add_tree_to_attribute_pairs = add_tree_with_sides
-    decision_tree.populate_tree_attributes = populate_with_sides
-    try:
-        yield
-    finally:
+    with ExitStack() as stack:
         for module in TREE_CONVERTERS:
-            module.add_tree_to_attribute_pairs = add_tree
-        decision_tree.populate_tree_attributes = populate
+            stack.enter_context(patch.object(module, "add_tree_to_attribute_pairs", add_tree_with_sides))
+        stack.enter_context(patch.object(decision_tree, "populate_tree_attributes", populate_with_sides))
+        yield
 
 
 @contextmanager
@@ -83,8 +77,5 @@ def weights_of_distances() -> Iterator[None]:
     def larger(distances: Any, *arguments: Any, op_version: int, **options: Any) -> Any:
         return original(OnnxAbs(distances, op_version=op_version), *arguments, op_version=op_version, **options)
 
-    nearest_neighbours.OnnxMax = larger
-    try:
+    with patch.object(nearest_neighbours, "OnnxMax", larger):
         yield
-    finally:
-        nearest_neighbours.OnnxMax = original

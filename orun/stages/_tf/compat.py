@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import tensorflow as tf
 
@@ -20,8 +21,5 @@ def without_xla() -> Iterator[None]:
     def function(*arguments: Any, **options: Any) -> Any:
         return original(*arguments, **{**options, "jit_compile": None})
 
-    tf.function = function
-    try:
+    with patch.object(tf, "function", function):
         yield
-    finally:
-        tf.function = original
