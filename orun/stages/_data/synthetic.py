@@ -51,7 +51,7 @@ def make_examples(
     axes = list_axes(single)
     sizes = assign_sizes(single, {axis: values for axis, values in dims.items() if axis in axes})
     feeds = [
-        make_random_values(single, sizes[number % len(sizes)], "right-padded", np.random.default_rng([seed, number]))
+        make_random_values(single, sizes[number % len(sizes)], np.random.default_rng([seed, number]))
         for number in range(examples)
     ]
     return Dataset(

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
 from orun.stages._graph.domains import STANDARD, standard_opset
 from orun.stages._graph.names import make_unique
 from orun.stages._graph.nodes import inner_graphs, list_own_names, list_reads, set_items
 from orun.stages._graph.plain import hoist
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 WIDE, NARROW = TensorProto.FLOAT, TensorProto.BFLOAT16
 NAMES: Mapping[int, str] = {WIDE: "float32", NARROW: "bfloat16"}
@@ -23,21 +21,18 @@ LARGEST = 2.0**128 - 2.0**120  # finite number of bfloat16
 Kinds: TypeAlias = list[int | None]  # element types; None for values that were not float32
 
 
-def narrow(model: ModelProto, stays: Callable[[NodeProto], bool], *, keep_io_types: bool) -> int:
+def narrow(model: ModelProto, stays: Callable[[NodeProto], bool], *, keep_io_types: bool) -> None:
     """Turn float32 into bfloat16, in place, for every operator that the model's operator set has in bfloat16.
 
     Nodes stay float32 if `stays` says so, if they are of other domains, or if they hold graphs. So do values that an
     attribute makes float32, such as the result of a Cast. A weight that nodes read in both types is stored in both. The
     type of every value of the main graph must be declared, and the weights must be in memory.
-
-    Returns:
-        Number of weights that became bfloat16.
     """
     hoist(model)
     narrowing = _Narrowing(model, stays, WIDE if keep_io_types else NARROW)
     for node in list(model.graph.node):
         narrowing.rewrite(node)
-    return narrowing.finish()
+    narrowing.finish()
 
 
 def emulate(model: ModelProto) -> None:
@@ -118,8 +113,8 @@ class _Narrowing:
             if kind is not None:
                 self._yield(node, place, kind)
 
-    def finish(self) -> int:
-        """Put nodes, weights and types into the graph; return the number of bfloat16 weights."""
+    def finish(self) -> None:
+        """Put nodes, weights and types into the graph."""
         narrowed = {name: called for (name, kind), called in self.names.items() if kind == NARROW}
         weights = {name: called for name, called in narrowed.items() if name in self.weights}
         unread = {name for name in weights if (name, WIDE) not in self.names and name not in self.outputs}  # in float32
@@ -135,7 +130,6 @@ class _Narrowing:
             else:
                 self.graph.initializer.append(tensor)
         self._declare(dict.fromkeys(alone.values(), NARROW))
-        return len(weights)
 
     def _declare(self, kinds: dict[str, int]) -> None:
         """Declare the types of weights, and of every value that was float32 under each of its names."""

@@ -151,10 +151,10 @@ def make_cases(
 
 
 def make_random_values(
-    inputs: Sequence[Input], sizes: Mapping[str, int], masks: Masks, random: np.random.Generator
+    inputs: Sequence[Input], sizes: Mapping[str, int], random: np.random.Generator
 ) -> dict[str, Array]:
-    """Return random values of every input at these sizes of the dynamic axes."""
-    return {item.name: _values(item, sizes, "random", masks, random) for item in inputs}
+    """Return random values of every input at these sizes of the dynamic axes; masks are right-padded."""
+    return {item.name: _values(item, sizes, "random", "right-padded", random) for item in inputs}
 
 
 def take_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, int]) -> dict[str, Array]:

@@ -113,6 +113,8 @@ def carry_domain(spec: Spec, output: Path, inputs: Mapping[str, Path]) -> tuple[
     Returns:
         A sentence for each part of the domain that does not apply to the result.
     """
+    import onnx
+
     from orun.stages._graph.io import load_graph
 
     primary = inputs.get(next(iter(spec.inputs), ""))
@@ -129,7 +131,9 @@ def carry_domain(spec: Spec, output: Path, inputs: Mapping[str, Path]) -> tuple[
     if not carries:
         write_domain(after, domain)
     if named or not carries:
-        _rewrite(after, path)
+        temporary = path.with_name("model.onnx.part")
+        onnx.save(after, temporary)
+        temporary.replace(path)  # which may be a hard link
     return _lost(read_domain(after), before, after)
 
 
@@ -144,15 +148,6 @@ def _name_axes(before: ModelProto, after: ModelProto) -> bool:
                 axis.dim_param = old.dim_param
                 changed = True
     return changed
-
-
-def _rewrite(model: ModelProto, path: Path) -> None:
-    """Replace the file of a graph, which may be a hard link; its external data stays as it is."""
-    import onnx
-
-    temporary = path.with_name("model.onnx.part")
-    onnx.save(model, temporary)
-    temporary.replace(path)
 
 
 def _lost(domain: InputDomain, before: ModelProto, after: ModelProto) -> tuple[str, ...]:

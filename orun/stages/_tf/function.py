@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import keras
 import numpy as np
@@ -12,13 +12,11 @@ import tensorflow as tf
 from onnx import ModelProto, numpy_helper
 
 from orun.errors import UsageError
+from orun.measure.dataset import Array
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 from orun.stages._tf.compat import without_xla
 from orun.stages.library_errors import describe_error
-
-if TYPE_CHECKING:
-    from orun.measure.dataset import Array
 
 COMPILED = "_XlaMustCompile"  # attribute of a call whose function XLA must compile
 TEXT_OPERATORS = ("LookupTableFind", "StringSplit", "StaticRegexReplace")  # prefixes of their names
@@ -42,7 +40,9 @@ class Function:
         self.outputs: tuple[str, ...] = ()  # keys of dictionaries; otherwise `output`, numbered if there are several
         self._signature = [
             tf.TensorSpec(
-                [None if isinstance(axis, str) else axis for axis in item.shape], _type(item), ARGUMENT.format(n)
+                [None if isinstance(axis, str) else axis for axis in item.shape],
+                tf.string if item.dtype == "object" else tf.as_dtype(item.dtype),
+                ARGUMENT.format(n),
             )
             for n, item in enumerate(self.inputs)
         ]
@@ -150,10 +150,6 @@ def _tracing_hint(inputs: Sequence[Input]) -> str:
             axes = ", ".join(map(str, shape))
             return f"fix the axes that it leaves open: `inputs: {{{item.name}: {{shape: [{axes}]}}}}`"
     return "look at `inputs`"
-
-
-def _type(item: Input) -> Any:
-    return tf.string if item.dtype == "object" else tf.as_dtype(item.dtype)
 
 
 def _output_names(returned: Any) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper
 
@@ -12,10 +12,6 @@ from orun.stages._graph.io import nodes
 from orun.stages._graph.names import list_scopes
 from orun.stages._graph.nodes import set_items
 from orun.stages.contract import Context
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
 
 WITH_ONE = frozenset({"Erfc", "Expm1", "Log1p"})  # operators whose replacement reads the constant 1
 
@@ -30,7 +26,9 @@ def replace_leftover_operators(context: Context, model: ModelProto) -> None:
         values = (*graph.value_info, *graph.input, *graph.output)
         types = {value.name: value.type.tensor_type.elem_type for value in values}
         set_items(graph.node, (part for node in graph.node for part in _replacement(node, types)))
-    if unknown := sorted(set(_unknown(model))):
+    version = standard_opset(model)
+    operators = {node.op_type for node in nodes(model) if node.domain in STANDARD}
+    if unknown := sorted(name for name in operators if not defs.has(name, version, "")):
         raise StageFailed(
             context.stage,
             f"tf2onnx cannot convert {', '.join(unknown)}",
@@ -76,10 +74,3 @@ def _buckets(node: NodeProto, kind: int) -> Iterator[NodeProto]:
     yield helper.make_node("GreaterOrEqual", [f"{result}/one", f"{result}/bounds"], [f"{result}/reached"])
     yield helper.make_node("Cast", [f"{result}/reached"], [f"{result}/counted"], to=TensorProto.INT32)
     yield helper.make_node("ReduceSum", [f"{result}/counted", f"{result}/axis"], [result], name=node.name, keepdims=0)
-
-
-def _unknown(model: ModelProto) -> Iterator[str]:
-    version = standard_opset(model)
-    for node in nodes(model):
-        if node.domain in STANDARD and not defs.has(node.op_type, version, ""):
-            yield node.op_type

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
 from orun.core.dynamic_axes import batch_axes
 from orun.errors import StageFailed
+from orun.measure.dataset import Array
 from orun.stages._graph.agreement import require_finite, run_cases
 from orun.stages._graph.differences import Tolerance, compare_values
-from orun.stages._graph.feeds import make_random_values
+from orun.stages._graph.feeds import Case, make_random_values
 from orun.stages._torch.export import Bound
 from orun.stages._torch.plain import output_names
 from orun.stages.contract import Context
-
-if TYPE_CHECKING:
-    from orun.measure.dataset import Array
-    from orun.stages._graph.feeds import Case
 
 TITLE = "the PyTorch model"  # in messages
 LARGE = 64  # size of an axis that was tried at small sizes alone
@@ -103,7 +99,7 @@ def require_growth(
         return
     sizes = {**tries[-1].sizes, **larger}
     try:
-        values = bound(make_random_values(bound.inputs, sizes, "right-padded", np.random.default_rng(context.seed)))
+        values = bound(make_random_values(bound.inputs, sizes, np.random.default_rng(context.seed)))
     except Exception:  # noqa: BLE001 - whatever a module raises for sizes that it cannot take
         return
     for output, axes, value in zip(outputs, longest, values, strict=True):

@@ -47,7 +47,7 @@ class Candidate:
     def title(self) -> str:
         """Description such as `intra_op_num_threads: 1, session.intra_op.allow_spinning: false`."""
         parts = [f"{name}: {str(value).lower()}" for name, value in self.session.items()]
-        parts += [str(provider) for provider in map(_describe, self.providers or ())]
+        parts += map(_describe, self.providers or ())
         return ", ".join(parts) or "default"
 
     def apply(self, target: Target) -> Target:
