@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from orun.stages._graph.nodes import list_own_names, set_items, walk_nodes
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 COUNTER = re.compile(r"__\d+")  # what tf2onnx appends to a name, counting as it goes
 PREFIX = re.compile(r"^(?:(?:Stateful)?PartitionedCall(?:_\d+)?/)+")

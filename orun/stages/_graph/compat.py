@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import functools
 import importlib
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+from onnx import ModelProto, NodeProto, helper
 
 CACHE = "orun_producers"  # attribute of a model that holds the producer of each value
 # Reductions whose axes are an input since opset 18; ONNX Runtime's inference only knows ReduceSum.
@@ -28,8 +27,6 @@ def patch_shape_inference() -> Any:
     SkipLayerNormalization is fused. Versions before 1.31 also take the Shape of some axes, which PyTorch's dynamo
     exporter uses, for the Shape of all axes.
     """
-    from onnx import helper
-
     importlib.import_module("onnxruntime.transformers.onnx_model")  # puts its folder onto the path
     module: Any = importlib.import_module("shape_infer_helper")
     known = module.SymbolicShapeInferenceHelper

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto
 
 from orun.errors import UsageError
-from orun.measure.dataset import as_type, spread
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from onnx import ModelProto
-
-    from orun.measure.dataset import Values
-    from orun.stages._graph.feeds import Input
-    from orun.stages._graph.input_domain import InputValues
+from orun.measure.dataset import Values, as_type, spread
+from orun.stages._graph.feeds import Input
+from orun.stages._graph.input_domain import InputValues
 
 SLACK = 0.01  # share of their span by which real numbers may exceed a domain, as rounding and interpolation do
 TINY = 0.05  # share of the span of a domain; real numbers that use less of it may be scaled otherwise

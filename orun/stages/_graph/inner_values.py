@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from numpy.typing import NDArray
 from onnx import ModelProto, ValueInfoProto
 
-from orun.measure.dataset import require_batch_first
+from orun.measure.dataset import Dataset, require_batch_first
 from orun.stages._graph.feeds import take_example
 from orun.stages._graph.fitting import require_fitting
 from orun.stages._graph.io import input_names, save
 from orun.stages._graph.sessions import Feed, session
 from orun.stages._graph.signature import inputs_of, ranks_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from orun.measure.dataset import Dataset
 
 
 def rows_of(model: ModelProto, names: Sequence[str], dataset: Dataset) -> Iterator[dict[str, NDArray[Any]]]:

@@ -11,20 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
+from orun.core.targets import Target
+from orun.measure.dataset import Array
 from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.io import load, load_graph, save
 from orun.stages._graph.nodes import attribute, set_items
 from orun.stages._graph.ort_graph import add_types
 from orun.stages._graph.sessions import Feed, session
-
-if TYPE_CHECKING:
-    from orun.core.targets import Target
-    from orun.measure.dataset import Array
 
 HIDDEN = -5e3  # lower scores belong to hidden keys: masks add at least -1e4, and no real score is as low
 FILL = "orun_fill"  # input of the copy: the result of rows that see nothing

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from onnx import ModelProto, shape_inference
 
 from orun.stages._graph.compat import patch_shape_inference
 from orun.stages._graph.nodes import set_items
+from orun.stages.contract import Context
 from orun.stages.library_errors import describe_error, failing
-
-if TYPE_CHECKING:
-    from orun.stages.contract import Context
 
 
 def infer(model: ModelProto) -> ModelProto:

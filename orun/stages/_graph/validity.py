@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+from onnx import ModelProto, checker, helper
+
+from orun.stages._graph.io import load_graph, nodes
 
 # Operators in the standard domain that only ONNX Runtime has; its fusions yield them.
 RUNTIME_OPERATORS = ("SimplifiedLayerNormalization",)
@@ -24,10 +24,6 @@ def check(path: Path, *, full: bool = False) -> None:
         onnx.checker.ValidationError: when the model is not valid.
         onnx.shape_inference.InferenceError: when its shapes contradict one another.
     """
-    from onnx import checker
-
-    from orun.stages._graph.io import load_graph
-
     model = load_graph(path)
     if not _move_operators(model):
         checker.check_model(str(path), full_check=full)
@@ -38,11 +34,7 @@ def check(path: Path, *, full: bool = False) -> None:
 
 def _move_operators(model: ModelProto) -> bool:
     """Move ONNX Runtime's operators to its domain; return whether there were any."""
-    from onnx import helper
-
-    from orun.stages._graph.io import nodes
-
-    moved: list[NodeProto] = [node for node in nodes(model) if not node.domain and node.op_type in RUNTIME_OPERATORS]
+    moved = [node for node in nodes(model) if not node.domain and node.op_type in RUNTIME_OPERATORS]
     for node in moved:
         node.domain = OTHER_DOMAIN
     if moved and all(item.domain != OTHER_DOMAIN for item in model.opset_import):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from onnx import ModelProto, helper
@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from orun.core.dynamic_axes import BATCH
 from orun.errors import StageFailed
+from orun.measure.dataset import Array, Dataset
 from orun.stages._graph.domains import tidy_domains
 from orun.stages._graph.names import make_unique, name_values
 from orun.stages._sklearn.conversion import NUMBERS, Settings, convert, known_options
@@ -25,9 +26,6 @@ from orun.stages._sklearn.plain import Estimator, column_names, last_step, parts
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
-
-if TYPE_CHECKING:
-    from orun.measure.dataset import Array, Dataset
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+
+from onnx import ModelProto
 
 from orun.errors import StageFailed
 from orun.stages._graph.canonical import canonicalize
 from orun.stages._graph.domains import tidy_domains
 from orun.stages._graph.names import clean, declare_input, name_input_axes, name_values
 from orun.stages._graph.nodes import set_items
+from orun.stages._tf.function import Function
 from orun.stages._tf.leftover_operators import replace_leftover_operators
+from orun.stages._tf.lite import Lite
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
 from orun.text.units import show
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from orun.stages._tf.function import Function
-    from orun.stages._tf.lite import Lite
 
 GRAPH_LIMIT = 2**31 - 1  # bytes of one protobuf message, which a graph is
 

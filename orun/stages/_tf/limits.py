@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from orun.measure.dataset import Array
+from orun.stages._graph.feeds import Case
 from orun.stages._graph.limits import NUDGES, Limit, Limits, differs, merge, nudge
-
-if TYPE_CHECKING:
-    from orun.measure.dataset import Array
-    from orun.stages._graph.feeds import Case
-    from orun.stages._tf.function import Function
-    from orun.stages._tf.lite import Lite
-    from orun.stages.contract import Context
+from orun.stages._tf.function import Function
+from orun.stages._tf.lite import Lite
+from orun.stages.contract import Context
 
 SPREAD = "differs from itself, with rounding errors added to its inputs and weights,"
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from onnx import ModelProto
 
 from orun.errors import UsageError
+from orun.measure.dataset import Array
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 from orun.stages._tf.inputs import Declared, axes
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from orun.measure.dataset import Array
 
 
 class Lite:

@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from inspect import Signature
 from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._pytree import tree_unflatten
 
 from orun.errors import UsageError
+from orun.measure.dataset import Array
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 from orun.stages._torch.quantized import freeze, stop_training
 from orun.stages.code import signature_of
 from orun.stages.library_warnings import warnings_to
-
-if TYPE_CHECKING:
-    import logging
-    from inspect import Signature
-
-    from orun.measure.dataset import Array
-
 
 RETURNED = "it may return tensors, and lists, tuples and mappings of them"
 MISSING_HINT = "name what forward takes and has no default for"

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orun.core.serialization import replace
+from orun.measure.dataset import Array
+from orun.stages._graph.feeds import Case
 from orun.stages._graph.limits import Limit, Limits, find_arbitrary, merge, nudge
 from orun.stages._graph.masked_rows import HIDDEN
-
-if TYPE_CHECKING:
-    from orun.measure.dataset import Array
-    from orun.stages._graph.feeds import Case
-    from orun.stages._graph.sessions import Feed
-    from orun.stages._torch.export import Bound
-    from orun.stages.contract import Context
+from orun.stages._graph.sessions import Feed
+from orun.stages._torch.export import Bound
+from orun.stages.contract import Context
 
 SOFTMAX = ("softmax", "_softmax", "_safe_softmax")  # names of operators
 FUSED = "scaled_dot_product"  # in the names of operators that compute attention as a whole

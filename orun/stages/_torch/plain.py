@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from orun.stages._graph.sessions import Feed
 from orun.stages._torch.export import Bound, flatten, flatten_named
-
-if TYPE_CHECKING:
-    from orun.stages._graph.sessions import Feed
 
 
 class Plain(torch.nn.Module):  # type: ignore[misc]  # torch is not checked

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from orun.measure.dataset import Array
 from orun.stages._graph.sessions import Feed
 from orun.stages._torch.export import Bound, flatten
-
-if TYPE_CHECKING:
-    from orun.measure.dataset import Array
 
 
 class TorchReference:

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from onnx import helper
+from onnx import ModelProto, NodeProto, helper
 
 from orun.stages._graph.domains import STANDARD
 from orun.stages._graph.nodes import set_items
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from onnx import ModelProto, NodeProto
 
 ANGLES = (1, 2)  # inputs of RotaryEmbedding: cosines and sines
 POSITIONS = 3  # input of RotaryEmbedding; without it, each text has angles of its own

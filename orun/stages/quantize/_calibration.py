@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from orun.errors import StageFailed
+from orun.measure.dataset import Dataset
 from orun.stages._data.source import Examples
 from orun.stages._data.synthetic import make_examples
 from orun.stages._graph.agreement import Trial
 from orun.stages._graph.feeds import take_example
 from orun.stages._graph.input_domain import Declarations, to_input_values
 from orun.stages._graph.missing import require_ranges
+from orun.stages._graph.sessions import Feed
 from orun.stages.contract import Context
 from orun.stages.datasets import load_dataset, note_constants
 from orun.stages.quantize._integers import CANNOT, quantizing
-
-if TYPE_CHECKING:
-    from orun.measure.dataset import Dataset
-    from orun.stages._graph.sessions import Feed
 
 
 def load_calibration_data(

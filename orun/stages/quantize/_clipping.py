@@ -11,16 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
+from orun.measure.dataset import Dataset
 from orun.stages._graph.inner_values import values_of
-
-if TYPE_CHECKING:
-    from orun.measure.dataset import Dataset
 
 BETWEEN = 4.5  # kurtosis; normal values have 3, Laplacian ones 6
 WIDEST = 100.0  # in standard deviations: beyond the best width for any number of bits

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
-from onnx import TensorProto, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from orun.errors import StageFailed
 from orun.stages._graph.nodes import attribute, list_readers
 from orun.stages.contract import Context
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
 
 QUANTIZE, DEQUANTIZE = "QuantizeLinear", "DequantizeLinear"
 # Operators that keep the scale of their integers.

@@ -8,22 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from onnx import TensorProto, helper, numpy_helper
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from orun.measure.dataset import Dataset
 from orun.stages._graph.inner_values import rows_of
 from orun.stages._graph.nodes import list_needed, set_items
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from onnx import ModelProto, NodeProto
-
-    from orun.measure.dataset import Dataset
-
-    Floats = NDArray[np.float64]
-    Bytes = NDArray[np.uint8]
+Floats = NDArray[np.float64]
+Bytes = NDArray[np.uint8]
 
 MATRIX = 2  # axes of a weight
 DAMPING = 0.01  # of the mean of the Hessian's diagonal, added to it, as in the paper

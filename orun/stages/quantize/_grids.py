@@ -5,20 +5,14 @@ TensorFlow's converters fold the fake quantization of a constant weight, and sto
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from orun.measure.dataset import Array
 from orun.stages._graph.names import make_unique
 from orun.stages._graph.nodes import attribute
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from onnx import ModelProto, NodeProto, TensorProto
-
-    from orun.measure.dataset import Array
 
 STEPS = 255  # between the least and the largest integer of 8 bits
 CLOSE = 1e-3  # of a step: largest error of a whole number in float32, with a margin

@@ -8,20 +8,16 @@ as a state at the start of a stream, says nothing of its other values. Such node
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
-from onnx import ModelProto, TensorProto, helper
+from onnx import ModelProto, NodeProto, TensorProto, helper
+from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
+from orun.measure.dataset import Dataset
 from orun.stages._graph.inner_values import values_of
 from orun.stages._graph.masked_rows import HIDDEN, OPERATORS
 from orun.stages.contract import Context
 from orun.stages.datasets import find_constants
-
-if TYPE_CHECKING:
-    from onnx import NodeProto
-
-    from orun.measure.dataset import Dataset
 
 INFINITE = 1e30  # magnitudes from here on count as infinite
 MATRIX = 2  # a weight has at least two axes
@@ -49,10 +45,7 @@ def exclude_masks(
 
 def _note_nodes(context: Context, reason: str, nodes: Iterable[NodeProto]) -> None:
     """Note nodes that could be quantized and stay in float, with the reason."""
-    from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
-
-    quantizable = {*QDQRegistry, *QLinearOpsRegistry}
-    names = [node.name for node in nodes if node.op_type in quantizable]
+    names = [node.name for node in nodes if node.op_type in QDQRegistry or node.op_type in QLinearOpsRegistry]
     if names:
         stay = f"{len(names)} nodes stay" if len(names) > 1 else "1 node stays"
         context.log.info("%s in float, as %s through:\n  %s", stay, reason, "\n  ".join(names))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from onnx import ModelProto, NodeProto, TensorProto
 
 from orun.stages._graph.io import load
 from orun.stages._graph.nodes import list_readers, set_items
 from orun.stages.contract import Context
 from orun.stages.quantize._fake_quantize import DEQUANTIZE, QUANTIZE
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
 
 # Suffixes that ONNX Runtime's quantizer gives to the names of graph outputs and of weights.
 BEFORE, INTEGERS = "_QuantizeLinear_Input", "_quantized"

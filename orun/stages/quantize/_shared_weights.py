@@ -8,13 +8,11 @@ axes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from orun.stages._graph.names import list_scopes, make_unique
 from orun.stages._graph.nodes import attribute, list_reads, walk_nodes
-
-if TYPE_CHECKING:
-    from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 WEIGHT = 1  # index of the weight among the inputs of a product
 LSTM_WEIGHTS = (1, 2)  # indices of the weights among the inputs of an LSTM

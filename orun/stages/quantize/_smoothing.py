@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx
-from onnx import TensorProto, helper, numpy_helper
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from orun.errors import StageFailed
+from orun.measure.dataset import Dataset
 from orun.stages._graph.agreement import Trial, check_against_input
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.inner_values import rows_of
@@ -24,13 +25,7 @@ from orun.stages._graph.names import make_unique
 from orun.stages._graph.nodes import attribute, list_reads
 from orun.stages.contract import Context
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from onnx import ModelProto, NodeProto
-
-    from orun.measure.dataset import Dataset
-
-    Floats = NDArray[np.float32]
+Floats = NDArray[np.float32]
 
 MATRIX = 2  # axes of a weight
 LEAST = 1e-5  # lower bound of a maximum, so that nothing is divided by zero

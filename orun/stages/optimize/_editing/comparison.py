@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+
+from onnx import ModelProto
 
 from orun.core.metrics import Metric
+from orun.measure.dataset import Array
 from orun.stages._graph.agreement import Trial, check, load_cases, open_candidate, run_alone, run_cases
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.sessions import Feed, session
 from orun.stages._graph.signature import find_counts
 from orun.stages.optimize._editing.draft import Draft
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from orun.measure.dataset import Array
 
 TITLE = "the edited model"
 HINT = "look at what the edits change; `check: false` where that is meant"

@@ -5,19 +5,16 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from orun.errors import StageFailed
+from orun.measure.dataset import Array
 from orun.stages.contract import Context
 from orun.stages.optimize._low_rank.factors import Factors, factorize
 from orun.stages.optimize._low_rank.layers import Layer
 from orun.stages.optimize._low_rank.probe import Probe
 from orun.text.units import show
-
-if TYPE_CHECKING:
-    from orun.measure.dataset import Array
 
 PROBED = 0.01  # energy of a layer's error, relative to its outputs, near which its harm is measured
 PROBES = 8  # examples that show the harm of a layer

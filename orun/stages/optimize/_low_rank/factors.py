@@ -10,15 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    Floats = NDArray[np.float64]
-    Singles = NDArray[np.float32]
+Floats = NDArray[np.float64]
+Singles = NDArray[np.float32]
 
 DAMPING = 1e-4  # of the mean of the Gram matrix's diagonal, added to it: inputs that calibration has not seen count too
 MULTIPLE, MOST = 8, 256  # larger ranks are multiples of 8, which kernels like; from 256 on, of a multiple of it

@@ -5,20 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from onnx import ModelProto, NodeProto
 
+from orun.measure.dataset import Array
 from orun.stages._graph.nodes import attribute
 from orun.stages.optimize._pruning.channels import Stored, stored, weights
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from onnx import ModelProto, NodeProto
-
-    from orun.measure.dataset import Array
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 MATRIX = 2  # axes of a matrix
 IMAGE_KERNEL = 4  # axes of the weight of a convolution over images

@@ -6,25 +6,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto, helper
 
 from orun.core.targets import Target
+from orun.measure.dataset import Array, Dataset
 from orun.measure.session import open_session
 from orun.stages._graph.feeds import take_example
 from orun.stages._graph.inner_values import values_of
 from orun.stages._graph.io import save
 from orun.stages._graph.signature import ranks_of
+from orun.stages.optimize._low_rank.layers import Layer
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from orun.measure.dataset import Array, Dataset
-    from orun.stages.optimize._low_rank.layers import Layer
-
-    Floats = NDArray[np.float64]
+Floats = NDArray[np.float64]
 
 FLOATS = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE)
 JUDGED = 4  # every fourth example judges; the others show what the layers see

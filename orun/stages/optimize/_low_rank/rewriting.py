@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from onnx import helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper
 
+from orun.measure.dataset import Array
 from orun.stages._graph.names import make_unique
 from orun.stages._graph.nodes import set_items
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
-
-    from orun.measure.dataset import Array
-    from orun.stages.optimize._low_rank.layers import Layer
+from orun.stages.optimize._low_rank.layers import Layer
 
 NEUTRAL = {"kernel_shape": 1, "strides": 1, "dilations": 1, "pads": 0}  # along an axis that a convolution leaves alone
 

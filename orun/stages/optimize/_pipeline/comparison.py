@@ -9,31 +9,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.measure.dataset import choose, spread
+from orun.measure.dataset import Array, choose, spread
 from orun.stages._data.images import ORIENTATION, list_images, open_image, prepare_image
 from orun.stages._data.source import Images, Source, Text
 from orun.stages._data.tables import read_lines
 from orun.stages._data.texts import tokenize
 from orun.stages._graph.agreement import check, run_cases
+from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.sessions import session
 from orun.stages._graph.signature import inputs_of
+from orun.stages.contract import Context
+from orun.stages.optimize._pipeline.draft import Draft
 from orun.stages.optimize._pipeline.image import BYTES
+from orun.stages.optimize._pipeline.outputs import Boxes, Labels
 from orun.stages.optimize._pipeline.text import TEXT
 from orun.stages.params import FilePath
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-    from orun.core.metrics import Metric
-    from orun.measure.dataset import Array
-    from orun.stages._graph.differences import Tolerance
-    from orun.stages.contract import Context
-    from orun.stages.optimize._pipeline.draft import Draft
-    from orun.stages.optimize._pipeline.outputs import Boxes, Labels
 
 EXAMPLES = 16  # files or texts that are compared
 FORMATS = ("JPEG", "MPO", "PNG")  # that the operator decodes; cameras append images to a JPEG file, and then it is MPO

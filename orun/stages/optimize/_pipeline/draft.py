@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from orun.errors import StageFailed
@@ -16,9 +17,6 @@ from orun.stages._graph.names import rename_values
 from orun.stages._graph.nodes import set_items
 from orun.stages.contract import Context
 from orun.stages.name_checks import require_known
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 LEAST_OPSET = 13  # from which axes are inputs of the reductions
 

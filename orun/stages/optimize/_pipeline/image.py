@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from onnx import TensorProto, helper
 
 from orun.measure.extension_operators import DOMAIN
+from orun.stages._data.source import Images
 from orun.stages._graph.signature import axes_of
 from orun.stages.optimize._pipeline.draft import Draft, Nodes
-
-if TYPE_CHECKING:
-    from orun.stages._data.source import Images
 
 BYTES = "image_bytes"  # name of the new input
 SMOOTHING = 18  # operator set from which Resize smooths as Pillow does

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
-from onnx import TensorProto, helper
+from onnx import GraphProto, TensorProto, helper
 
 from orun.errors import StageFailed
 from orun.measure.extension_operators import DOMAIN
@@ -13,9 +11,6 @@ from orun.stages._graph.io import input_names
 from orun.stages._graph.signature import axes_of
 from orun.stages.optimize._pipeline.draft import Draft, Nodes
 from orun.stages.optimize._pipeline.wordpiece import WordPiece
-
-if TYPE_CHECKING:
-    from onnx import GraphProto
 
 TEXT = "text"  # name of the new input
 IDS, MASK, TYPES = "input_ids", "attention_mask", "token_type_ids"  # inputs of BERT, the last one optional

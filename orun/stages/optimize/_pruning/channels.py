@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from onnx import numpy_helper
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
+from orun.measure.dataset import Array
 from orun.stages._graph.domains import STANDARD
 from orun.stages._graph.io import graphs
 from orun.stages._graph.nodes import attribute
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
-
-    from orun.measure.dataset import Array
 
 # Elementwise operators.
 ELEMENTWISE = frozenset({

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from onnx import numpy_helper
+from onnx import ModelProto, numpy_helper
 
+from orun.measure.dataset import Array
 from orun.stages.optimize._pruning.channels import Layer, Stored, Stuck, follow, stored, weights
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from orun.measure.dataset import Array
 
 
 @dataclass(frozen=True)

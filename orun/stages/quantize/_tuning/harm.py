@@ -7,17 +7,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from onnx import ModelProto
 
+from orun.measure.dataset import Array
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.sessions import Model, session
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-    from orun.measure.dataset import Array
 
 MakeExcept = Callable[[Sequence[str]], Path | None]  # argument: nodes that stay in float; None if that cannot be made
 QUANTIZED = ("MatMul", "Gemm", "Conv", "Attention")

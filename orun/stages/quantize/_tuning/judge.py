@@ -10,24 +10,23 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from numpy.typing import NDArray
+from onnxruntime import InferenceSession
 
 from orun.core.serialization import replace
 from orun.core.targets import Interpreter, Target
+from orun.measure.accuracy.request import Request
 from orun.measure.benchmark_case import BenchmarkCase
+from orun.measure.dataset import Dataset
 from orun.measure.foreign_process import RemoteSession
 from orun.measure.latency.final_timing import time_candidates
 from orun.measure.latency.measurement import Budget, measure
 from orun.measure.plugins import CPU
 from orun.measure.workers import WorkerProcess
+from orun.measure.session import open_session
 from orun.stages.contract import module_name
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from onnxruntime import InferenceSession
-
-    from orun.measure.accuracy.request import Request
-    from orun.measure.dataset import Dataset
 
 QUICK = Budget(time=4.0, resolution=0.05, launches=(3, 3), samples=6, warmup=0.05, alone=0.3)
 FLOAT = "float"
@@ -114,8 +113,6 @@ def _session(model: Path, target: Target, stack: ExitStack) -> InferenceSession 
     Other providers start threads. Threads of a session in this process would be missing in the processes that are
     forked for the next timing.
     """
-    from orun.measure.session import open_session
-
     quiet = replace(target, session={"session.intra_op.allow_spinning": False, **target.session})
     if [provider.name for provider in target.providers] == [CPU] and target.interpreter is None:
         return open_session(model, quiet)

@@ -7,7 +7,10 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import Any, Literal
+
+from numpy.typing import NDArray
 
 from orun.core.serialization import replace
 from orun.core.targets import Target
@@ -17,11 +20,6 @@ from orun.stages.quantize._tuning.harm import Group, rank
 from orun.stages.quantize._tuning.judge import Judge
 from orun.stages.quantize._tuning.settings import Settings, make_settings
 from orun.stages.quantize._tuning.trial_log import Trial, TrialLog
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from numpy.typing import NDArray
 
 FINALISTS = 4
 NEAREST = 3  # candidates that the message names when none reaches the goal
