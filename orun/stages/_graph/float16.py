@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from onnx import GraphProto, ModelProto
+from onnx import ModelProto
 from onnx.helper import make_node
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from orun.stages._graph.io import graphs
-from orun.stages._graph.names import list_scopes
+from orun.stages._graph.names import list_scopes, rename_values
 from orun.stages._graph.nodes import list_needed, list_own_names, set_items, sort_nodes
 from orun.stages._graph.transposed_products import rewrite_products
 
@@ -87,14 +87,8 @@ def name_casts(model: ModelProto, names: Collection[str]) -> None:
         elif match:
             renamed[node.input[0]] = f"{node.output[0]}_cast_to_fp16"
             node.name = f"{node.output[0]}_cast_to_fp16_node"
-    if not renamed:
-        return
-    for graph in graphs(model):
-        for node in graph.node:
-            node.input[:] = [renamed.get(name, name) for name in node.input]
-            node.output[:] = [renamed.get(name, name) for name in node.output]
-        for value in graph.value_info if isinstance(graph, GraphProto) else ():
-            value.name = renamed.get(value.name, value.name)
+    if renamed:
+        rename_values(model, renamed)
 
 
 def _merge_casts(model: ModelProto) -> None:

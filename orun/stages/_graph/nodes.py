@@ -18,6 +18,13 @@ def attribute(node: NodeProto, name: str, default: Any) -> Any:
     return next((helper.get_attribute_value(item) for item in node.attribute if item.name == name), default)
 
 
+def channel_axis(node: NodeProto) -> int | None:
+    """Return the axis of the output channels in the weight of a product; None for other operators."""
+    if node.op_type == "Gemm" and attribute(node, "transB", 0):
+        return 0
+    return {"Conv": 0, "ConvTranspose": 1, "Gemm": -1, "MatMul": -1}.get(node.op_type)
+
+
 def sort_nodes(graph: GraphProto) -> None:
     """Sort the nodes so that each follows those whose values it reads; otherwise keep their order.
 

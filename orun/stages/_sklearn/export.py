@@ -20,7 +20,7 @@ from orun.core.dynamic_axes import BATCH
 from orun.errors import StageFailed
 from orun.measure.dataset import Array, Dataset
 from orun.stages._graph.domains import tidy_domains
-from orun.stages._graph.names import make_unique, name_values
+from orun.stages._graph.names import make_unique, name_values, rename_values
 from orun.stages._sklearn.conversion import NUMBERS, Settings, convert, known_options
 from orun.stages._sklearn.plain import Estimator, column_names, last_step, parts_of, walk, without_wrappers
 from orun.stages.contract import Context
@@ -137,11 +137,8 @@ def _put_examples_first(model: ModelProto) -> None:
     skl2onnx yields a sequence of arrays `[n, classes]`, or an array `[labels, n, classes]`.
     """
     graph, output = model.graph, model.graph.output[1]
-    used = {name for node in graph.node for name in (*node.input, *node.output)}
-    inner = make_unique(output.name, used)
-    for node in graph.node:
-        for names in (node.input, node.output):
-            names[:] = [inner if name == output.name else name for name in names]
+    inner = make_unique(output.name, {name for node in graph.node for name in (*node.input, *node.output)})
+    rename_values(model, {output.name: inner})
     if output.type.HasField("sequence_type"):
         element = output.type.sequence_type.elem_type.tensor_type.elem_type
         node = helper.make_node("ConcatFromSequence", [inner], [output.name], axis=1, new_axis=1)

@@ -21,8 +21,7 @@ from orun.stages._graph.io import load_graph
 from orun.stages._graph.nodes import attribute, set_items
 from orun.stages._graph.plain import hoist
 from orun.stages.contract import Context
-from orun.stages.quantize._fake_quantize import DEQUANTIZE, QUANTIZE
-from orun.stages.quantize._pairs import INTEGERS
+from orun.stages.quantize._pairs import DEQUANTIZE, INTEGERS, QUANTIZE
 
 NAME = "float8e4m3fn"
 SINCE_OPSET = 19

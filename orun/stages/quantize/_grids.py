@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
+from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from orun.measure.dataset import Array
 from orun.stages._graph.names import make_unique
-from orun.stages._graph.nodes import attribute
+from orun.stages._graph.nodes import channel_axis
 
 STEPS = 255  # between the least and the largest integer of 8 bits
 CLOSE = 1e-3  # of a step: largest error of a whole number in float32, with a margin
-AXES = {"Conv": 0, "ConvTranspose": 1, "MatMul": -1}  # axis of the output channels in a weight
 WEIGHT = 1  # index of the weight among the inputs
 
 
@@ -48,14 +47,8 @@ def _axes(model: ModelProto) -> Mapping[str, int]:
     axes: dict[str, set[int | None]] = {}
     for node in model.graph.node:
         for place, name in enumerate(node.input):
-            axes.setdefault(name, set()).add(_axis(node) if place == WEIGHT else None)
+            axes.setdefault(name, set()).add(channel_axis(node) if place == WEIGHT else None)
     return {name: axis for name, (axis, *rest) in axes.items() if axis is not None and not rest}
-
-
-def _axis(node: NodeProto) -> int | None:
-    if node.op_type == "Gemm":
-        return 0 if attribute(node, "transB", 0) else 1
-    return AXES.get(node.op_type)
 
 
 def _integers(weight: Array, axis: int) -> tuple[Array, Array, Array] | None:

@@ -7,16 +7,15 @@ axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from orun.stages._graph.names import list_scopes, make_unique
-from orun.stages._graph.nodes import attribute, list_reads, walk_nodes
+from orun.stages._graph.nodes import attribute, channel_axis, list_reads, walk_nodes
 
 WEIGHT = 1  # index of the weight among the inputs of a product
 LSTM_WEIGHTS = (1, 2)  # indices of the weights among the inputs of an LSTM
-CHANNEL_AXES: Mapping[str, int] = {"Conv": 0, "ConvTranspose": 1, "Gemm": 1, "MatMul": 1}  # axis of a weight's channels
 
 
 def separate_transposed(model: ModelProto) -> None:
@@ -34,9 +33,7 @@ def separate_axes(model: ModelProto) -> None:
     """Let products share a weight, in place, only if its output channels are along the same axis for all of them."""
 
     def find_axis(node: NodeProto, place: int) -> int | None:
-        if place != WEIGHT or node.op_type not in CHANNEL_AXES:
-            return None
-        return 0 if attribute(node, "transB", 0) else CHANNEL_AXES[node.op_type]
+        return channel_axis(node) if place == WEIGHT else None
 
     _separate(model, find_axis)
 

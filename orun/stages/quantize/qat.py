@@ -73,9 +73,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import save, weigh
     from orun.stages._graph.ort_graph import IN_THE_WAY, optimize
-    from orun.stages.quantize._fake_quantize import OTHER_WAYS, PAIR_OPTIMIZERS, check_pairs, find_float_products
     from orun.stages.quantize._grids import store_integers
     from orun.stages.quantize._integers import require_integers
+    from orun.stages.quantize._pairs import OTHER_WAYS, PAIR_OPTIMIZERS, check_pairs, find_float_products
 
     # ONNX Runtime folds constants, among them quantized weights, and drops a pair that repeats another.
     model = optimize(context.model(), "basic", (*IN_THE_WAY, *PAIR_OPTIMIZERS))
@@ -108,7 +108,7 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.processor import check_result
     from orun.stages._graph.sessions import session
-    from orun.stages.quantize._fake_quantize import steps_of
+    from orun.stages.quantize._pairs import steps_of
 
     written = Target("cpu", session={"graph_optimization_level": "disable"})
     names = [output.name for output in model.graph.output]
