@@ -29,6 +29,7 @@ from orun.core.metrics import Unit
 from orun.core.serialization import Record, field
 from orun.core.source_model import SourceModel
 from orun.core.targets import StageClass, Target
+from orun.errors import StageFailed
 from orun.stages.params import Code
 
 if TYPE_CHECKING:
@@ -174,6 +175,10 @@ class Context:
     def note(self, text: str) -> None:
         """Add a note for users of the result, ten different ones at most; every run with this result shows them."""
         self.notes.append(text)
+
+    def failed(self, problem: str, *, why: str = "", hint: str = "") -> StageFailed:
+        """Return the error to raise when the stage cannot go on: the problem, its cause, and what to do about it."""
+        return StageFailed(self.stage, problem, why=why, hint=hint)
 
     @cached_property
     def log(self) -> logging.Logger:

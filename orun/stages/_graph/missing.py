@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from orun.errors import StageFailed
 from orun.measure.accuracy.names import title_of
 from orun.stages._graph.io import load_graph
 from orun.stages.contract import Context
@@ -52,8 +51,7 @@ def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str
     inputs, operators = {value.name for value in graph.input}, {node.op_type for node in graph.node}
     for name, (example, examples) in missing.items():
         if name in inputs and IMPUTER not in operators and (not harmed or harmed & operators):
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"example {example} of the {len(dataset)} used holds NaN in {name!r}, "
                 f"which the {title_of(role)} treats as a number",
                 why=f"{why}\n{examples} of {len(dataset)} examples hold one",

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.feature_selection import SelectorMixin
 
-from orun.errors import StageFailed, UsageError
+from orun.errors import UsageError
 from orun.measure.dataset import Array
 from orun.stages._graph.differences import MULTIPLE, Tolerance
 from orun.stages._graph.io import load_graph
@@ -59,8 +59,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
     with failing(context, f"the {type(estimator).__name__} cannot take the examples"), warnings_to(context.log):
         expected = answers_of(estimator, data, raw=raw)
     if len(names) > len(expected):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"scikit-learn has nothing to compare output {names[len(expected)]!r} with",
             why=f"its outputs are {', '.join(names)}; a {type(estimator).__name__} answers {len(expected)}",
         )
@@ -68,8 +67,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
     expected = [_align(right, value) for right, value in zip(expected, answers, strict=False)]
     for name, right, value in zip(names, expected, answers, strict=True):
         if right.size != value.size or len(right) != len(value):
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"output {name!r} of the converted model has another form than what scikit-learn answers",
                 why=f"{list(value.shape)} instead of {list(right.shape)}",
             )
@@ -165,23 +163,20 @@ def _open(context: Context, names: Sequence[str], feed: Feed) -> Model:
         return session(context.result, names)
     except UsageError as error:
         if missing := re.search(r"(\w+)\(-?\d+\) is not a registered function/op", error.why):
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 "ONNX Runtime cannot open the converted model",
                 why=f"it does not have the operator {missing[1]}, which skl2onnx writes",
                 hint="take another estimator",
             ) from error
         if "locale" not in error.why:
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 "ONNX Runtime cannot open the converted model",
                 why=error.why,
                 hint="skl2onnx converts some estimators for `precision: float32` alone"
                 if any(value.dtype == np.float64 for value in feed.values())
                 else "try another `opset`",
             ) from error
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "ONNX Runtime cannot put texts into small letters here",
             why="it does so by the rules of a language, en_US.UTF-8 when none is named, which this system lacks",
             hint="name one that systems without language packs have, too: `options: {locale: C.UTF-8}`",
@@ -190,8 +185,7 @@ def _open(context: Context, names: Sequence[str], feed: Feed) -> Model:
 
 def _join(context: Context, name: str, parts: Sequence[Array]) -> Array:
     if len({part.shape[1:] for part in parts}) > 1:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"output {name!r} of the converted model has another form for other numbers of examples",
             why=", ".join(str(list(part.shape)) for part in parts),
             hint="skl2onnx converts this estimator for one number of examples at most: choose another",

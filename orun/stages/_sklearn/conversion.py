@@ -14,7 +14,6 @@ from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.svm import SVC, NuSVC
 
-from orun.errors import StageFailed
 from orun.stages._graph.names import make_unique
 from orun.stages._graph.nodes import set_items
 from orun.stages._sklearn.plain import Estimator, has_trees, last_step, parts_of
@@ -202,8 +201,7 @@ def _type(name: str, values: NDArray[Any], context: Context) -> Any:
         "int32": types.Int32TensorType, "bool": types.BooleanTensorType, "object": types.StringTensorType,
     }  # fmt: skip
     if values.dtype.name not in known:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"an estimator cannot take {name!r} as {values.dtype}",
             hint=f"give it another type: `types: {{{name}: int64}}` beside its path, or in your function",
         )

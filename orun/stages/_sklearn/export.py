@@ -17,7 +17,6 @@ from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
 from orun.core.dynamic_axes import BATCH
-from orun.errors import StageFailed
 from orun.measure.dataset import Array, Dataset
 from orun.stages._graph.domains import tidy_domains
 from orun.stages._graph.names import make_unique, name_values, rename_values
@@ -72,7 +71,7 @@ def table(context: Context, dataset: Dataset, precision: str) -> Table:
     """
     for name, values in dataset.inputs.items():
         if not isinstance(values, np.ndarray):
-            raise StageFailed(context.stage, f"the examples of {name!r} differ in shape, and an estimator takes one")
+            raise context.failed(f"the examples of {name!r} differ in shape, and an estimator takes one")
     return table_of(dataset.inputs, precision)
 
 
@@ -163,16 +162,15 @@ def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) 
     last = last_step(estimator)
     if "zipmap" in settings.options:
         hint = "`zipmap: true` beside `options`, or nothing"
-        raise StageFailed(context.stage, "`zipmap` is a parameter of its own, not one of `options`", hint=hint)
+        raise context.failed("`zipmap` is a parameter of its own, not one of `options`", hint=hint)
     if settings.zipmap and ("zipmap" not in known_options(last) or isinstance(last, LinearSVC)):
-        raise StageFailed(context.stage, f"`zipmap` needs probabilities, and a {type(last).__name__} has none")
+        raise context.failed(f"`zipmap` needs probabilities, and a {type(last).__name__} has none")
 
 
 def _refuse_isotonic(context: Context, estimator: Estimator) -> None:
     """Refuse a calibration that skl2onnx converts wrongly, often for few examples: it takes the nearest step."""
     if any(isinstance(part, CalibratedClassifierCV) and part.method == "isotonic" for part in parts_of(estimator)):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"skl2onnx cannot convert the {type(estimator).__name__}",
             why="it does not interpolate in the isotonic calibration of a CalibratedClassifierCV",
             hint='calibrate with method="sigmoid"',
@@ -201,29 +199,28 @@ def _naming_missing_converter(context: Context, problem: str) -> Iterator[None]:
             "take another, or leave it out of the model; for a class of your own, call "
             "skl2onnx.update_registered_converter in the file of `model`"
         )
-        raise StageFailed(context.stage, problem, why=why, hint=hint) from error
+        raise context.failed(problem, why=why, hint=hint) from error
     except RuntimeError as error:
         if "FunctionTransformer is not supported" not in str(error):
             raise
         known = ", ".join(f"np.{function.__name__}" for function in FUNCTIONS)
         why = "it has no converter for the function of a FunctionTransformer"
-        raise StageFailed(context.stage, problem, why=why, hint=f"these have: {known}") from error
+        raise context.failed(problem, why=why, hint=f"these have: {known}") from error
 
 
 def _name(context: Context, model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]) -> None:
     """Give the model these inputs, as skl2onnx makes identifiers of the names of several, and these outputs, if any."""
     names = [value.name for value in model.graph.output]
     if outputs and len(outputs) != len(names):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the converted model has {len(names)} outputs, and `outputs` names {len(outputs)}",
             why=f"skl2onnx calls them {', '.join(names)}",
         )
     if "" in outputs:
-        raise StageFailed(context.stage, "outputs need names", why="one of `outputs` is empty")
+        raise context.failed("outputs need names", why="one of `outputs` is empty")
     if len({*outputs, *inputs}) < len(outputs) + len(inputs):
         why = f"inputs {', '.join(inputs)}; outputs {', '.join(outputs)}"
-        raise StageFailed(context.stage, "inputs and outputs need names that differ", why=why, hint="change `outputs`")
+        raise context.failed("inputs and outputs need names that differ", why=why, hint="change `outputs`")
     name_values(model, inputs, outputs or names)
     for value in (*model.graph.input, *model.graph.output):
         axes = value.type.tensor_type.shape.dim

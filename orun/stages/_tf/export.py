@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from onnx import ModelProto
 
-from orun.errors import StageFailed
 from orun.stages._graph.canonical import canonicalize
 from orun.stages._graph.domains import tidy_domains
 from orun.stages._graph.names import clean, declare_input, name_input_axes, name_values
@@ -49,8 +48,7 @@ def export(context: Context, source: Function | Lite, opset: int, outputs: Seque
 def _require_small(context: Context, source: Function | Lite) -> None:
     """Refuse a model that is too large for a graph of TensorFlow before its long conversion."""
     if source.weights > GRAPH_LIMIT:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the model's variables take {show(source.weights, 'B')}, and it cannot be converted from TensorFlow",
             why="tf2onnx makes constants of them in one graph of TensorFlow, which ends at 2 GiB",
             hint="convert it in parts, or build the model in PyTorch and use `convert/torch`",
@@ -59,8 +57,7 @@ def _require_small(context: Context, source: Function | Lite) -> None:
 
 def _output_names(context: Context, source: Function | Lite, outputs: Sequence[str]) -> list[str]:
     if outputs and len(outputs) != len(source.outputs):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the TensorFlow model returns {len(source.outputs)} tensors, and `outputs` names {len(outputs)}",
             why=f"by its own names {', '.join(source.outputs)}",
             hint="name each tensor that the model returns, in order",
@@ -68,10 +65,10 @@ def _output_names(context: Context, source: Function | Lite, outputs: Sequence[s
     names = list(outputs or source.outputs)
     inputs = [item.name for item in source.inputs]
     if "" in names:
-        raise StageFailed(context.stage, "outputs need names", why="one of `outputs` is empty")
+        raise context.failed("outputs need names", why="one of `outputs` is empty")
     if len({*names, *inputs}) < len(names) + len(inputs):
         why = f"inputs {', '.join(inputs)}; outputs {', '.join(names)}"
-        raise StageFailed(context.stage, "inputs and outputs need names that differ", why=why, hint="set `outputs`")
+        raise context.failed("inputs and outputs need names that differ", why=why, hint="set `outputs`")
     return names
 
 

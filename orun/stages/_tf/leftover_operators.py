@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper
 
-from orun.errors import StageFailed
 from orun.stages._graph.domains import STANDARD, standard_opset
 from orun.stages._graph.io import nodes
 from orun.stages._graph.names import list_scopes
@@ -29,8 +28,7 @@ def replace_leftover_operators(context: Context, model: ModelProto) -> None:
     version = standard_opset(model)
     operators = {node.op_type for node in nodes(model) if node.domain in STANDARD}
     if unknown := sorted(name for name in operators if not defs.has(name, version, "")):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"tf2onnx cannot convert {', '.join(unknown)}",
             why="ONNX has no operator of that name, and tf2onnx leaves TensorFlow's in its place",
             hint="write it with other operations in the model; the log says where it stands",

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.environment.processor import usable_cores
-from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.datasets import CODE
 from orun.stages.library_errors import failing
@@ -64,8 +63,7 @@ def open_model(context: Context, source: Source, *, timed: bool = False, threads
 
     tf.get_logger().setLevel(logging.ERROR)
     if keras.backend.backend() != "tensorflow":
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"Keras runs on {keras.backend.backend()} here, and tf2onnx converts what runs on TensorFlow",
             hint="set KERAS_BACKEND=tensorflow, or the `backend` in keras.json",
         )
@@ -99,6 +97,6 @@ def _open(context: Context, source: Source, threads: int) -> Function | Lite:
     form = "folder" if source.path.is_dir() else source.path.suffix.lower()
     reader = readers.get(form)
     if reader is None:
-        raise StageFailed(context.stage, f"{source.name} is no model that TensorFlow can read", why=f"expected {FILES}")
+        raise context.failed(f"{source.name} is no model that TensorFlow can read", why=f"expected {FILES}")
     with failing(context, f"TensorFlow cannot read {source.name}", HINTS.get(form, "")):
         return reader(source.path)

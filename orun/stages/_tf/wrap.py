@@ -8,7 +8,6 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from orun.errors import StageFailed
 from orun.stages._graph.feeds import Input
 from orun.stages._tf.function import Function
 from orun.stages._tf.inputs import Declared, axes
@@ -38,8 +37,7 @@ def wrap(context: Context, model: Any, name: str, declared: Declared) -> Functio
     ):
         return wrap_signature(call.get_concrete_function(), declared, keep=model)
     if not callable(call):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{name} must return a Keras model or a function of TensorFlow",
             why=f"it returned a {type(model).__name__}",
         )
@@ -106,8 +104,7 @@ def _wrap_callable(
     """Wrap a callable whose inputs the pipeline declares: each by name, all as a dictionary, or the only one alone."""
     missing = [label for label, item in declared.items() if item.shape is None]
     if not declared or missing:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{name} does not say what it takes",
             why=f"no shape for {', '.join(missing)}" if missing else "it has neither a signature nor inputs of its own",
             hint="say it: inputs: {name: {shape: [batch, 8]}}",

@@ -40,8 +40,7 @@ def compute_answers(
     answers = _run(context, bound, tries)
     _require_repeatable(context, bound, tries, answers, tolerance)
     if len(answers[0]) != len(outputs):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{TITLE} returns {len(answers[0])} tensors, and `outputs` names {len(outputs)}",
             why=f"of shapes {', '.join(str(list(value.shape)) for value in answers[0])}",
             hint="name each tensor that the model returns, in order",
@@ -107,8 +106,7 @@ def require_growth(
             if size == 1 < grown:
                 tried = ", ".join(f"{axis}={size}" for axis, size in larger.items())
                 dims = ", ".join(f"{axis}: [{size}, {size + size // 2}]" for axis, size in larger.items())
-                raise StageFailed(
-                    context.stage,
+                raise context.failed(
                     f"axis {place} of output {output!r} is 1 at every size tried, and {grown} at {tried}",
                     why="an exporter takes an axis of 1 for a constant: the exported model would fail at larger sizes",
                     hint=f"dims: {{{dims}}}",
@@ -130,8 +128,7 @@ def _require_repeatable(
     largest = sizes.index(max(sizes))  # in which chance cannot hide it
     (again,) = _run(context, bound, (tries[largest],))
     if any(compare_values(*pair, tolerance)[0] for pair in zip(answers[largest], again, strict=True)):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{TITLE} answers the same inputs differently each time",
             why="it draws random numbers, keeps state, or was saved in training mode",
             hint="F.dropout(x, p, training=self.training); no torch.randn in forward; .eval() before torch.export or "
@@ -144,8 +141,7 @@ def _require_order(context: Context, outputs: Sequence[str], names: Sequence[str
     for output, name in zip(outputs, names, strict=True):
         if name != output and output in names:
             order = f"outputs: [{', '.join(names)}]"
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"`outputs` would give {output!r} to what forward returns as {name!r}",
                 why=f"tensors keep the order in which forward returns them: {', '.join(names)}",
                 hint=order if len(set(names)) == len(names) else "name the tensors in that order",

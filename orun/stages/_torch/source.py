@@ -15,7 +15,6 @@ from zipfile import ZipFile, is_zipfile
 import torch
 
 from orun.environment.env_vars import variable
-from orun.errors import StageFailed
 from orun.stages._data.packages import need
 from orun.stages._graph.feeds import Input
 from orun.stages._torch.export import Bound, bind, bind_program
@@ -94,25 +93,21 @@ def load_module(context: Context, function: str, weights: Path | None = None, we
     load = context.load(Code(function), ())
     if isinstance(load, torch.nn.Module):
         name = function.rpartition(":")[2]
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{function} is of type {type(load).__name__}, not a function that returns one",
             hint=f"def load(): return {name}",
         )
     torch.manual_seed(context.seed)  # it may draw weights; what its file imports may have drawn numbers as well
     module = load()
     if not isinstance(module, torch.nn.Module):
-        raise StageFailed(
-            context.stage, f"{function} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}"
-        )
+        raise context.failed(f"{function} must return a torch.nn.Module", why=f"it returned a {type(module).__name__}")
     if weights is not None:
         name = weights_name or weights.name
         state = _read_weights(context, weights, name)
         try:
             module.load_state_dict(state)
         except RuntimeError as error:
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"{name} does not fit the module that {function} returns",
                 why="\n".join(line.strip() for line in str(error).splitlines()[1:6]),
                 hint=_advise_state(state),
@@ -151,7 +146,7 @@ def _require_complete(context: Context, path: Path, name: str) -> None:
     with path.open("rb") as file:
         is_archive = file.read(len(ZIP)) == ZIP
     if is_archive and not is_zipfile(path):
-        raise StageFailed(context.stage, f"{name} is cut off", why="its end is missing", hint="copy it again")
+        raise context.failed(f"{name} is cut off", why="its end is missing", hint="copy it again")
 
 
 def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input]) -> Bound:
@@ -159,7 +154,7 @@ def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input])
     _require_complete(context, path, name)
     is_program = path.suffix.lower() == ".pt2"
     if not is_program and (why := _why_no_script(path)):
-        raise StageFailed(context.stage, problem, why=why, hint=FUNCTION)
+        raise context.failed(problem, why=why, hint=FUNCTION)
     # `torch.export.load` would fall back to a pickle, which can run code.
     with failing(context, problem, FUNCTION), variable("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1"):
         if is_program:
@@ -183,8 +178,7 @@ def _why_no_script(path: Path) -> str:
 
 def _from_hub(context: Context, source: Source) -> Any:
     if not COMMIT.fullmatch(source.hub):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{source.hub} does not say which revision of the model",
             why="what a name alone stands for can change, and then the result would",
             hint="give the whole commit: hub: owner/name@0123456789abcdef0123456789abcdef01234567",
@@ -206,4 +200,4 @@ def _from_transformers(context: Context, path: str, source: Source, name: str, *
             return load_pretrained(path, source.model_class, source.attention, **options)
         except UnknownClass as error:
             advice = "set `transformers: {model_class: ...}`"
-            raise StageFailed(context.stage, str(error), hint=advice) from error
+            raise context.failed(str(error), hint=advice) from error

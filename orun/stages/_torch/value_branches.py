@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from orun.errors import StageFailed
 from orun.stages.contract import Context
 
 BRANCHING = "GuardOnDataDependentSymNode"
@@ -25,8 +24,7 @@ def naming_value_branch(context: Context) -> Iterator[None]:
     except Exception as error:
         if (line := _find_value_branch(error, context.root)) is None:
             raise
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "the module's forward depends on the values of its inputs, which an exported graph cannot",
             why=line,
             hint="compute both results and choose by torch.where, or return a module without that branch",

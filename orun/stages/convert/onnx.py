@@ -27,7 +27,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Dims
 from orun.stages._graph.input_domain import DeclaredInputs
 from orun.stages.contract import Context, Spec
@@ -108,8 +107,7 @@ def _require_shapes(context: Context, model: ModelProto) -> None:
     """Refuse inputs without a shape, for which no values can be made up."""
     for value in model.graph.input:
         if value.type.HasField("tensor_type") and not value.type.tensor_type.HasField("shape"):
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"input {value.name!r} of the model has no shape",
                 hint="write one into the file, with names for dynamic axes: onnx.helper.make_tensor_value_info",
             )
@@ -123,7 +121,7 @@ def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) ->
     inputs = {value.name: axes_of(value) for value in model.graph.input}
     require_known("axes", names, [name for axes in inputs.values() for name in axes if isinstance(name, str)])
     if "" in names.values():
-        raise StageFailed(context.stage, "axes: a name is empty", hint="give one, or a sum such as `past + sequence`")
+        raise context.failed("axes: a name is empty", hint="give one, or a sum such as `past + sequence`")
     for value in (*model.graph.input, *model.graph.output):
         axes = zip(value.type.tensor_type.shape.dim, axes_of(value), strict=True)
         for axis, name in axes:
@@ -162,15 +160,14 @@ def _download(context: Context, params: Params) -> Path:
 
     url = str(params.url)
     if params.digest is None:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{url} has no `digest`",
             why="what lies there can change, and then the result would",
             hint="write its SHA-256 into the pipeline: sha256sum FILE",
         )
     for name in params.data:
         if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-            raise StageFailed(context.stage, f"data: {name!r} lies outside the folder of the model")
+            raise context.failed(f"data: {name!r} lies outside the folder of the model")
     path = Path("fetched", PurePosixPath(urlsplit(url).path).name or "model.onnx")
     download(url, path, params.digest, context.progress)
     for name, digest in params.data.items():

@@ -37,7 +37,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._data.source import LABELS, DType, Examples, Source
 from orun.stages._graph.agreement import Atol, Rtol
 from orun.stages.contract import Context, Spec
@@ -132,8 +131,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     tolerance = Tolerance(params.atol, params.rtol)
     comparison = compare(context, estimator, data, tolerance, raw=_raw(params))
     if comparison.agreement < params.min_agreement:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the converted model disagrees with scikit-learn in output {comparison.output!r}",
             why=comparison.why,
             hint=_hint(comparison.agreement, unrounded, is_float32=has_trees(estimator)),
@@ -177,8 +175,7 @@ def _require_order_of_classes(context: Context, estimator: Estimator, data: Exam
         return
     names = [str(name) for name in classes]
     if data.classes != names and sorted(data.classes) == sorted(names):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"`classes` are {', '.join(data.classes)}; the model's scores are in the order {', '.join(names)}",
             hint=f"classes: [{', '.join(names)}]",
         )
@@ -202,15 +199,13 @@ def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dat
     missing = [name for name, column in columns.items() if column is None]
     label = data.labels if isinstance(data, Source) else LABELS
     if dataset.labels is not None and label in missing:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the {type(estimator).__name__} was fitted with the column {label!r}, which `labels` takes",
             why="the label is no input of a model",
             hint=f"fit it without the label: df.drop(columns={label!r})",
         )
     if missing:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{title(data)} has no column {first_few([repr(column) for column in missing])}",
             why=f"the {type(estimator).__name__} was fitted with that name; the data has {', '.join(dataset.inputs)}",
         )
@@ -257,8 +252,7 @@ def _estimator(context: Context, params: Params) -> Estimator:
     with warnings_to(context.log):  # a file of another version of scikit-learn warns
         estimator = _read(context, params)
     if not (hasattr(estimator, "predict") or hasattr(estimator, "transform")):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{params.model} must be a fitted estimator of scikit-learn",
             why=f"a {type(estimator).__name__} has neither `predict` nor `transform`",
         )
@@ -283,14 +277,12 @@ def _unpickle(context: Context, params: Params) -> Any:
     import joblib
 
     if (context.root / params.model).is_dir():
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{params.model} is a folder, not an estimator",
             hint="name a function that returns it: model: file.py:function; or the file that joblib wrote",
         )
     if not params.trust_pickle:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{params.model} was not read: it is a pickle, which can run any code",
             why="`trust_pickle` is false",
             hint="if you know where it comes from: trust_pickle: true; better, return the estimator from a function",
@@ -298,6 +290,4 @@ def _unpickle(context: Context, params: Params) -> Any:
     try:
         return joblib.load(context.root / params.model)
     except Exception as error:  # unpickling may raise anything
-        raise StageFailed(
-            context.stage, f"{params.model} cannot be unpickled", why=f"{type(error).__name__}: {error}"
-        ) from error
+        raise context.failed(f"{params.model} cannot be unpickled", why=f"{type(error).__name__}: {error}") from error

@@ -30,7 +30,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Rtol
 from orun.stages._tf.inputs import InputSpec
 from orun.stages.common_parameters import ExternalData
@@ -161,7 +160,7 @@ def _source(context: Context, params: Params) -> Source:
         ("tensors", not params.tensors or form == ".pb", "a frozen graph, .pb"),
     ):
         if not used:
-            raise StageFailed(context.stage, f"`{parameter}` is for {wanted}, and {name} is another form of model")
+            raise context.failed(f"`{parameter}` is for {wanted}, and {name} is another form of model")
     return Source(name, path, params.inputs, params.signature, params.tensors)
 
 
@@ -181,8 +180,7 @@ def _inputs(context: Context, params: Params, source: Function | Lite, model: Mo
     known = {item.name: item for item in inputs_of(model)}
     unknown = sorted(set(params.inputs) - {item.name for item in source.inputs})
     if unknown:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the model has no input {', '.join(unknown)}",
             why=f"it takes {', '.join(item.name for item in source.inputs)}",
         )
@@ -191,7 +189,7 @@ def _inputs(context: Context, params: Params, source: Function | Lite, model: Mo
         declared = params.inputs.get(item.name, InputSpec())
         if declared.dtype not in (None, item.dtype):
             problem = f"inputs: {item.name!r} cannot be of {declared.dtype}"
-            raise StageFailed(context.stage, problem, why=f"the model takes {item.dtype}")
+            raise context.failed(problem, why=f"the model takes {item.dtype}")
         is_declared = declared.low is not None or declared.high is not None or declared.fill != "random"
         values: InputSpec | Input = declared if is_declared else known[item.name]
         inputs.append(replace(item, low=values.low, high=values.high, fill=values.fill))

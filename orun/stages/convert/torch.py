@@ -32,7 +32,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Rtol
 from orun.stages.common_parameters import DType, ExternalData, Fill, High, Low
 from orun.stages.contract import Context, Port, Spec
@@ -211,9 +210,9 @@ def _require_names(context: Context, params: Params) -> None:
     clash = sorted(set(params.outputs) & set(params.inputs))
     if clash or len(set(params.outputs)) < len(params.outputs):
         names = ", ".join(clash) or ", ".join(params.outputs)
-        raise StageFailed(context.stage, "inputs and outputs need names that differ", why=names)
+        raise context.failed("inputs and outputs need names that differ", why=names)
     if "" in {*params.outputs, *params.inputs}:
-        raise StageFailed(context.stage, "inputs and outputs need names", why="one is empty")
+        raise context.failed("inputs and outputs need names", why="one is empty")
 
 
 def _source(context: Context, params: Params) -> Source:
@@ -227,21 +226,18 @@ def _source(context: Context, params: Params) -> Source:
     by_function = params.hub is None and CODE.fullmatch(str(params.model)) is not None
     connected = "weights" in context.inputs
     if by_function and params.transformers != Transformers():
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"`transformers` is of no use, as {params.model} makes the model itself",
             hint="leave it out, and choose class and attention in that function",
         )
     if (params.weights is not None or connected) and not by_function:
         parameter = "the input `weights`" if connected else "`weights`"
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{parameter} is of no use, as {params.hub or params.model} brings its own",
             hint=f"leave it out, or {FUNCTION}",
         )
     if params.weights is not None and connected:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "weights come from a stage and from a file",
             hint="leave one of them out: `needs` or `weights`",
         )

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.optimize._editing import constants, interface, nodes, parts
@@ -126,7 +125,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     for number, edit in enumerate(params.edits):
         changes = {item.name: value for item in fields(edit) if (value := getattr(edit, item.name)) is not None}
         if len(changes) != 1:
-            raise StageFailed(context.stage, f"edits[{number}]: an edit has one key", why=f"it has {len(changes)}")
+            raise context.failed(f"edits[{number}]: an edit has one key", why=f"it has {len(changes)}")
         ((name, value),) = changes.items()
         EDITS[name](draft, value, f"edits[{number}].{name}")
     result = _close(draft)
@@ -146,8 +145,7 @@ def _open(context: Context) -> Draft:
 
     model = load(context.model())
     if any(getattr(graph, "sparse_initializer", ()) for graph in graphs(model)):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "the model has sparse weights, which edits would lose",
             hint="a function can change it: `optimize/python` with `form: proto`",
         )

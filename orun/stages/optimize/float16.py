@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.library_errors import failing
@@ -71,12 +70,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     _require_names(context, params)
     if not _count_weights(load_graph(context.model()), "float"):
-        raise StageFailed(context.stage, NOTHING, why="it has no float32 weights")
+        raise context.failed(NOTHING, why="it has no float32 weights")
     kept = _kept(context, params) if params.mixed else []
     model = _convert(context, params, kept)
     half = _count_weights(model, params.to)
     if not half:
-        raise StageFailed(context.stage, NOTHING, why="all of its float32 weights must stay float32")
+        raise context.failed(NOTHING, why="all of its float32 weights must stay float32")
     save(model, context.result)
     del model  # before two sessions hold its weights
     error = _compare(context, params)

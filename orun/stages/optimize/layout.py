@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
@@ -92,15 +91,13 @@ def _choose_values(context: Context, model: ModelProto, params: Params) -> dict[
         require_known("values", params.values, ranks)
         chosen = {name: ranks[name] for name in params.values}
         if flat := [name for name, rank in chosen.items() if rank < LEAST]:
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"{', '.join(flat)} cannot be turned",
                 why="a value with a batch, channels and places has three axes or more",
             )
     if not chosen:
         shown = ", ".join(f"{name} has {rank}" for name, rank in ranks.items())
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "the model has no images to turn",
             why=f"none of its inputs and outputs has four axes: {shown}",
             hint="name those to turn: `values: [...]`",

@@ -28,7 +28,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._data.source import Examples
 from orun.stages._graph.agreement import Dims, Inputs
 from orun.stages.common_parameters import Excluded
@@ -118,8 +117,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _require_data(context: Context, params: Params) -> None:
     needing = "method: whitened" if params.method == "whitened" else "error" if params.error is not None else ""
     if needing and params.dataset is None:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"`{needing}` needs `dataset`",
             why="it looks at what the model computes for typical inputs",
             hint="name typical inputs, `dataset: file.py:function`; `method: plain` with `size` needs none",
@@ -165,7 +163,7 @@ def _find(context: Context, model: ModelProto, params: Params) -> list[Layer]:
         why = "\n".join(reasons[:REASONS]) or f"it has no {', '.join(params.op_types)} with a stored weight in float"
         simplify = "`optimize/simplify` before it stores what the model computes from weights alone"
         hint = simplify if computes_weights(model) else "leave the stage out"
-    raise StageFailed(context.stage, "nothing in the model can be factorised", why=why, hint=hint)
+    raise context.failed("nothing in the model can be factorised", why=why, hint=hint)
 
 
 def _open_probe(context: Context, model: ModelProto, params: Params, layers: list[Layer]) -> Probe | None:
@@ -181,8 +179,7 @@ def _open_probe(context: Context, model: ModelProto, params: Params, layers: lis
     require_ranges(context, dataset)
     probe = Probe(model, layers, dataset)
     if not probe.outputs:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "the model has no output in floating point",
             why="the error that factors cause is measured there",
             hint="`method: plain` with `size`, without `dataset`, measures none",

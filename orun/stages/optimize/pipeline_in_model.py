@@ -27,7 +27,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._data.source import Images
 from orun.stages._graph.agreement import Dims
 from orun.stages.contract import Context, Port, Spec
@@ -148,27 +147,25 @@ def _require_sense(context: Context, params: Params) -> None:
     """Refuse parameters that say nothing, or contradict one another."""
     if not (params.image or params.text or params.labels or params.boxes):
         hint = "set `image`, `text`, `labels` or `boxes`"
-        raise StageFailed(context.stage, "there is nothing to put into the model", hint=hint)
+        raise context.failed("there is nothing to put into the model", hint=hint)
     if params.image and params.text:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "`image` and `text` cannot both be put into a model",
             why="a file of examples holds one of them",
             hint="prepare one of them in your own code",
         )
     if (params.image or params.text) and params.examples is None:
         kind = "a folder of images" if params.image else "a .txt file with a text in each line"
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "`examples` is missing",
             why="the result is compared with the code that it replaces",
             hint=f"`examples: PATH`, {kind}",
         )
     if params.text and params.examples and Path(params.examples).suffix != ".txt":
-        raise StageFailed(context.stage, f"{params.examples} is not a .txt file", why="texts are read from its lines")
+        raise context.failed(f"{params.examples} is not a .txt file", why="texts are read from its lines")
     if params.examples is not None and not (params.image or params.text):
         why = "without these, inputs are made up"
-        raise StageFailed(context.stage, "`examples` is for `image` and `text`", why=why, hint="leave it out")
+        raise context.failed("`examples` is for `image` and `text`", why=why, hint="leave it out")
 
 
 def _cases(draft: Draft, params: Params, tokenizer: WordPiece | None) -> Sequence[Case]:

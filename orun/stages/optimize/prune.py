@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Dims, Inputs
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
@@ -69,8 +68,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.plain import hoist, inline
 
     if params.method == "structured" and params.proportion >= 1:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "`method: structured` cannot remove 100 % of the channels",
             why="a layer without channels computes nothing",
             hint="lower `proportion`",
@@ -117,8 +115,7 @@ def _prune(context: Context, model: ModelProto, params: Params) -> None:
             hint = "`method: magnitude` sets weights to zero where a layer keeps its channels"
         else:
             hint = "leave the stage out"
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "nothing in the model could be pruned",
             why="\n".join(reasons[:REASONS]) or f"it has no {', '.join(params.op_types)} with enough stored weights",
             hint=hint,

@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.ensure import check_interface
@@ -94,8 +93,7 @@ def _change(context: Context, params: Params) -> ModelProto:
         wanted, model = onnx_ir.Model, onnx_ir.from_proto(model)
     changed = function(model)
     if not isinstance(changed, wanted):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{params.function} must return a {wanted.__name__}",
             why=f"it returned a {type(changed).__name__}",
             hint="`form` says whether it gets and returns an onnx.ModelProto or an onnx_ir.Model",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core import dynamic_axes
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
@@ -88,7 +87,7 @@ def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
     require_known("fix", sizes, dynamic_axes.list_free([sorted(inputs - {""})]))
     for name, size in sizes.items():
         if size < 0:
-            raise StageFailed(context.stage, f"fix: the axis {name!r} cannot be {size}")
+            raise context.failed(f"fix: the axis {name!r} cannot be {size}")
     for axis in _axes((*model.graph.input, *model.graph.output)):
         if not axis.dim_param:
             continue

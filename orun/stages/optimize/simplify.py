@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.library_errors import failing
@@ -103,11 +102,7 @@ def _require_own(context: Context, params: Params) -> None:
     own = get_args(Pass if params.tool == "onnxsim" else Pattern)
     for name in params.skip or []:
         if name not in own:
-            raise StageFailed(
-                context.stage,
-                f"skip: {params.tool} has no pass {name!r}",
-                why=f"its passes are {', '.join(own)}",
-            )
+            raise context.failed(f"skip: {params.tool} has no pass {name!r}", why=f"its passes are {', '.join(own)}")
 
 
 def _by_onnxsim(context: Context, params: Params) -> Path:
@@ -140,8 +135,7 @@ def _by_onnxslim(context: Context, params: Params) -> ModelProto:
     store_freely(model)
     version = standard_opset(model)
     if version < SLIM_FROM:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"onnxslim takes operator sets from {SLIM_FROM} on",
             why=f"the model uses {version or 'none of the standard'}",
             hint="put `convert/opset` before it, or simplify with `tool: onnxsim`",

@@ -122,7 +122,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             "attentions_left": Metric(len(candidate.unfused), better="lower"),
             **{f"fused.{name}": Metric(fused[name]) for name in COUNTED},
         }
-    raise refused or StageFailed(context.stage, "nothing fused the model")
+    raise refused or context.failed("nothing fused the model")
 
 
 def _in_pieces(candidate: FusedModel) -> Iterator[str]:
@@ -161,8 +161,7 @@ def _require_expected(context: Context, params: Params, fused: Mapping[str, int]
     if missed:
         got = ", ".join(f"{name} {fused[name]}" for name in sorted(fused) if name in COUNTED) or "nothing"
         left = "".join(f"\n{line}" for line in _in_pieces(candidate))
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             ", ".join(f"expected {number} {name}, got {fused.get(name, 0)}" for name, number in missed.items()),
             why=f"fused by method {candidate.method}: {got}{left}",
             hint="correct `expect`, try another `method`, or fuse before what takes the layers apart; "

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from orun.errors import StageFailed
 from orun.measure.dataset import Dataset
 from orun.stages._data.source import Examples
 from orun.stages._data.synthetic import make_examples
@@ -93,8 +92,7 @@ def quantizing_static(context: Context, path: Path) -> Iterator[None]:
         except ValueError as error:
             if "bins" not in str(error):
                 raise
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 CANNOT,
                 why=str(error),
                 hint="a value that never changes, such as a mask's, has no histogram: use `method: minmax`, or "

@@ -7,7 +7,6 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 from onnx import ModelProto, NodeProto, helper
 
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Trial, load_cases
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.inner_values import values_for
@@ -37,8 +36,7 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
     read = list_needed(model.graph)
     split = [node for node in fused if node.input[POSITIONS] in positions - counting]
     if losing := [node.name for node in split if read & {*node.output[1:2]}]:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"quantized, the embeddings of {', '.join(losing)} would lose their positions",
             why="ONNX Runtime's quantizer drops these, and a node whose mask is read cannot be split",
             hint="name them in `exclude`",

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from orun.core.targets import Target
-from orun.errors import StageFailed
 from orun.stages._graph.domains import standard_opset
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.nodes import attribute, set_items
@@ -42,12 +41,11 @@ def require_float8(
     `conflicts` tells by name whether each of some further settings is made.
     """
     if types[0] != types[1]:
-        raise StageFailed(
-            context.stage, f"{NAME} must be the type of both weights and activations", hint="set both types, or neither"
+        raise context.failed(
+            f"{NAME} must be the type of both weights and activations", hint="set both types, or neither"
         )
     if method == "distribution":
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"`method: distribution` cannot be combined with {NAME}",
             why="ONNX Runtime's Distribution cuts off values beyond 4.5 standard deviations, and loses a Relu before a "
             "rounded value",
@@ -56,11 +54,10 @@ def require_float8(
     conflicts = {**conflicts, "op_types": bool(set(op_types) - set(OPERATORS))}
     if wrong := [name for name, is_set in conflicts.items() if is_set]:
         why = f"it is for pairs around {', '.join(OPERATORS)}, with `minmax` or `percentile`"
-        raise StageFailed(context.stage, f"`{wrong[0]}` cannot be combined with {NAME}", why=why)
+        raise context.failed(f"`{wrong[0]}` cannot be combined with {NAME}", why=why)
     version = standard_opset(load_graph(context.model()))
     if version < SINCE_OPSET:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{NAME} needs operator set {SINCE_OPSET}, and the model has {version}",
             hint=f"put `convert/opset` with `version: {SINCE_OPSET}` before it",
         )

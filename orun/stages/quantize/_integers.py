@@ -25,9 +25,7 @@ ADVICE = "pre-processing before quantization"  # in a warning for every model; t
 def require_types(context: Context, op_types: Collection[str] | None) -> None:
     """Refuse an empty list of operator types, which the quantizers take for all types."""
     if op_types is not None and not op_types:
-        raise StageFailed(
-            context.stage, "`op_types` is empty", hint="name the types to quantize, or leave it out for all types"
-        )
+        raise context.failed("`op_types` is empty", hint="name the types to quantize, or leave it out for all types")
 
 
 def is_quantized(
@@ -68,7 +66,7 @@ def nothing_quantized(context: Context, model: ModelProto, why: str, hint: str) 
         shown = [*names[:SHOWN], *([f"{len(names) - SHOWN} more"] if len(names) > SHOWN else [])]
         why = f"{', '.join(shown)}: in {types[wrong[0].data_type]}, and only float32 is quantized"
         hint = "export the model in float32 (`module.float()` in PyTorch)"
-    return StageFailed(context.stage, "nothing in the model could be quantized", why=why, hint=hint)
+    return context.failed("nothing in the model could be quantized", why=why, hint=hint)
 
 
 def require_integers(
@@ -100,8 +98,7 @@ def require_scales(context: Context, model: ModelProto) -> None:
     """
     scales = [tensor for tensor in model.graph.initializer if tensor.name.endswith(SCALE)]
     if names := [name.removesuffix(SCALE) for name in find_not_finite(scales)]:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             CANNOT,
             why=f"the range of {', '.join(names)} is infinite, and all values in it would become 0",
             hint="leave the nodes that yield them in float: `exclude`, or `op_types` without operators such as Add and "
@@ -125,8 +122,7 @@ def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
         names = find_not_finite(load_graph(path).graph.initializer, path.parent) if asserted else []
         if not names:
             raise
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             CANNOT,
             why=f"not all values of {', '.join(names)} are finite",
             hint="find out what made them so, or leave out the nodes that read them: `exclude`",

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
-from orun.errors import StageFailed
 from orun.stages._graph.io import load
 from orun.stages._graph.nodes import attribute, list_readers, set_items
 from orun.stages.contract import Context
@@ -42,8 +41,7 @@ def check_pairs(context: Context, model: ModelProto) -> None:
     readers = list_readers(model.graph)
     linear = [node for node in model.graph.node if node.op_type in (QUANTIZE, DEQUANTIZE)]
     if not linear:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "the model has no fake quantization",
             why="it has neither QuantizeLinear nor DequantizeLinear",
             hint=OTHER_WAYS,
@@ -52,8 +50,7 @@ def check_pairs(context: Context, model: ModelProto) -> None:
         f"{node.name or node.output[0]}: {text}" for node in linear for text in _problems(node, weights, readers)
     )
     if wrong:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "the model's fake quantization cannot become integers",
             why="\n".join([*wrong[:MOST], f"and {len(wrong) - MOST} more"] if len(wrong) > MOST else wrong),
             hint="each QuantizeLinear needs DequantizeLinear after it, with the same constant scale and zero point",

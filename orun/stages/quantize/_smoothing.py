@@ -15,7 +15,6 @@ import onnx
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from orun.errors import StageFailed
 from orun.measure.dataset import Dataset
 from orun.stages._graph.agreement import Trial, check_against_input
 from orun.stages._graph.differences import Tolerance
@@ -49,8 +48,7 @@ def smooth_and_check(
     """
     names = smooth(model, alpha, dataset, is_selected)
     if not names:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "`smooth` found nothing to do",
             why="no MatMul or Gemm that is to be quantized has a constant matrix on its right",
             hint="leave `smooth` out, or look at `op_types`, `include` and `exclude`",

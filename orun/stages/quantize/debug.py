@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.core.serialization import encode
-from orun.errors import StageFailed
 from orun.stages._data.source import Examples
 from orun.stages.common_parameters import MadeUpDims, ModelTarget
 from orun.stages.contract import Context, Port, Spec
@@ -89,7 +88,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     analysis = analyse(pair, Effort(params.trials, params.time), context.progress)
     if not analysis.findings:
         why = "no tensor of one was found in the other, by name, by what computes it or by its place"
-        raise StageFailed(context.stage, "the two models have nothing in common", why=why)
+        raise context.failed("the two models have nothing in common", why=why)
     _write(context, analysis)
     return _metrics(analysis)
 

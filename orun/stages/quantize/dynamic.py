@@ -14,7 +14,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Dims, Inputs
 from orun.stages.common_parameters import Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
@@ -105,8 +104,7 @@ def _prepare(context: Context, params: Params, path: Path) -> list[str]:
             value.type.tensor_type.ClearField("shape")
     save(model, path, external=True)
     if not (op_types := _op_types(model, params)):  # ONNX Runtime would take an empty list for all types
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "nothing in the model could be quantized",
             why="its Attention is the standard's own, for which ONNX Runtime has no integers",
             hint="name other `op_types`, such as MatMul",
@@ -127,8 +125,7 @@ def _require_unbiased(context: Context, model: ModelProto, params: Params) -> No
         and node.input[ATTENTION_BIAS]
     ]
     if losing := [name for name in biased if name not in params.exclude]:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"quantized, {len(losing)} of the model's attentions would lose their masks and biases",
             why=f"ONNX Runtime's quantizer drops the attention bias of {', '.join(losing)}",
             hint="fuse with `multi_head_attention: true`, which keeps the projections separate, or name them in "

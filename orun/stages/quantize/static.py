@@ -34,7 +34,6 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._data.source import Examples
 from orun.stages._graph.agreement import Dims, Inputs
 from orun.stages._graph.precision import TYPES, Override
@@ -186,11 +185,11 @@ def _require_supported(context: Context, params: Params) -> None:
         ("moving_average", params.moving_average, "minmax"),
     ):
         if is_set and params.method != method:
-            raise StageFailed(context.stage, f"`{name}` needs `method: {method}`, not {params.method}")
+            raise context.failed(f"`{name}` needs `method: {method}`, not {params.method}")
     needs_qdq = {name: bool(getattr(params, name)) for name in ("overrides", "include_tensors", "exclude_tensors")}
     for name, is_set in {**needs_qdq, "method: distribution": params.method == "distribution"}.items():
         if is_set and params.format != "qdq":
-            raise StageFailed(context.stage, f"`{name}` needs `format: qdq`, not {params.format}")
+            raise context.failed(f"`{name}` needs `format: qdq`, not {params.format}")
 
 
 def _prepare(context: Context, params: Params, path: Path) -> tuple[Any, Mapping[str, Any], Sequence[str]]:

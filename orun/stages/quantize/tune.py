@@ -35,7 +35,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed, UnknownName
+from orun.errors import UnknownName
 from orun.measure.accuracy.names import ERRORS, FIDELITY, TASK, UNITS
 from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
@@ -140,10 +140,10 @@ def _require_goal(context: Context, params: Params) -> None:
     less = params.metric.partition(".")[0] in ERRORS
     if less != (params.at_most is not None):
         direction, bound = ("lower", "at_most") if less else ("higher", "at_least")
-        raise StageFailed(context.stage, f"{params.metric} is better when it is {direction}", hint=f"say `{bound}`")
+        raise context.failed(f"{params.metric} is better when it is {direction}", hint=f"say `{bound}`")
     if params.objective == "size" and (params.shape or params.batch > 1):
         name = "shape" if params.shape else "batch"
-        raise StageFailed(context.stage, f"`{name}` is for timing, and with `objective: size` nothing is timed")
+        raise context.failed(f"`{name}` is for timing, and with `objective: size` nothing is timed")
 
 
 def _search(context: Context, params: Params) -> Search:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._data.source import Examples
 from orun.stages._graph.agreement import Dims, Inputs
 from orun.stages._graph.domains import standard_opset
@@ -128,8 +127,7 @@ def _require_finite(context: Context, params: Params, model: ModelProto) -> None
     products = [node for node in nodes(model) if node.op_type == "MatMul" and node.name not in params.exclude]
     read = {name for node in products for name in node.input}
     if names := find_not_finite(tensor for tensor in tensors(model) if tensor.name in read):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"not all values of {', '.join(names)} are finite",
             hint="find out what made them so, or leave out the nodes that read them: `exclude`",
         )
@@ -148,13 +146,12 @@ def _require_supported(context: Context, params: Params, model: ModelProto) -> N
     for name, (is_set, algorithms) in settings.items():
         if is_set and params.algorithm not in algorithms:
             needed = " or ".join(f"`algorithm: {algorithm}`" for algorithm in algorithms)
-            raise StageFailed(context.stage, f"`{name}` needs {needed}, not {params.algorithm}")
+            raise context.failed(f"`{name}` needs {needed}, not {params.algorithm}")
     if params.format == "qdq" and params.bits == BYTE:
-        raise StageFailed(context.stage, "`format: qdq` has 4 bits only", hint="`bits: 8` needs `format: qoperator`")
+        raise context.failed("`format: qdq` has 4 bits only", hint="`bits: 8` needs `format: qoperator`")
     version = standard_opset(model)
     if params.format == "qdq" and version < INT4_SINCE:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"`format: qdq` needs operator set {INT4_SINCE}, and the model has {version}",
             hint=f"put `convert/opset` with `version: {INT4_SINCE}` before it",
         )

@@ -71,7 +71,7 @@ class Draft:
 
     def failed(self, place: str, problem: str, *, why: str = "", hint: str = "") -> StageFailed:
         """Return the error of an edit, such as `edits[2].rename`."""
-        return StageFailed(self.context.stage, f"{place}: {problem}", why=why, hint=hint)
+        return self.context.failed(f"{place}: {problem}", why=why, hint=hint)
 
 
 class Prologue:

@@ -8,7 +8,6 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 from onnxruntime.transformers.fusion_options import FusionOptions
 from onnxruntime.transformers.optimizer import optimize_by_fusion
 
-from orun.errors import StageFailed
 from orun.stages._graph.compat import patch_quadratic_scan, patch_shape_inference
 from orun.stages._graph.nodes import attribute
 from orun.stages.contract import Context
@@ -28,8 +27,7 @@ def apply_optimizer(context: Context, model: ModelProto, settings: Settings) -> 
     num_heads, hidden_size = settings.num_heads or num_heads, settings.hidden_size or hidden_size
     context.log.info("%d attention heads, hidden size %d", num_heads, hidden_size)
     if (num_heads == 0) != (hidden_size == 0) or (num_heads and hidden_size % num_heads):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{num_heads} attention heads and hidden size {hidden_size} do not go together",
             hint="give both `num_heads` and `hidden_size`, or none of them",
         )

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orun.errors import StageFailed
 from orun.measure.dataset import Array
 from orun.stages.contract import Context
 from orun.stages.optimize._low_rank.factors import Factors, factorize
@@ -76,15 +75,14 @@ class Choice:
         sizes = [numbers - sum(held) + size for size in sizes_after(held, self.steps)]
         count = next((count for count, size in enumerate(sizes) if size <= proportion * numbers), None)
         if count is None:
-            raise StageFailed(
-                self.context.stage,
+            raise self.context.failed(
                 f"factors cannot make the model as small as {show(proportion, 'ratio')}",
                 why=f"at their lowest ranks {show(sizes[-1] / numbers, 'ratio')} of its numbers are left; the others "
                 "are not in layers that can be factorised",
                 hint="raise `size`; the log says which layers keep their weights",
             )
         if not count:
-            raise StageFailed(self.context.stage, f"`size: {show(proportion, 'ratio')}` leaves nothing to do")
+            raise self.context.failed(f"`size: {show(proportion, 'ratio')}` leaves nothing to do")
         return count
 
     def count_for_error(self, error: float, probe: Probe) -> int:
@@ -97,8 +95,7 @@ class Choice:
         count = bisect_right(counts, error, key=lambda count: probe.error(self.weights(count)))
         if not count:
             first = self.steps[0]
-            raise StageFailed(
-                self.context.stage,
+            raise self.context.failed(
                 f"no layer can be factorised within an error of {show(error, 'ratio')}",
                 why=f"{self.layers[first.layer].title}, which harms least, causes "
                 f"{show(probe.error(self.weights(1)), 'ratio')} at rank {first.rank}",
@@ -129,7 +126,7 @@ def prepare(context: Context, layers: Sequence[Layer], probe: Probe | None, *, w
     for index, (layer, gram) in enumerate(zip(layers, grams, strict=True)):
         context.progress(index, len(layers), "layers factorised")
         if gram is not None and not np.isfinite(gram).all():
-            raise StageFailed(context.stage, f"the inputs of {layer.title} are not finite for every example")
+            raise context.failed(f"the inputs of {layer.title} are not finite for every example")
         ranks = {rows: layer.max_rank(rows) for rows in layer.row_counts()}
         own = {rows: factorize(layer.matrix(), rows, most, gram) for rows, most in ranks.items() if most}
         factors |= {(index, rows): item for rows, item in own.items()}

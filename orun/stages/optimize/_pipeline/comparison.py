@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.measure.dataset import Array, choose, spread
 from orun.stages._data.images import ORIENTATION, list_images, open_image, prepare_image
 from orun.stages._data.source import Images, Source, Text
@@ -68,8 +67,7 @@ def _form(context: Context, path: Path, name: str) -> tuple[str | None, str, boo
     """Return the format and the mode of an image, and whether its EXIF orientation turns it."""
     with open_image(path, name) as opened:
         if opened.format not in FORMATS or opened.mode == "CMYK":
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"a model cannot decode {name}",
                 why=f"it is {opened.format} in {opened.mode}; the operator decodes JPEG and PNG files, and no CMYK",
                 hint="convert it to an RGB file that ends in .jpg or .png, or take it out of `examples`",

@@ -112,4 +112,4 @@ class Draft:
 
     def failed(self, message: str, hint: str = "") -> StageFailed:
         """Return the failure of the stage."""
-        return StageFailed(self.context.stage, message, hint=hint)
+        return self.context.failed(message, hint=hint)

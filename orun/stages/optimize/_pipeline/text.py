@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from onnx import GraphProto, TensorProto, helper
 
-from orun.errors import StageFailed
 from orun.measure.extension_operators import DOMAIN
 from orun.stages._graph.io import input_names
 from orun.stages._graph.signature import axes_of
@@ -45,8 +44,7 @@ def add_tokenizer(draft: Draft, tokenizer: WordPiece) -> None:
 def _require_tokens(draft: Draft, inputs: list[str]) -> None:
     if {IDS, MASK} - set(inputs):
         known = ", ".join(input_names(draft.model))
-        raise StageFailed(
-            draft.context.stage,
+        raise draft.context.failed(
             f"the model has no inputs {IDS} and {MASK} for tokens",
             why=f"it has {known}",
             hint="rename them: `rename` of `optimize/edit`",

@@ -242,8 +242,7 @@ class Search:
         refusals = dict.fromkeys(trial.refused for trial in trials if trial.refused)
         nearest = sorted(judged, key=lambda trial: self.judge.goal.short(trial.accuracy))[:NEAREST]
         goal = self.judge.goal
-        return StageFailed(
-            self.workshop.context.stage,
+        return self.workshop.context.failed(
             f"none of {len(self.trial_log.trials)} candidates reaches the goal",
             why="\n".join(f"{trial.settings.title}: {goal.metric} {trial.accuracy:.5g}" for trial in nearest)
             or "\n".join([*refusals][:NEAREST]),
