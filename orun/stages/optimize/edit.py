@@ -25,10 +25,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from orun.core.metrics import Metric
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.optimize._editing import constants, interface, nodes, parts
-from orun.stages.optimize._editing.interface import InputType
-from orun.stages.optimize._editing.nodes import Remove, Replace
-from orun.stages.optimize._editing.parts import OTHER, Extract, Merge
+from orun.stages.optimize._editing.declarations import OTHER, Extract, InputType, Merge, Remove, Replace
 from orun.stages.params import Doc, OneKey
 
 if TYPE_CHECKING:
@@ -98,20 +95,6 @@ SPEC = Spec(
     preload=("onnx", "onnxruntime"),
     metrics=("size", "nodes", "nodes_before", "max_abs_error"),
 )
-EDITS: Mapping[str, Callable[[Draft, Any, str], None]] = {
-    "rename": interface.rename,
-    "axes": interface.set_axes,
-    "shapes": interface.set_shapes,
-    "types": interface.set_types,
-    "add_outputs": interface.add_outputs,
-    "drop_outputs": interface.drop_outputs,
-    "make_constant": constants.make_constant,
-    "make_input": constants.make_input,
-    "remove": nodes.remove,
-    "replace": nodes.replace_nodes,
-    "extract": parts.extract,
-    "merge": parts.merge,
-}
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
@@ -121,19 +104,38 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import external_files, load_graph, save, weigh
     from orun.stages.optimize._editing.comparison import compare
 
-    draft = _open(context)
+    draft, edits = _open(context), _list_edits()
     for number, edit in enumerate(params.edits):
         changes = {item.name: value for item in fields(edit) if (value := getattr(edit, item.name)) is not None}
         if len(changes) != 1:
             raise context.failed(f"edits[{number}]: an edit has one key", why=f"it has {len(changes)}")
         ((name, value),) = changes.items()
-        EDITS[name](draft, value, f"edits[{number}].{name}")
+        edits[name](draft, value, f"edits[{number}].{name}")
     result = _close(draft)
     save(result, context.result, external=bool(external_files(load_graph(context.model()))))
     tolerance = Tolerance(params.atol, params.rtol) if params.check else None
     error = compare(draft, load_graph(context.result), Trial(params.dims, params.inputs), tolerance)
     metrics = {**weigh(context.result), "nodes_before": weigh(context.model())["nodes"]}
     return metrics if error is None else {**metrics, "max_abs_error": error}
+
+
+def _list_edits() -> Mapping[str, Callable[[Draft, Any, str], None]]:
+    from orun.stages.optimize._editing import constants, interface, nodes, parts
+
+    return {
+        "rename": interface.rename,
+        "axes": interface.set_axes,
+        "shapes": interface.set_shapes,
+        "types": interface.set_types,
+        "add_outputs": interface.add_outputs,
+        "drop_outputs": interface.drop_outputs,
+        "make_constant": constants.make_constant,
+        "make_input": constants.make_input,
+        "remove": nodes.remove,
+        "replace": nodes.replace_nodes,
+        "extract": parts.extract,
+        "merge": parts.merge,
+    }
 
 
 def _open(context: Context) -> Draft:

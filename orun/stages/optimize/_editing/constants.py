@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
 
 from orun.core.serialization import replace
+from orun.measure.dataset import Array
 from orun.stages._graph.input_domain import InputValues
 from orun.stages._graph.names import make_unique
+from orun.stages._graph.sessions import Feed
 from orun.stages.name_checks import require_known
 from orun.stages.optimize._editing.draft import Draft, Prologue, axis_names
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from orun.measure.dataset import Array
-    from orun.stages._graph.sessions import Feed
 
 
 def make_constant(draft: Draft, values: Mapping[str, Any], place: str) -> None:
@@ -37,8 +36,6 @@ def make_constant(draft: Draft, values: Mapping[str, Any], place: str) -> None:
 
 
 def _to_array(draft: Draft, value: ir.Value, number: Any, place: str) -> Array:
-    import numpy as np
-
     if value.dtype is None or value.shape is None:
         raise draft.failed(place, f"input {value.name!r} is no tensor of known shape")
     try:
@@ -53,8 +50,6 @@ def _to_array(draft: Draft, value: ir.Value, number: Any, place: str) -> Array:
 
 
 def _spread(draft: Draft, value: ir.Value, array: Array, place: str) -> Array:
-    import numpy as np
-
     shape = tuple(axis for axis in axis_names(value) if isinstance(axis, int))
     try:
         return np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(shape)
@@ -65,8 +60,6 @@ def _spread(draft: Draft, value: ir.Value, array: Array, place: str) -> Array:
 
 
 def _store(draft: Draft, value: ir.Value, array: Array) -> None:
-    import onnx_ir as ir
-
     name = value.name or ""
     value.const_value = ir.tensor(array, dtype=value.dtype, name=name)
     draft.model.graph.register_initializer(value)
@@ -75,8 +68,6 @@ def _store(draft: Draft, value: ir.Value, array: Array) -> None:
 
 def _expand(draft: Draft, value: ir.Value, array: Array, place: str) -> None:
     """Replace an input with dynamic axes by a number, expanded to the axes that other inputs have."""
-    import numpy as np
-
     name = value.name or ""
     if array.size != 1:
         raise draft.failed(
@@ -98,8 +89,6 @@ def _expand(draft: Draft, value: ir.Value, array: Array, place: str) -> None:
 
 def _filling(name: str, array: Array, sources: Sequence[int | tuple[ir.Value, int]]) -> Callable[[Feed], Feed]:
     """Return the step back: the input that the constant replaces."""
-    import numpy as np
-
     places = [source if isinstance(source, int) else (source[0].name or "", source[1]) for source in sources]
 
     def step_back(feed: Feed) -> Feed:
@@ -124,8 +113,6 @@ def _source(draft: Draft, value: ir.Value, axis: str | None, place: str) -> tupl
 
 def make_input(draft: Draft, names: Sequence[str], place: str) -> None:
     """Turn weights and other constants into inputs."""
-    import onnx_ir as ir
-
     graph, constants = draft.model.graph, dict(_constants(draft))
     require_known(place, names, constants)
     for name in names:
@@ -150,8 +137,6 @@ def make_input(draft: Draft, names: Sequence[str], place: str) -> None:
 
 def _constants(draft: Draft) -> Iterator[tuple[str, tuple[ir.Value, ir.TensorProtocol]]]:
     """Yield the weights, and the results of Constant nodes, by name."""
-    import onnx_ir as ir
-
     for value in draft.values():
         tensor = ir.convenience.get_const_tensor(value) if value.graph is draft.model.graph else None
         if tensor is not None and value.name:

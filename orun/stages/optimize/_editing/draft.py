@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+
+import onnx_ir as ir
 
 from orun.errors import StageFailed
+from orun.measure.dataset import Array
 from orun.stages._graph.input_domain import InputDomain
 from orun.stages._graph.names import make_unique
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-
-    from orun.measure.dataset import Array
-    from orun.stages._graph.sessions import Feed
-    from orun.stages.contract import Context
+from orun.stages._graph.sessions import Feed
+from orun.stages._graph.symbolic import infer_shapes
+from orun.stages.contract import Context
 
 
 @dataclass
@@ -63,10 +61,6 @@ class Draft:
 
     def infer(self) -> None:
         """Infer types and shapes of inner values, as far as an inference can follow the model."""
-        import onnx_ir as ir
-
-        from orun.stages._graph.symbolic import infer_shapes
-
         self.model = ir.from_proto(infer_shapes(self.context, ir.to_proto(self.model)))
 
     def failed(self, place: str, problem: str, *, why: str = "", hint: str = "") -> StageFailed:
@@ -85,8 +79,6 @@ class Prologue:
 
     def constant(self, array: Array) -> ir.Value:
         """Add a constant."""
-        import onnx_ir as ir
-
         tensor = ir.tensor(array, name=make_unique(f"{self._name}_constant", self._used))
         value = ir.val(tensor.name, const_value=tensor)
         self._draft.model.graph.register_initializer(value)
@@ -94,8 +86,6 @@ class Prologue:
 
     def node(self, op_type: str, operands: Sequence[ir.Value], **attributes: int) -> ir.Value:
         """Add a node, and return its result."""
-        import onnx_ir as ir
-
         node = ir.node(op_type, operands, attributes, name=make_unique(f"{self._name}_{op_type}", self._used))
         node.outputs[0].name = make_unique(f"{self._name}_{op_type.lower()}", self._used)
         self._nodes.append(node)

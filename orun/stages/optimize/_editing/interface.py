@@ -3,49 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 
 from orun.core import dynamic_axes
 from orun.core.serialization import replace
+from orun.measure.dataset import Array
 from orun.stages._graph.input_domain import InputDomain, InputValues
 from orun.stages._graph.names import make_unique
+from orun.stages._graph.sessions import Feed
 from orun.stages.name_checks import require_known
+from orun.stages.optimize._editing.declarations import InputType
 from orun.stages.optimize._editing.draft import Draft, Prologue, axis_names
-from orun.stages.params import Doc, Range
-
-if TYPE_CHECKING:
-    import numpy as np
-    import onnx_ir as ir
-
-    from orun.measure.dataset import Array
-    from orun.stages._graph.sessions import Feed
 
 BYTES = ("uint8", "int8")
 
 
-@dataclass(frozen=True)
-class InputType:
-    """New type of an input: it is cast to the former one, then normalised."""
-
-    dtype: Annotated[
-        Literal["uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"],
-        Doc("Type of the input from now on."),
-    ]
-    scale: Annotated[float, Doc("Factor after the cast: 0.00392156862745098 takes bytes to 0 to 1.")] = 1.0
-    mean: Annotated[list[float], Doc("Then this is subtracted: a number, or one for each channel.")] = field(
-        default_factory=list
-    )
-    std: Annotated[list[float], Doc("Then this divides: a number, or one for each channel.")] = field(
-        default_factory=list
-    )
-    axis: Annotated[int, Doc("Axis of the channels."), Range(0)] = 1
-
-
 def rename(draft: Draft, names: Mapping[str, str], place: str) -> None:
     """Rename inputs and outputs; an inner value of such a name gets another one."""
-    import onnx_ir as ir
-
     inputs = draft.inputs
     values = {**inputs, **{value.name or "": value for value in draft.model.graph.outputs}}
     require_known(place, names, values)
@@ -71,8 +49,6 @@ def rename(draft: Draft, names: Mapping[str, str], place: str) -> None:
 
 def set_axes(draft: Draft, sizes: Mapping[str, int | str], place: str) -> None:
     """Fix dynamic axes to a size, or rename them, wherever they occur."""
-    import onnx_ir as ir
-
     dynamic = {axis for value in draft.inputs.values() for axis in axis_names(value) if isinstance(axis, str)}
     require_known(place, sizes, dynamic_axes.list_free([sorted(dynamic)]))
     fixed = {name: size for name, size in sizes.items() if isinstance(size, int)}
@@ -107,8 +83,6 @@ def _require_axis(draft: Draft, subject: str, size: int | str, place: str) -> No
 
 def set_shapes(draft: Draft, shapes: Mapping[str, Sequence[int | str]], place: str) -> None:
     """Declare the axes of inputs anew; outputs follow."""
-    import onnx_ir as ir
-
     inputs = draft.inputs
     require_known(place, shapes, inputs)
     for name, shape in shapes.items():
@@ -139,8 +113,6 @@ def set_types(draft: Draft, types: Mapping[str, InputType], place: str) -> None:
 
 
 def _set_type(draft: Draft, value: ir.Value, change: InputType, place: str) -> None:
-    import onnx_ir as ir
-
     name, former, graph = value.name or "", value.dtype, draft.model.graph
     if former is None or former in (ir.DataType.STRING, ir.DataType.BOOL):
         raise draft.failed(place, f"input {name!r} is of {former}, and only numbers can be cast")
@@ -166,8 +138,6 @@ def _steps(
     draft: Draft, value: ir.Value, change: InputType, dtype: np.dtype[Any], place: str
 ) -> list[tuple[str, Array]]:
     """Return the operators after the cast, each with its constant."""
-    import numpy as np
-
     axes = axis_names(value)
     steps = [("Mul", np.array(change.scale, dtype))] if change.scale != 1 else []
     for op_type, name, numbers in (("Sub", "mean", change.mean), ("Div", "std", change.std)):
@@ -185,8 +155,6 @@ def _steps(
 
 def _normalise(name: str, former: ir.DataType, steps: Sequence[tuple[str, Array]]) -> Callable[[Feed], Feed]:
     """Return the step back: what the model computes of the new input, in NumPy."""
-    import numpy as np
-
     operators: Mapping[str, Callable[[Array, Array], Array]] = {
         "Mul": np.multiply, "Sub": np.subtract, "Div": np.divide,
     }  # fmt: skip
@@ -214,8 +182,6 @@ def _values(domain: InputDomain, name: str, change: InputType) -> dict[str, Inpu
 
 def add_outputs(draft: Draft, names: Sequence[str], place: str) -> None:
     """Make inner values outputs as well."""
-    import onnx_ir as ir
-
     draft.infer()
     graph = draft.model.graph
     values = ir.convenience.create_value_mapping(graph, include_subgraphs=False)
@@ -239,8 +205,6 @@ def require_typed(draft: Draft, value: ir.Value, place: str) -> None:
 
 def drop_outputs(draft: Draft, names: Sequence[str], place: str) -> None:
     """Remove outputs, and the nodes that only they need; inputs stay."""
-    from onnx_ir.passes.common import RemoveUnusedNodesPass
-
     graph = draft.model.graph
     require_known(place, names, [value.name or "" for value in graph.outputs])
     kept = [value for value in graph.outputs if value.name not in names]

@@ -3,40 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any
+
+import onnx_ir as ir
+from onnx import defs
 
 from orun.stages.name_checks import require_known
+from orun.stages.optimize._editing.declarations import Remove, Replace
 from orun.stages.optimize._editing.draft import Draft
-from orun.stages.params import Doc
-
-if TYPE_CHECKING:
-    import onnx_ir as ir
-    from onnx.defs import OpSchema
-
-Nodes = Annotated[list[str], Doc("Nodes, by name or by the name of their first output.")]
-OpTypes = Annotated[list[str], Doc("All nodes of these operators.")]
-
-
-@dataclass(frozen=True)
-class Remove:
-    """Nodes to remove: what they get first takes the place of what they yield."""
-
-    nodes: Nodes = field(default_factory=list)
-    op_types: OpTypes = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Replace:
-    """Nodes whose operator is replaced; inputs and outputs stay."""
-
-    by: Annotated[str, Doc("The new operator.")]
-    nodes: Nodes = field(default_factory=list)
-    op_types: OpTypes = field(default_factory=list)
-    domain: Annotated[str, Doc("Its domain, such as `com.microsoft`; that of ONNX when left out.")] = ""
-    attributes: Annotated[
-        dict[str, Any] | None, Doc("Its attributes; those of the former operator that it has too when left out.")
-    ] = None
 
 
 def remove(draft: Draft, removal: Remove, place: str) -> None:
@@ -48,8 +21,6 @@ def remove(draft: Draft, removal: Remove, place: str) -> None:
 
 
 def _remove(draft: Draft, node: ir.Node, place: str) -> None:
-    import onnx_ir as ir
-
     graph, label = node.graph, node.name or node.outputs[0].name
     if graph is None:
         return
@@ -69,8 +40,6 @@ def _remove(draft: Draft, node: ir.Node, place: str) -> None:
 
 def replace_nodes(draft: Draft, replacement: Replace, place: str) -> None:
     """Give nodes another operator."""
-    import onnx_ir as ir
-
     imports = draft.model.graph.opset_imports
     imports.setdefault(replacement.domain, 1)
     schema = _schema(draft, replacement, imports[replacement.domain], place)
@@ -91,10 +60,8 @@ def replace_nodes(draft: Draft, replacement: Replace, place: str) -> None:
     draft.altered.append("replace")
 
 
-def _schema(draft: Draft, replacement: Replace, version: int, place: str) -> OpSchema | None:
+def _schema(draft: Draft, replacement: Replace, version: int, place: str) -> defs.OpSchema | None:
     """Return the schema of the new operator; None for one that ONNX does not define."""
-    from onnx import defs
-
     domain, functions = replacement.domain, {name for _, name, _ in draft.model.functions}
     if replacement.by in functions:
         return None

@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Literal
+
+import onnx_ir as ir
+from onnx import ModelProto, TensorProto, compose
 
 from orun.stages._graph.input_domain import InputDomain, read_domain
+from orun.stages._graph.io import load
 from orun.stages.library_errors import failing
 from orun.stages.name_checks import require_known
+from orun.stages.optimize._editing.declarations import OTHER, Extract, Merge
 from orun.stages.optimize._editing.draft import Draft
 from orun.stages.optimize._editing.interface import require_typed
-from orun.stages.params import Doc
-
-if TYPE_CHECKING:
-    from onnx import ModelProto
-
-OTHER = "other"  # port of the model that is merged
-
-
-@dataclass(frozen=True)
-class Extract:
-    """A piece of the model, between values."""
-
-    inputs: Annotated[
-        list[str], Doc("Values that the piece takes; inputs of the model that it needs besides are kept.")
-    ] = field(default_factory=list)
-    outputs: Annotated[list[str], Doc("Values that it yields; the model's outputs when left out.")] = field(
-        default_factory=list
-    )
-
-
-@dataclass(frozen=True)
-class Merge:
-    """The model at the port `other`, put after or before this one."""
-
-    connect: Annotated[
-        dict[str, str], Doc("Outputs of the first model, each with the input of the second that it feeds.")
-    ]
-    place: Annotated[Literal["after", "before"], Doc("Where `other` goes.")] = "after"
-    prefix: Annotated[
-        str, Doc("Put before every name in `other`, its inputs and outputs included; needed where names collide.")
-    ] = ""
-    share: Annotated[list[str], Doc("Inputs that both models have, and that become one; with `prefix`.")] = field(
-        default_factory=list
-    )
 
 
 def _share(draft: Draft, merger: Merge, place: str) -> None:
@@ -65,8 +34,6 @@ def _share(draft: Draft, merger: Merge, place: str) -> None:
 
 def extract(draft: Draft, piece: Extract, place: str) -> None:
     """Keep the piece of the model between some values."""
-    import onnx_ir as ir
-
     draft.infer()
     graph = draft.model.graph
     values = ir.convenience.create_value_mapping(graph, include_subgraphs=False)
@@ -109,11 +76,6 @@ def extract(draft: Draft, piece: Extract, place: str) -> None:
 
 def merge(draft: Draft, merger: Merge, place: str) -> None:
     """Put another model after or before this one."""
-    import onnx_ir as ir
-    from onnx import compose
-
-    from orun.stages._graph.io import load
-
     if OTHER not in draft.context.inputs:
         raise draft.failed(
             place,
@@ -165,8 +127,6 @@ def _require_fitting(
     draft: Draft, first: ModelProto, second: ModelProto, connections: Mapping[str, str], place: str
 ) -> None:
     """Refuse connections between types, and models of operator sets, that do not fit."""
-    from onnx import TensorProto
-
     outputs = {value.name: value.type.tensor_type.elem_type for value in first.graph.output}
     inputs = {value.name: value.type.tensor_type.elem_type for value in second.graph.input}
     for source, target in connections.items():
