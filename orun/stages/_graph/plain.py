@@ -41,12 +41,8 @@ def hoist(model: ModelProto) -> None:
 def split_gemm(model: ModelProto, exclude: Collection[str]) -> None:
     """Replace Gemm of a stored matrix by the MatMul and the Add that it computes, in place.
 
-    Gemm that scales or transposes its left matrix stays, and so does every Gemm of operator sets before 7, in which Add
-    broadcasts otherwise.
-
-    Args:
-        model: the model.
-        exclude: names of nodes that stay.
+    Nodes named in `exclude` stay, Gemm that scales or transposes its left matrix stays, and so does every Gemm of
+    operator sets before 7, in which Add broadcasts otherwise.
     """
     if standard_opset(model) < ADD_BROADCASTS:
         return

@@ -83,13 +83,6 @@ def require_growth(
     """Refuse sizes that are too small for an output: one of its axes is 1 at all of them, and longer at larger ones.
 
     An exporter takes an axis of 1 for a constant, so that the exported model would fail at larger sizes.
-
-    Args:
-        context: of the stage.
-        bound: the module.
-        tries: the cases.
-        answers: what the module answers to each.
-        outputs: names of what it returns, in order.
     """
     shapes = [[value.shape for value in values] for values in zip(*answers, strict=True)]
     longest = [[*map(max, zip(*tried, strict=False))] for tried in shapes]

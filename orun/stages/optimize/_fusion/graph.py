@@ -144,17 +144,9 @@ class Rewriter:
         domain: str = "",
         attributes: dict[str, Any] | None = None,
     ) -> ir.Value:
-        """Insert a node and return its only output.
+        """Insert a node before another and return its only output, whose name is made unique.
 
-        Args:
-            before: node in front of which it is inserted.
-            operator: its operator.
-            inputs: its inputs.
-            name: name of the output, made unique.
-            shape: shape of the output; None when unknown.
-            like: a value of the same element type; the first input when None.
-            domain: domain of the operator.
-            attributes: its attributes.
+        The shape is None when unknown. The output has the element type of `like`, or else of the first input.
         """
         node = ir.Node(
             domain, operator, list(inputs), ir.convenience.convert_attributes(attributes or {}), num_outputs=1

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
+import onnx_ir as ir
+from onnx import ModelProto
 from onnxruntime.transformers.fusion_options import FusionOptions
 from onnxruntime.transformers.optimizer import optimize_by_fusion
 
 from orun.stages._graph.compat import patch_quadratic_scan, patch_shape_inference
-from orun.stages._graph.nodes import attribute
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.optimize._fusion import Settings
+from orun.stages.optimize._fusion.graph import integers, made_by, required
+from orun.stages.optimize._fusion.heads import SPLIT
 
 
 def apply_optimizer(context: Context, model: ModelProto, settings: Settings) -> tuple[ModelProto, Mapping[str, str]]:
@@ -57,53 +59,27 @@ def read_heads(model: ModelProto) -> tuple[int, int]:
     The optimizer reads them itself unless the number of heads is -1 in the reshape of a projection, as in
     `transformers` 5.
     """
-    constants = _integers(model)
-    shapes = {tensor.name: tuple(tensor.dims) for tensor in model.graph.initializer}
-    producers = {output: node for node in model.graph.node for output in node.output}
     pairs = set()
-    for reshape in _split_heads(model, producers):
-        size = _last(reshape.input[1], producers, constants)
-        width = _width(producers.get(reshape.input[0]), shapes)
+    for transpose in ir.from_proto(model).graph:
+        reshape = made_by(transpose.inputs[0], "Reshape") if transpose.op_type == "Transpose" else None
+        if reshape is None or integers(transpose, "perm") != SPLIT:  # which puts heads before positions
+            continue
+        size, width = _last(required(reshape, 1)), _width(required(reshape, 0))
         if size > 0 and width > 0 and width % size == 0:
             pairs.add((width // size, width))
     return pairs.pop() if len(pairs) == 1 else (0, 0)
 
 
-def _split_heads(model: ModelProto, producers: Mapping[str, NodeProto]) -> Iterator[NodeProto]:
-    """Yield the reshapes that split a projection into heads: a Transpose puts heads before positions."""
-    for node in model.graph.node:
-        producer = producers.get(node.input[0]) if node.input else None
-        if (
-            node.op_type == "Transpose"
-            and attribute(node, "perm", []) == [0, 2, 1, 3]
-            and producer is not None
-            and producer.op_type == "Reshape"
-        ):
-            yield producer
-
-
-def _last(shape: str, producers: Mapping[str, NodeProto], constants: Mapping[str, list[int]]) -> int:
+def _last(shape: ir.Value) -> int:
     """Return the last element of a shape that is a constant, or a Concat that ends in one; otherwise 0."""
-    producer = producers.get(shape)
-    if producer is not None and producer.op_type == "Concat":
-        shape = producer.input[len(producer.input) - 1]
-    values = constants.get(shape)
-    return values[-1] if values else 0
+    concat = made_by(shape, "Concat")
+    values = ir.convenience.get_const_tensor(required(concat, -1) if concat is not None else shape)
+    return int(values.numpy()[-1]) if values is not None and values.size else 0
 
 
-def _width(projection: NodeProto | None, shapes: Mapping[str, tuple[int, ...]]) -> int:
+def _width(projected: ir.Value) -> int:
     """Return the last size of a projection, from its bias or weight; 0 without these."""
-    inputs = projection.input if projection is not None else ()
-    return next((shapes[name][-1] for name in inputs if shapes.get(name)), 0)
-
-
-def _integers(model: ModelProto) -> dict[str, list[int]]:
-    stored = {tensor.name: tensor for tensor in model.graph.initializer}
-    for node in model.graph.node:
-        if node.op_type == "Constant":
-            stored.update((node.output[0], item.t) for item in node.attribute if item.name == "value")
-    return {
-        name: [int(value) for value in numpy_helper.to_array(tensor).ravel()]
-        for name, tensor in stored.items()
-        if tensor.data_type == TensorProto.INT64 and len(tensor.dims) <= 1
-    }
+    projection = projected.producer()
+    inputs = projection.inputs if projection is not None else ()
+    stored = (value.const_value for value in inputs if value is not None)
+    return next((tensor.shape.numpy()[-1] for tensor in stored if tensor is not None and len(tensor.shape)), 0)
