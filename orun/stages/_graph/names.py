@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto, helper
+from onnx.onnx_pb import TensorShapeProto
 
 from orun.core import dynamic_axes
 from orun.stages._graph.feeds import Case, Input
+from orun.stages._graph.io import graphs, tensors
 from orun.stages._graph.nodes import inner_graphs, list_reads, set_items
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-    from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
-    from onnx.onnx_pb import TensorShapeProto
 
 DATA_SHAPES = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})  # operators with a shape by values
 
 
 def clean(model: ModelProto) -> None:
     """Remove doc strings and metadata: they hold stack traces with paths of this machine."""
-    from orun.stages._graph.io import graphs, tensors
-
     _clean(model)
     for tensor in tensors(model):
         _clean(tensor)
@@ -46,9 +45,6 @@ def restore_inputs(model: ModelProto, inputs: Sequence[Input]) -> None:
 
 def declare_input(name: str, item: Input) -> ValueInfoProto:
     """Return the declaration of an input under a name."""
-    import numpy as np
-    from onnx import helper
-
     return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(np.dtype(item.dtype)), item.shape)
 
 
@@ -58,8 +54,6 @@ def name_values(model: ModelProto, inputs: Sequence[str], outputs: Sequence[str]
     PyTorch's new exporter may use such a name for an inner value, which then gets another name. An output that is also
     an input, a weight or another output gets its own node.
     """
-    from onnx import helper
-
     graph = model.graph
     computed = {name for part in list_scopes(model) for node in part.node for name in node.output}
     inside = computed | {value.name for part in list_scopes(model) for value in (*part.input, *part.initializer)}
@@ -91,10 +85,6 @@ def make_unique(name: str, used: set[str]) -> str:
 
 def list_scopes(model: ModelProto) -> list[GraphProto]:
     """Return the graphs that share names of values; a function has its own names."""
-    from onnx import GraphProto
-
-    from orun.stages._graph.io import graphs
-
     return [graph for graph in graphs(model) if isinstance(graph, GraphProto)]
 
 

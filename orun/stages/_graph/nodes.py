@@ -5,16 +5,13 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from onnx import GraphProto, NodeProto
+from onnx import GraphProto, NodeProto, helper
 
 
 def attribute(node: NodeProto, name: str, default: Any) -> Any:
     """Return the value of an attribute of a node; the default if the node lacks it."""
-    from onnx import helper
-
     return next((helper.get_attribute_value(item) for item in node.attribute if item.name == name), default)
 
 

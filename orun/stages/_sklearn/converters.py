@@ -69,38 +69,30 @@ FUNCTIONS: Mapping[Callable[..., Any], Callable[[str, Node], str]] = {
 
 def register() -> None:
     """Let skl2onnx use these converters in this process."""
-    quadratic, inverted = "SklearnQuadraticDiscriminantAnalysis", "OrunTransformedTargetRegressor"
-    update_registered_converter(
-        QuadraticDiscriminantAnalysis, quadratic, _quadratic_shapes, _quadratic, options={**CLASSIFIER}
-    )
-    update_registered_converter(TransformedTargetRegressor, inverted, _target_shapes, _inverted_target)
-    update_registered_converter(FunctionTransformer, "SklearnFunctionTransformer", _function_shapes, _function)
-    for kind in (FixedThresholdClassifier, TunedThresholdClassifierCV):
-        update_registered_converter(
-            kind, f"Orun{kind.__name__}", calculate_linear_classifier_output_shapes, _threshold, options={**CLASSIFIER}
-        )
-    update_registered_converter(SimpleImputer, "SklearnSimpleImputer", _imputed_shapes, _impute)
-    update_registered_converter(
-        OrdinalEncoder, "SklearnOrdinalEncoder", calculate_sklearn_ordinal_encoder_output_shapes, _ordinal
-    )
-    machine = "SklearnLinearSVC"  # of which skl2onnx refuses its own option, in a pipeline
-    update_registered_converter(
-        LinearSVC,
-        machine,
-        calculate_linear_classifier_output_shapes,
-        convert_sklearn_linear_classifier,
-        options={**get_converter(machine).get_allowed_options(), "zipmap": [False]},
-    )
-    update_registered_converter(
-        PolynomialFeatures, "SklearnPolynomialFeatures", calculate_sklearn_polynomial_features, _polynomial
-    )
     selectors = {SequentialFeatureSelector: "OrunSequentialFeatureSelector"} | {
         kind: alias
         for kind, alias in sklearn_operator_name_map.items()
         if get_converter(alias)._fct is convert_sklearn_feature_selection  # noqa: SLF001 - skl2onnx has no public name
     }
-    for kind, alias in selectors.items():
-        update_registered_converter(kind, alias, calculate_sklearn_select, _select)
+    for kind, alias, shapes, convert in (
+        (TransformedTargetRegressor, "OrunTransformedTargetRegressor", _target_shapes, _inverted_target),
+        (FunctionTransformer, "SklearnFunctionTransformer", _function_shapes, _function),
+        (SimpleImputer, "SklearnSimpleImputer", _imputed_shapes, _impute),
+        (OrdinalEncoder, "SklearnOrdinalEncoder", calculate_sklearn_ordinal_encoder_output_shapes, _ordinal),
+        (PolynomialFeatures, "SklearnPolynomialFeatures", calculate_sklearn_polynomial_features, _polynomial),
+        *((kind, alias, calculate_sklearn_select, _select) for kind, alias in selectors.items()),
+    ):
+        update_registered_converter(kind, alias, shapes, convert)
+    machine = "SklearnLinearSVC"  # of which skl2onnx refuses its own option, in a pipeline
+    allowed = {**get_converter(machine).get_allowed_options(), "zipmap": [False]}
+    classify, quadratic = calculate_linear_classifier_output_shapes, "SklearnQuadraticDiscriminantAnalysis"
+    for kind, alias, shapes, convert, options in (
+        (LinearSVC, machine, classify, convert_sklearn_linear_classifier, allowed),
+        (QuadraticDiscriminantAnalysis, quadratic, _quadratic_shapes, _quadratic, CLASSIFIER),
+        (FixedThresholdClassifier, "OrunFixedThresholdClassifier", classify, _threshold, CLASSIFIER),
+        (TunedThresholdClassifierCV, "OrunTunedThresholdClassifierCV", classify, _threshold, CLASSIFIER),
+    ):
+        update_registered_converter(kind, alias, shapes, convert, options={**options})
 
 
 class _Writer:

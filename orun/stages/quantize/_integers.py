@@ -6,14 +6,14 @@ import logging
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from orun.errors import StageFailed
+from orun.stages._graph.io import load_graph, nodes, tensors
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
-
-if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto, TensorProto
 
 SHOWN = 3  # weights in a message
 SCALE = "_scale"  # ends the name of a value's scale
@@ -38,10 +38,6 @@ def is_quantized(
 
 def find_integer_weights(model: ModelProto) -> list[str]:
     """Return the names of weights with several axes stored as integers of at most 16 bits, or as 8-bit floats."""
-    from onnx import TensorProto
-
-    from orun.stages._graph.io import tensors
-
     types = (
         *(TensorProto.INT4, TensorProto.UINT4, TensorProto.INT8, TensorProto.UINT8),
         *(TensorProto.INT16, TensorProto.UINT16, TensorProto.FLOAT8E4M3FN),
@@ -51,10 +47,6 @@ def find_integer_weights(model: ModelProto) -> list[str]:
 
 def nothing_quantized(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
     """Return the error that nothing could be quantized; weights in another type than float32 replace the reason."""
-    from onnx import TensorProto
-
-    from orun.stages._graph.io import tensors
-
     types: dict[int, str] = {
         TensorProto.DOUBLE: "float64",
         TensorProto.FLOAT16: "float16",
@@ -77,8 +69,6 @@ def require_integers(
     Raises:
         StageFailed: when there are none; `why` says what could have been quantized, `hint` what to do.
     """
-    from orun.stages._graph.io import nodes
-
     weights = find_integer_weights(model)
     if not weights:
         raise nothing_quantized(context, model, why, hint)
@@ -112,8 +102,6 @@ def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
 
     For weights that are not finite the quantizer only has an assertion: the failure names them.
     """
-    from orun.stages._graph.io import load_graph
-
     try:
         with failing(context, CANNOT, hint), _without_advice():
             yield
@@ -144,8 +132,5 @@ def _without_advice() -> Iterator[None]:
 
 def find_not_finite(weights: Iterable[TensorProto], folder: Path = Path()) -> list[str]:
     """Return the names of floating-point tensors that hold NaN or infinity, read one at a time from the folder."""
-    import numpy as np
-    from onnx import numpy_helper
-
     arrays = ((weight.name, numpy_helper.to_array(weight, str(folder))) for weight in weights)
     return [name for name, array in arrays if array.dtype.kind == "f" and not np.isfinite(array).all()]

@@ -19,7 +19,6 @@ from orun.stages.common_parameters import Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
-from orun.stages.quantize._integers import is_quantized, quantizing, require_integers, require_types
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -68,6 +67,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import save, weigh
     from orun.stages.memory_headroom import require_memory
+    from orun.stages.quantize._integers import quantizing, require_integers, require_types
 
     require_types(context, params.op_types)
     require_memory(context, WEIGHT_COPIES)
@@ -90,6 +90,7 @@ def _prepare(context: Context, params: Params, path: Path) -> list[str]:
     from orun.stages._graph.io import load, save
     from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimize
     from orun.stages.quantize._embeddings import keep_positions
+    from orun.stages.quantize._integers import is_quantized
     from orun.stages.quantize._shared_weights import separate_transposed
 
     model = optimize(context.model(), "basic", IN_THE_WAY) if params.preprocess else load(context.model())

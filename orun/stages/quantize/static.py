@@ -41,7 +41,6 @@ from orun.stages.common_parameters import Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range
-from orun.stages.quantize._integers import is_quantized, require_integers, require_scales, require_types
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -139,6 +138,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import load, save, weigh
     from orun.stages.memory_headroom import require_memory
     from orun.stages.quantize._float8 import UNFUSED, convert_to_float8
+    from orun.stages.quantize._integers import require_integers, require_scales
     from orun.stages.quantize._pairs import keep_in_float
 
     _require_supported(context, params)
@@ -168,6 +168,8 @@ def _trial(params: Params) -> Trial:
 
 
 def _require_supported(context: Context, params: Params) -> None:
+    from orun.stages.quantize._integers import require_types
+
     if FLOAT8 in (params.activation_type, params.weight_type):
         from orun.stages.quantize._float8 import require_float8
 
@@ -201,6 +203,7 @@ def _prepare(context: Context, params: Params, path: Path) -> tuple[Any, Mapping
     from orun.stages.quantize._calibration import load_calibration_data, reader_of
     from orun.stages.quantize._clipping import with_bounds
     from orun.stages.quantize._embeddings import keep_positions
+    from orun.stages.quantize._integers import is_quantized
     from orun.stages.quantize._masks import exclude_masks
     from orun.stages.quantize._shared_weights import separate_axes
     from orun.stages.quantize._smoothing import smooth_and_check

@@ -20,15 +20,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from orun.core.metrics import Metric
 from orun.stages._data.source import Examples
 from orun.stages._graph.agreement import Dims, Inputs
-from orun.stages._graph.domains import standard_opset
-from orun.stages._graph.names import make_unique
 from orun.stages.common_parameters import Excluded
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range
-from orun.stages.quantize._integers import find_not_finite, nothing_quantized
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -98,6 +95,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import load, nodes, save, weigh
     from orun.stages._graph.plain import fold_transposes, hoist, inline, split_gemm
     from orun.stages.quantize._calibration import make_trial
+    from orun.stages.quantize._integers import nothing_quantized
 
     model = inline(load(context.model()))
     require_known("exclude", params.exclude, [node.name for node in nodes(model)])
@@ -123,6 +121,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _require_finite(context: Context, params: Params, model: ModelProto) -> None:
     """Refuse matrices with NaN or infinity: the quantizers would turn them into numbers."""
     from orun.stages._graph.io import nodes, tensors
+    from orun.stages.quantize._integers import find_not_finite
 
     products = [node for node in nodes(model) if node.op_type == "MatMul" and node.name not in params.exclude]
     read = {name for node in products for name in node.input}
@@ -135,6 +134,8 @@ def _require_finite(context: Context, params: Params, model: ModelProto) -> None
 
 def _require_supported(context: Context, params: Params, model: ModelProto) -> None:
     """Refuse parameters that the algorithm would ignore or that the operator set does not support."""
+    from orun.stages._graph.domains import standard_opset
+
     settings = {  # whether it is set, and the algorithms that take it
         "dataset": (params.dataset is not None, ("gptq",)),
         "samples": (params.samples is not None, ("gptq",)),
@@ -200,6 +201,7 @@ def _unsupported(context: Context, model: ModelProto) -> list[str]:
     from onnx import TensorProto
 
     from orun.stages._graph.io import nodes, tensors
+    from orun.stages._graph.names import make_unique
 
     supported = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
     weights = {tensor.name for tensor in tensors(model) if tensor.data_type not in supported}

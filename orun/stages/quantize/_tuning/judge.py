@@ -24,8 +24,8 @@ from orun.measure.foreign_process import RemoteSession
 from orun.measure.latency.final_timing import time_candidates
 from orun.measure.latency.measurement import Budget, measure
 from orun.measure.plugins import CPU
-from orun.measure.workers import WorkerProcess
 from orun.measure.session import open_session
+from orun.measure.workers import WorkerProcess
 from orun.stages.contract import module_name
 
 QUICK = Budget(time=4.0, resolution=0.05, launches=(3, 3), samples=6, warmup=0.05, alone=0.3)
