@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from orun.core.serialization import Record, field, replace
+from orun.providers.spec import ProviderSpec
 
 EXTENSIONS = "onnxruntime-extensions"  # stands for the library of that package among custom-op libraries
 
@@ -23,11 +24,18 @@ class Provider(Record, frozen=True):
         name: its name.
         options: its options.
         library: the file of its plug-in; empty for one that is built in or comes with a package.
+        spec: its declaration by a package; None for one that orun knows, and for a library.
     """
 
     name: str
     options: Mapping[str, str] = field(default_factory=dict)
     library: str = ""
+    spec: ProviderSpec | None = None
+
+    @property
+    def on_nvidia_gpu(self) -> bool:
+        """Whether it computes on a GPU of NVIDIA."""
+        return self.spec.nvidia_gpu if self.spec else self.name in GPU_PROVIDERS
 
 
 class Environment(Record, frozen=True):
@@ -118,4 +126,4 @@ class Target(Record, frozen=True):
 
 def gpus_of(targets: Iterable[Target]) -> int:
     """GPUs that a stage takes which runs models for these targets: one when a provider of theirs computes on one."""
-    return int(any(provider.name in GPU_PROVIDERS for target in targets for provider in target.providers))
+    return int(any(provider.on_nvidia_gpu for target in targets for provider in target.providers))

@@ -8,14 +8,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from orun.core.targets import GPU_PROVIDERS, StageClass, Target
+from orun.core.targets import StageClass, Target
 from orun.environment.call_cache import once
 from orun.environment.distributions import exact, find, installed
 from orun.environment.env_vars import NEIGHBOURS, SETTINGS
 from orun.environment.processor import cpu
 from orun.environment.secret_variables import Secrets
 from orun.errors import DeviceUnknown
-from orun.providers.registry import LIBRARIES
+from orun.providers.registry import PROVIDERS
+from orun.providers.spec import ProviderSpec
 
 TENSORRT_PACKAGES = ("tensorrt", "tensorrt-cu13", "tensorrt-cu12")
 HARMLESS = ("ORT_DISABLE_TELEMETRY=", "ONEDNN_VERBOSE=", "DNNL_VERBOSE=")
@@ -45,7 +46,7 @@ def fingerprint(
         return parts
     parts |= cpu() | libraries(target, packages) | settings()
     for provider in target.providers if target else ():
-        if provider.name in GPU_PROVIDERS:
+        if provider.on_nvidia_gpu:
             parts |= gpu(provider.options.get("device_id", "0"))
         if provider.name == "TensorrtExecutionProvider":
             parts["tensorrt"] = tensorrt(installed() if packages is None else packages)
@@ -86,7 +87,8 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None) -> dict
     runtime = find("onnxruntime", packages)
     parts = {"runtime": " ".join(runtime) if runtime else "none"}
     for provider in target.providers if target else ():
-        for name in LIBRARIES.get(provider.name, ()):
+        spec = provider.spec or PROVIDERS.get(provider.name, ProviderSpec())
+        for name in spec.libraries:
             parts[name] = packages.get(name, "none")
     return parts
 

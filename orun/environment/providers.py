@@ -27,7 +27,9 @@ import onnx, onnxruntime
 from orun.errors import OrunError
 from orun.measure.plugins import CPU, make_session
 from orun.core.targets import Provider
-wanted = Provider(sys.argv[1], json.loads(sys.argv[2]), sys.argv[4])
+from orun.providers.spec import ProviderSpec
+spec = ProviderSpec(plugin=sys.argv[5]) if sys.argv[5] else None
+wanted = Provider(sys.argv[1], json.loads(sys.argv[2]), sys.argv[4], spec)
 header = '<ir_version: 8, opset_import: ["" : 17]> '
 model = onnx.parser.parse_model(header + 'probe (float[1] x) => (float[1] y) {y = Relu(x)}')
 options = onnxruntime.SessionOptions()
@@ -74,7 +76,8 @@ def missing(target: Target, environment: Environment | None = None) -> str:
             continue
         report(f"looking for {provider.name}")
         options = json.dumps(dict(provider.options), sort_keys=True)
-        loaded = probe(provider.name, options, environment, provider.library)
+        module = provider.spec.plugin if provider.spec else ""
+        loaded = probe(provider.name, options, environment, provider.library, module)
         if provider.name not in loaded.providers:
             reason = first_reason(loaded.messages)
             problems.append(f"{provider.name} does not load on this machine" + (f" ({reason})" if reason else ""))
@@ -82,7 +85,9 @@ def missing(target: Target, environment: Environment | None = None) -> str:
 
 
 @once
-def probe(provider: str, options: str, environment: Environment | None = None, library: str = "") -> ProbeResult:
+def probe(
+    provider: str, options: str, environment: Environment | None = None, library: str = "", module: str = ""
+) -> ProbeResult:
     """Create a session with a provider, and the CPU as its fallback; return the providers of the session.
 
     Args:
@@ -90,12 +95,13 @@ def probe(provider: str, options: str, environment: Environment | None = None, l
         options: its options as a JSON object.
         environment: where ONNX Runtime comes from; that of orun itself for None.
         library: absolute path of its plug-in, if the target names one.
+        module: module that knows the path of its plug-in, if a package declares the provider.
     """
     packages = venvs.packages(environment)
     if find("onnx", packages) is None or find("onnxruntime", packages) is None:
         return ProbeResult((), "onnx and ONNX Runtime are not installed")
     interpreter = venvs.interpreter(environment)
-    command = [interpreter.python, "-P", "-c", PROBE, provider, options, ANSWER, library]
+    command = [interpreter.python, "-P", "-c", PROBE, provider, options, ANSWER, library, module]
     variables = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
     if interpreter.path is not None:
         variables["PYTHONPATH"] = interpreter.path

@@ -50,21 +50,25 @@ def available() -> tuple[str, ...]:
     import onnxruntime
 
     built_in = onnxruntime.get_available_providers()
-    return tuple(dict.fromkeys((*built_in, *filter(_has_package, PACKAGES))))
+    return tuple(dict.fromkeys((*built_in, *(name for name, module in PACKAGES.items() if _has_package(name, module)))))
 
 
 def is_plugin(provider: Provider) -> bool:
     """Return whether a provider comes as a plug-in: the target names its library, or its package is installed."""
-    return bool(provider.library) or _has_package(provider.name)
+    return bool(provider.library) or _has_package(provider.name, _module_of(provider))
+
+
+def _module_of(provider: Provider) -> str:
+    """Return the module that knows the library of a plug-in; empty for a provider that no package plugs in."""
+    return provider.spec.plugin if provider.spec else PACKAGES.get(provider.name, "")
 
 
 @functools.cache
-def _has_package(provider: str) -> bool:
+def _has_package(provider: str, module: str) -> bool:
     """Return whether the package of a plug-in is installed and the provider is not built in."""
     import onnxruntime
 
-    module = PACKAGES.get(provider)
-    if module is None or importlib.util.find_spec(module) is None:
+    if not module or importlib.util.find_spec(module) is None:
         return False
     return provider not in onnxruntime.get_available_providers()
 
@@ -164,7 +168,7 @@ def _register(provider: Provider) -> list[Any]:
     """
     import onnxruntime
 
-    library = provider.library or str(importlib.import_module(PACKAGES[provider.name]).get_library_path())
+    library = provider.library or str(importlib.import_module(_module_of(provider)).get_library_path())
     before = {device.ep_name for device in onnxruntime.get_ep_devices()}
     loaded = _REGISTERED.get(provider.name)
     if loaded not in (None, library):

@@ -104,11 +104,13 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
 
 
 def _code(planner: Planner) -> Iterator[str]:
-    """Yield the files of orun itself and of plug-in kinds: editing them changes no version number."""
+    """Yield the files of orun itself, of plug-in kinds and of plug-in providers: editing them changes no version."""
     yield from (str(path) for path in PACKAGE.rglob("*") if path.suffix in (".py", *PAGES))
-    for use in planner.pipeline.kinds.values():
-        if use.origin == "plug-in":
-            yield from (path for _, path, _ in find_reachable(use.entry))
+    modules = {use.entry for use in planner.pipeline.kinds.values() if use.origin == "plug-in"}
+    for target in {target.name: target for stage in planner.pipeline.stages for target in stage.targets}.values():
+        modules |= {provider.spec.module for provider in target.providers if provider.spec}
+    for module in sorted(modules):
+        yield from (path for _, path, _ in find_reachable(module))
 
 
 def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature | None] | None:

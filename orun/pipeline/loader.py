@@ -24,6 +24,7 @@ from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.nodes import Entry, Map, Scalar
 from orun.pipeline.placement import labels_of_targets, shipped
 from orun.pipeline.problems import Problems
+from orun.pipeline.providers import known_providers
 from orun.pipeline.secrets import secrets
 from orun.pipeline.sources import connect_sources
 from orun.pipeline.stages import make
@@ -71,9 +72,10 @@ class Loader:
             self.problems.check()
         tree = overriding.apply(cast("Map", tree), self.overrides, self.problems)
         instances, tree = self._expand(tree)
-        unsound = validate(tree, schema.build(self.kinds.values()), self.problems)
+        providers = known_providers(tree.map("targets"), self.problems)
+        unsound = validate(tree, schema.build(self.kinds.values(), providers), self.problems)
         self.environments.read(tree.map("environments"), self.root, unsound)
-        named = targets(tree.map("targets"), self.environments, self.root, unsound, self.problems)
+        named = targets(tree.map("targets"), providers, self.environments, self.root, unsound, self.problems)
         labels = labels_of_targets(tree.map("targets"), unsound)
         surroundings = Surroundings(self.root, tuple(named), labels, self.code, unsound, self.problems)
         by_id = {instance.id: instance for instance in instances}

@@ -15,6 +15,8 @@ from typing import Any
 from orun.pipeline.fragments import CONDITION, EXPRESSION, NAME, Fragment, choice, described, fields, fragment, value
 from orun.pipeline.grammar import RULES, Limits
 from orun.pipeline.schema_targets import environment, target
+from orun.providers.registry import PROVIDERS
+from orun.providers.spec import ProviderSpec
 from orun.stages.kind import Kind
 from orun.stages.params import ParamType, Range, params_of
 from orun.stages.registry import BUILTIN, EXPECTED, all_kinds
@@ -34,10 +36,10 @@ GROUPS: Mapping[str, str] = {
 }
 
 
-def build(kinds: Iterable[Kind] | None = None) -> dict[str, Any]:
-    """Return the schema of a pipeline file with these kinds; all built-in kinds when left out."""
+def build(kinds: Iterable[Kind] | None = None, providers: Mapping[str, ProviderSpec] = PROVIDERS) -> dict[str, Any]:
+    """Return the schema of a pipeline file with these kinds and providers; the built-in ones when left out."""
     known = all_kinds() if kinds is None else tuple(kinds)
-    stage, target_schema = _stage(known), target()
+    stage, target_schema = _stage(known), target(providers)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "orun pipeline",

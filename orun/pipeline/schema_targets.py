@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from orun.pipeline.fragments import Fragment, choice, described, fields, fragment, value
 from orun.pipeline.grammar import EnvironmentKeys, PluginProvider, Session, TargetKeys
-from orun.providers.registry import PROVIDER_OPTIONS, Options, OptionType
+from orun.providers.spec import Options, OptionType, ProviderSpec
 from orun.stages.params import ParamType, params_of
 
 PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?==[A-Za-z0-9][A-Za-z0-9.+!_-]*$"
 
 
-def target() -> Fragment:
-    """Return the schema of a target: providers with options, session options, fallback."""
+def target(providers: Mapping[str, ProviderSpec]) -> Fragment:
+    """Return the schema of a target with these providers."""
     session = fields(params_of(Session), "session option")
     session["patternProperties"] = {
         r"^[a-z_]+\.[A-Za-z0-9_.]+$": {
@@ -32,7 +34,7 @@ def target() -> Fragment:
                 "type": "array",
                 "minItems": 1,
                 "patternErrorMessage": "expected a list of execution providers",
-                "items": _provider(),
+                "items": _provider(providers),
             },
             "session": session | {"description": "Session options of ONNX Runtime."},
             **keys,
@@ -51,7 +53,7 @@ def environment() -> Fragment:
     return schema | {"patternErrorMessage": "expected a mapping with `packages` or `requirements`"}
 
 
-def _provider() -> Fragment:
+def _provider(providers: Mapping[str, ProviderSpec]) -> Fragment:
     noun = "execution provider of ONNX Runtime"
     in_library = fields(params_of(PluginProvider), "key of a provider in a library")
     in_library["patternErrorMessage"] = "expected a mapping with `library`, `name`, and as needed `options`"
@@ -66,11 +68,11 @@ def _provider() -> Fragment:
         "type": "object",
         "x-noun": noun,
         "additionalProperties": False,
-        "properties": {name: _options(name, options) for name, options in PROVIDER_OPTIONS.items()},
+        "properties": {name: _options(name, spec.options) for name, spec in providers.items()},
     }
     with_options = {"if": single, "then": known, "else": single}
     by_mapping = {"if": {"required": ["library"]}, "then": in_library, "else": with_options}
-    return {"if": {"type": "object"}, "then": by_mapping, "else": choice(list(PROVIDER_OPTIONS), noun)}
+    return {"if": {"type": "object"}, "then": by_mapping, "else": choice(list(providers), noun)}
 
 
 def _options(provider: str, options: Options | None) -> Fragment:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path as FilePath
 from typing import Any, cast
 
@@ -15,7 +15,8 @@ from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.placement import RUNS_ON
 from orun.pipeline.problems import Problems
 from orun.pipeline.values import localise
-from orun.providers.registry import PROVIDER_OPTIONS, SESSION_ENTRIES, OptionType
+from orun.providers.registry import PROVIDERS, SESSION_ENTRIES
+from orun.providers.spec import OptionType, ProviderSpec
 from orun.stages.params import params_of
 from orun.text.suggestions import closest, misspelt
 from orun.text.units import SIZE_FORM, parse_size
@@ -28,7 +29,12 @@ SHARED_LIBRARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")
 
 
 def targets(
-    declared: Map, environments: Environments, root: FilePath, unsound: Collection[Path], problems: Problems
+    declared: Map,
+    specs: Mapping[str, ProviderSpec],
+    environments: Environments,
+    root: FilePath,
+    unsound: Collection[Path],
+    problems: Problems,
 ) -> dict[str, Target]:
     """Return every target by name."""
     targets_by_name = {DEFAULT: Target(DEFAULT)}
@@ -36,15 +42,22 @@ def targets(
         path = ("targets", name)
         sound = not any(wrong[:2] == path for wrong in unsound)
         if sound and isinstance(entry.value, Map):
-            target = _target(name, entry.value, environments.find(entry.value.get(KEY)), root, problems)
+            target = _target(name, entry.value, specs, environments.find(entry.value.get(KEY)), root, problems)
             targets_by_name[name] = _located(target, entry.value, root, problems)
         else:
             targets_by_name[name] = Target(name)
     return targets_by_name
 
 
-def _target(name: str, node: Map, environment: Environment | None, root: FilePath, problems: Problems) -> Target:
-    providers = [_provider(item, root, problems) for item in node.listed("providers")]
+def _target(
+    name: str,
+    node: Map,
+    specs: Mapping[str, ProviderSpec],
+    environment: Environment | None,
+    root: FilePath,
+    problems: Problems,
+) -> Target:
+    providers = [_provider(item, specs, root, problems) for item in node.listed("providers")]
     for number, (provider, span) in enumerate(providers):
         if provider.name in [other.name for other, _ in providers[:number]]:
             problems.add(span, f"{provider.name} is named twice", expected="each provider once")
@@ -72,22 +85,25 @@ def _target(name: str, node: Map, environment: Environment | None, root: FilePat
     )
 
 
-def _provider(node: Node, root: FilePath, problems: Problems) -> tuple[Provider, Span]:
+def _provider(
+    node: Node, specs: Mapping[str, ProviderSpec], root: FilePath, problems: Problems
+) -> tuple[Provider, Span]:
+    foreign = {name: spec for name, spec in specs.items() if name not in PROVIDERS}
     if not isinstance(node, Map):
         named = cast("Scalar", node)
-        return Provider(named.text), named.span
+        return Provider(named.text, spec=foreign.get(named.text)), named.span
     if LIBRARY in node.entries:
         written, label = node.get(LIBRARY), node.get("name")  # the schema reports a missing name
         library = _library(written, root, problems) if isinstance(written, Scalar) else ""
         name = label.text if isinstance(label, Scalar) else ""
-        return Provider(name, _provider_options(name, node.get("options")), library), (label or node).span
+        return Provider(name, _provider_options(specs.get(name), node.get("options")), library), (label or node).span
     name, entry = next(iter(node.entries.items()))
-    return Provider(name, _provider_options(name, entry.value)), entry.key
+    return Provider(name, _provider_options(specs.get(name), entry.value), spec=foreign.get(name)), entry.key
 
 
-def _provider_options(provider: str, node: Node | None) -> dict[str, str]:
+def _provider_options(spec: ProviderSpec | None, node: Node | None) -> dict[str, str]:
     options = node.entries if isinstance(node, Map) else {}
-    known = PROVIDER_OPTIONS.get(provider) or {}  # the schema reports unknown providers
+    known = (spec and spec.options) or {}  # the schema reports unknown providers
     return {
         key: _text(entry.value, known.get(key))
         for key, entry in options.items()

@@ -183,7 +183,8 @@ def _startup_name(pipeline: Pipeline, path: Path) -> str:
 
 def _target_text(target: Target) -> str:
     listed = [
-        [provider.name, dict(provider.options), *filter(None, [provider.library])] for provider in target.providers
+        [item.name, dict(item.options), *filter(None, [item.library, item.spec and item.spec.plugin])]
+        for item in target.providers
     ]
     settings: dict[str, Any] = {"providers": listed, "session": dict(target.session)}
     if target.fallback == "forbid-cpu":  # the other settings of `fallback` make the same result

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from orun.core.serialization import Record
 from orun.core.targets import GPU_PROVIDERS
 from orun.errors import UsageError
-from orun.providers.registry import PROVIDER_OPTIONS
+from orun.providers.registry import PROVIDERS
 from orun.text.suggestions import closest, one_of
 
 SUFFIX = "ExecutionProvider"
@@ -43,7 +43,7 @@ class TargetText(Record, frozen=True):
 
 def target_names() -> dict[str, str]:
     """Return the short name of each provider."""
-    return {provider.removesuffix(SUFFIX).lower(): provider for provider in PROVIDER_OPTIONS}
+    return {provider.removesuffix(SUFFIX).lower(): provider for provider in PROVIDERS}
 
 
 def target_named(name: str) -> TargetText:

@@ -16,12 +16,20 @@ from orun.runner.open_fleet import open_fleet
 from orun.stages._data.files import read
 from orun.stages._data.source import to_source
 from orun.stages.params import FilePath
+from tests.pipeline.support import loaded
 from tests.project import Project
 from tests.site_packages import Site, reasons
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "plug-ins.md"
 MODULE = re.compile(r"```python\n# (?P<name>\w+)\.py\n(?P<text>.*?)```", re.DOTALL)
 POINTS = re.compile(r'```toml\n\[project\.entry-points\."(?P<group>[\w.]+)"\]\n(?P<points>.*?)```', re.DOTALL)
+
+PROVIDED = """\
+targets: {{npu: {{providers: [{}]}}}}
+stages:
+  export: {{uses: convert/onnx, with: {{path: model.onnx}}}}
+  covered: {{uses: check/coverage, needs: export, with: {{target: npu}}}}
+"""
 
 
 @pytest.fixture
@@ -64,6 +72,14 @@ def test_a_reader_of_datasets(tmp_path: Path) -> None:
     dataset = read(tmp_path, to_source(FilePath("cards.deck")))
     assert {name: np.asarray(values).tolist() for name, values in dataset.inputs.items()} == {"x": [[0, 1], [3, 2]]}
     assert np.asarray(dataset.labels).tolist() == [1, 0]
+
+
+@pytest.mark.usefixtures("site")
+def test_a_provider(tmp_path: Path) -> None:
+    provider = "AcmeExecutionProvider: {level: 3, fast: true, mode: high}"
+    pipeline = loaded(tmp_path / "project", PROVIDED.format(provider))
+    (target,) = pipeline.stage("covered").targets
+    assert target.providers[0].options == {"level": "3", "fast": "1", "mode": "high"}
 
 
 @pytest.mark.usefixtures("site")

@@ -11,7 +11,7 @@ from orun.measure.session_options import OPTIONS
 from orun.pipeline import schema
 from orun.pipeline.fragments import describe_type, fragment, plain_default
 from orun.pipeline.grammar import Session
-from orun.providers.registry import PROVIDER_OPTIONS
+from orun.providers.registry import PROVIDERS
 from orun.stages.params import Duration, Param, ParamType, Range, params_of
 from orun.stages.registry import all_kinds
 from tests.cases.support import VALID, cases
@@ -115,7 +115,7 @@ def test_an_editor_accepts_good_files_as_they_are_written(file: Path) -> None:
 
 def test_every_provider_of_the_installed_runtime_is_known() -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
-    assert set(PROVIDER_OPTIONS) == set(onnxruntime.get_all_providers())
+    assert set(PROVIDERS) == set(onnxruntime.get_all_providers())
 
 
 def test_the_options_of_tensorrt_are_those_of_its_library() -> None:
@@ -124,7 +124,7 @@ def test_the_options_of_tensorrt_are_those_of_its_library() -> None:
     if not library.exists():
         pytest.skip("this build of ONNX Runtime has no TensorRT")
     data = library.read_bytes()
-    options = PROVIDER_OPTIONS["TensorrtExecutionProvider"] or {}
+    options = PROVIDERS["TensorrtExecutionProvider"].options or {}
     assert [name for name in options if b"\0" + name.encode() + b"\0" not in data] == []
 
 

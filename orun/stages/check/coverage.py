@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.core.targets import Target
-from orun.providers.registry import PROVIDER_OPTIONS
+from orun.providers.registry import PROVIDERS
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, TargetName
 
@@ -52,7 +52,7 @@ SPEC = Spec(
     extra="cpu",
     stage_class="device",
     preload=("onnx",),
-    units={"coverage": "ratio", **{_share(name): "ratio" for name in PROVIDER_OPTIONS}},
+    units={"coverage": "ratio", **{_share(name): "ratio" for name in PROVIDERS}},
     guards=True,
 )
 
@@ -60,7 +60,7 @@ SPEC = Spec(
 def metrics(params: Params) -> Collection[str]:
     """Return the names of the metrics; shares of providers that are not in the target have no value."""
     del params
-    return ("coverage", "fallback", "nodes", "subgraphs", *(_share(name) for name in PROVIDER_OPTIONS))
+    return ("coverage", "fallback", "nodes", "subgraphs", *(_share(name) for name in PROVIDERS))
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:

@@ -131,14 +131,14 @@ def _check_model(context: Context, params: Params, name: str) -> tuple[int, Metr
 
 def _require_providers(context: Context, names: Sequence[str]) -> None:
     """Refuse unknown providers before an environment is made."""
-    from orun.providers.registry import PROVIDER_OPTIONS
+    from orun.providers.registry import PROVIDERS
 
     if not names:
         raise StageFailed(context.stage, "`providers` is empty", hint="leave it out for the CPU")
     for name in names:
-        if name not in PROVIDER_OPTIONS:
+        if name not in PROVIDERS:
             problem = f"ONNX Runtime has no provider {name!r}"
-            raise UnknownName(problem, name, tuple(PROVIDER_OPTIONS), why=f"it has {', '.join(PROVIDER_OPTIONS)}")
+            raise UnknownName(problem, name, tuple(PROVIDERS), why=f"it has {', '.join(PROVIDERS)}")
 
 
 def _require_tensors(context: Context, model: ModelProto) -> None:

@@ -12,7 +12,7 @@ import onnxruntime
 import pytest
 
 from orun.errors import OrunError, StageFailed, UnknownName, UsageError
-from orun.providers.registry import PROVIDER_OPTIONS
+from orun.providers.registry import PROVIDERS
 from orun.stages._graph import limits, sessions
 from tests.stages.conftest import export_decoder
 from tests.stages.models import parse
@@ -152,7 +152,7 @@ def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
         (
             ["CPUProvider"],
             UnknownName,
-            f"ONNX Runtime has no provider 'CPUProvider'\n  it has {', '.join(PROVIDER_OPTIONS)}",
+            f"ONNX Runtime has no provider 'CPUProvider'\n  it has {', '.join(PROVIDERS)}",
         ),
     ],
 )
