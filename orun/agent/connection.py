@@ -91,12 +91,7 @@ class Connection:
 
 
 def difference_of(machine: Machine, place: str) -> UsageError | None:
-    """Return why a machine and this one cannot work on one run; None if they can.
-
-    Args:
-        machine: the other machine.
-        place: where its agent is.
-    """
+    """Return why the machine of the agent at a place and this one cannot work on one run; None if they can."""
     if machine.orun != code_digest():
         return UsageError(
             f"machine {machine.id} runs another orun than this one",
@@ -136,13 +131,7 @@ class Connector:
         return bool(self._attempts)
 
     def begin(self, address: Address, place: str, *, expected: bool) -> None:
-        """Begin to connect to an agent, unless that is under way.
-
-        Args:
-            address: of the agent.
-            place: where the agent is, for messages.
-            expected: whether it is an error if nobody listens there.
-        """
+        """Begin to connect to an agent, unless that is under way. It is an error if an expected one does not listen."""
         if place not in self._attempts:
             attempt = self._pool.submit(_connect, address, place, expected=expected)
             self._attempts[place] = attempt

@@ -94,14 +94,7 @@ def plan_on_fleet(
     chosen: Collection[str],
     notify: Callable[[str], None],
 ) -> Plan:
-    """Return the plan once each chosen stage has a machine that can run it.
-
-    Args:
-        run: the fleet.
-        planner: of the pipeline.
-        remote: the store that all machines share.
-        chosen: ids of the stages that may run.
-        notify: receives what is waited for, when that changes.
+    """Return the plan once each chosen stage has a machine that can run it; tell what is waited for when that changes.
 
     Raises:
         NoMachine: if a stage has none in time.
@@ -125,13 +118,7 @@ def plan_on_fleet(
 
 
 def no_machine(plan: Plan, problems: Mapping[str, str], agent_command: str) -> NoMachine:
-    """Return the error that stages have no machine.
-
-    Args:
-        plan: the plan.
-        problems: by stage.
-        agent_command: command that starts a machine.
-    """
+    """Return the error that stages have no machine, by their problems, with the command that starts one."""
     texts = _sentences(problems)
     labels = plan[next(iter(problems))].stage.runs_on
     options = "".join(f" --label {quoted(f'{name}={text}')}" for name, text in labels.items())

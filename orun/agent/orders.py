@@ -253,13 +253,7 @@ class StageOrder:
 
 
 def fetch_project(name: str, snapshot: Snapshot, artifacts: Artifacts, folders: ProjectFolders) -> Steps:
-    """Fetch the files of a snapshot, unless its folder is in use.
-
-    Args:
-        name: of the stage, for notices.
-        snapshot: the snapshot.
-        artifacts: downloads them.
-        folders: the folders that are in use.
+    """Fetch the files of a snapshot, unless its folder is in use; notices name the stage.
 
     Raises:
         UsageError: if the snapshot names files outside of it.

@@ -30,12 +30,6 @@ AFTER_NAME = r"""(?=$|[/\s"'`)\]}>,:;\x1b]|\.(\s|$))"""
 def require_portable(stage: Stage, result: JobResult, project: Project, machine: str) -> None:
     """Refuse what a stage read outside of its project, what it missed in it, and what it wrote beside its output.
 
-    Args:
-        stage: the stage.
-        result: what its process reported.
-        project: the project on this machine.
-        machine: this machine.
-
     Raises:
         NotPortable: naming the files.
     """

@@ -50,11 +50,7 @@ class SnapshotTree(Record, frozen=True):
 
 
 def take_snapshot(pipeline: Pipeline, store: Store) -> SnapshotTree:
-    """Return the snapshot of a pipeline's project in its present state.
-
-    Args:
-        pipeline: the pipeline.
-        store: knows the digests of files that it has seen before, and takes the list of files.
+    """Return the snapshot of a pipeline's project in its present state. The store takes the list of its files.
 
     Raises:
         UsageError: if git does not know the project, or the pipeline needs a file that does not travel.
@@ -132,13 +128,7 @@ def _travels_in_part(folder: str, files: ProjectFiles) -> bool:
 
 
 def share(tree: SnapshotTree, store: Store, settings: Settings, *, repair: bool = False) -> None:
-    """Push a snapshot to the remote; what is known to be there is not sent again.
-
-    Args:
-        tree: the snapshot.
-        store: notes what is in the remote.
-        settings: address of the remote.
-        repair: push also what is thought to be there: another machine lacked some of it.
+    """Push a snapshot to the remote; what is known to be there is sent again only if another machine lacked it.
 
     Raises:
         UsageError: if the remote does not take it.

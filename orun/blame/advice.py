@@ -13,14 +13,7 @@ SOFTWARE = ("python", "runtime")  # traits of a device that do not depend on the
 
 
 def advise(differences: Sequence[FixedDifference], unknown: Sequence[str], good: str, bad: str) -> Iterator[str]:
-    """Yield a line for each kind of difference: its name and the command.
-
-    Args:
-        differences: the differences that could not be tried.
-        unknown: environment variables to set, so that the values of others are known.
-        good: id of the good run.
-        bad: id of the bad run.
-    """
+    """Yield a line for each kind of difference that could not be tried, and for unknown variables: name and command."""
     again = f"orun bisect {good} {bad}"
     if pins := dict.fromkeys(filter(None, (pin(item.kind, item.subject, item.old) for item in differences))):
         packages = " ".join([requirement("orun"), *(f"'{pinned}'" for pinned in pins)])

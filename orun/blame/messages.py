@@ -167,14 +167,7 @@ def not_slower(diagnosis: Diagnosis, steps: Sequence[Comparison]) -> str:
 
 
 def latency(diagnosis: Diagnosis, before: str, slow: Comparison, origin: str = "") -> str:
-    """Name the stage and its nodes, and say what restoring them saves.
-
-    Args:
-        diagnosis: the findings.
-        before: stage whose model is the culprit's input.
-        slow: the culprit's time against that model's.
-        origin: sentence that the first model alone is the cause; empty if it is not.
-    """
+    """Name the stage and its nodes, and say what restoring them saves; `origin` says if the first model alone is it."""
     start = (
         f"{origin}; it takes" if origin else f"`{diagnosis.culprit}` takes"
     ) + f" {show(slow.difference.value, 's')} longer than {_named(before)} ({show(slow.ratio.value - 1, 'ratio')})"

@@ -46,18 +46,11 @@ def measure(
     patience: float,
     metric: str,
 ) -> SearchResult:
-    """Measure a gate's metric at the artifacts of a chain until the worst step is known.
+    """Measure a gate's metric at the artifacts of a chain, in order, until the worst step is known.
 
     Bisection: the last artifact and the first, then one between the two that differ most, until they are neighbours. A
-    loss that a later stage compensates for is not seen.
-
-    Args:
-        experiment: runs the measurements.
-        stage: the stage with the gate.
-        gate: the gate.
-        chain: the stages upstream, in order.
-        patience: share of the time left that all examples may take; else few of them are used.
-        metric: the metric that the gate judges.
+    loss that a later stage compensates for is not seen. Few examples are used if all would take more than `patience`, a
+    share of the time left.
     """
     levels: dict[int, Level] = {}
     result = SearchResult((), stage)

@@ -43,12 +43,7 @@ def stage_value(name: str) -> str | None:
 
 @contextmanager
 def variable(name: str, value: str | None) -> Iterator[None]:
-    """Set a variable within the block, for this process and those that it starts; restore it afterwards.
-
-    Args:
-        name: name of the variable.
-        value: its value; None to unset it.
-    """
+    """Set a variable in the block, or unset it (None), for this process and those that it starts; then restore it."""
     before = os.environ.get(name)
     _set(name, value)
     try:

@@ -20,10 +20,7 @@ def missing_here() -> tuple[str, ...]:
 
 
 def require_posix(action: str) -> None:
-    """Refuse an action that needs the locks, signals and forked processes of a Unix system.
-
-    Args:
-        action: the function or verb.
+    """Refuse a function or verb that needs the locks, signals and forked processes of a Unix system.
 
     Raises:
         UsageError: on Windows.

@@ -40,14 +40,10 @@ Tell = Callable[[str], None]
 
 
 def make(environment: Environment, tell: Tell = lambda _: None) -> None:
-    """Make an environment, unless it exists and matches its record.
+    """Make an environment, unless it exists and matches its record; tell before each slow step.
 
     If several processes want the same environment, the first makes it and the others wait. A killed process leaves no
     record, and the next one starts again.
-
-    Args:
-        environment: the environment.
-        tell: called with a message before each slow step.
 
     Raises:
         EnvironmentFailed: when it cannot be made, with pip's last lines.

@@ -61,13 +61,7 @@ class Environments:
         self.problems.extend(requirements.problems)
 
     def of_stage(self, node: Map, target: Target | None, *, out_of_process: bool) -> Environment | None:
-        """Return the environment of a stage's process: its own, or else that of its target.
-
-        Args:
-            node: its mapping in the file.
-            target: its target, if any.
-            out_of_process: whether it runs the models of its target in other processes.
-        """
+        """Return the environment of a stage's process: its own, else its target's unless models run out of process."""
         own = self.find(node.get(KEY))
         if out_of_process:
             return own

@@ -68,13 +68,9 @@ class Values:
         self._hub = False  # whether the kind takes models of a hub
 
     def fields(self, params: Sequence[Param], node: Map, path: NodePath, name: str = "") -> dict[str, Any]:
-        """Return every parameter with its value or its default.
+        """Return every parameter with its value in a mapping that has passed the schema, or its default.
 
-        Args:
-            params: the parameters.
-            node: their mapping in the file, which has passed the schema.
-            path: its path in the tree.
-            name: dotted name of the parameter that has these fields, with a dot at the end.
+        The name of a parameter that has fields ends in a dot.
         """
         values: dict[str, Any] = {}
         if not name:

@@ -79,12 +79,7 @@ class Connection:
         self._transfers.shutdown()
 
     def fail(self, error: Exception, stage: str, operation: Literal["read", "written"]) -> None:
-        """Report a failure, and decide how the run continues.
-
-        Args:
-            error: one of `FAILURES`.
-            stage: id of the stage whose result was transferred.
-            operation: of the remote.
+        """Report one of `FAILURES` in the transfer of a stage's result, and decide how the run continues.
 
         Raises:
             RemoteError: if the remote is required.

@@ -122,10 +122,7 @@ class Downloads:
         return (step.stage.id, step.key) in self._fetched
 
     def fetch_models(self, models: Mapping[str, str]) -> None:
-        """Fetch accepted models that are not in the store, and wait for them.
-
-        Args:
-            models: digest of the tree, by the stage that compares with it.
+        """Fetch accepted models that are not in the store, by the stage that compares with each, and wait for them.
 
         Raises:
             RemoteError: if the remote fails and is required.

@@ -12,12 +12,7 @@ from orun.remote.sync import Sync
 
 
 def push_results(settings: Settings, planner: Planner, steps: Iterable[Step]) -> tuple[str, ...]:
-    """Push the results of stages that are up to date, if the remote lacks them.
-
-    Args:
-        settings: address and mode of the remote; nothing is pushed to one that is only read.
-        planner: of the pipeline.
-        steps: the stages; those that are not up to date are skipped.
+    """Push the results of the stages that are up to date, if the remote lacks them and is not only read.
 
     Returns:
         Texts for the user: what was pushed, or why not.

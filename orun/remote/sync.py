@@ -30,13 +30,7 @@ UNSIGNED = f"{SHARED_KEY} is empty: what is in the remote is believed, whoever w
 
 
 class Sync:
-    """Remote of one run.
-
-    Args:
-        settings: address and mode of the remote.
-        planner: decides what is up to date.
-        emit: takes notices.
-        wake: called by another thread when a transfer has ended.
+    """Remote of one run. `wake` is called by another thread when a transfer has ended.
 
     Attributes:
         downloads: of results.

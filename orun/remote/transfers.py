@@ -202,14 +202,9 @@ class Transfers:
     def push(
         self, key: str, record: bytes, pieces: Sequence[Piece], *, newest: bool = False, repair: bool = False
     ) -> Pushed:
-        """Write the objects that are not there, then the record.
+        """Write the objects that are not there, with `repair` all, then the record of the key.
 
-        Args:
-            key: of the result.
-            record: the record.
-            pieces: its objects.
-            newest: replace a record of the same dependencies, as a new measurement does.
-            repair: write the objects that seem to be there, too: some did not arrive elsewhere.
+        With `newest` it replaces a record of the same dependencies, as a new measurement does.
         """
         sent = self.upload(pieces, repair=repair)
         return Pushed(*self._write_record(key, record, newest=newest), sent)

@@ -75,10 +75,7 @@ class Uploads:
     def share(self, step: Step, action: Action, *, repair: bool = False) -> str:
         """Start to push a result that other machines need, whatever its kind; return why it cannot be. Never waits.
 
-        Args:
-            step: the decision on its stage.
-            action: the result.
-            repair: push it although the remote is known to have it: it did not arrive elsewhere.
+        With `repair` it is pushed although the remote is known to have it: it did not arrive elsewhere.
         """
         name = step.stage.id
         if self._is_pending(action) or (self.is_shared(action) and not repair):

@@ -61,11 +61,7 @@ def validate_result(key: str, record: bytes) -> Action:
 
 
 def validate_file_list(data: bytes, size: int | None) -> tuple[Entry, ...]:
-    """Return the files in a list of files.
-
-    Args:
-        data: the list.
-        size: bytes of all files; None if not known.
+    """Return the files in a list of files; they have so many bytes in all, if that is known.
 
     Raises:
         RefusedError: if it is not canonical, reaches out of its folder, or has another size.

@@ -43,12 +43,7 @@ class LocalStages:
         return bool(self._executions)
 
     def start(self, step: Step, done: Mapping[str, Done]) -> None:
-        """Start the process of a stage.
-
-        Args:
-            step: the decision to run it.
-            done: the stages that are up to date.
-        """
+        """Start the process of a stage."""
         name = step.stage.id
         if why := self.planner.why_here(step.stage):
             self.emit(Notice("info", f"{name} runs on this machine: {why}"))

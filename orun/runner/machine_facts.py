@@ -16,13 +16,7 @@ ISOLATED = "its isolated environment is made on the machine that plans"
 
 
 def machine_facts(pipeline: Pipeline, machine: str, available: Resources) -> MachineFacts:
-    """Return what this machine knows of a pipeline.
-
-    Args:
-        pipeline: the pipeline, loaded on this machine.
-        machine: id of this machine.
-        available: what stages may use of it.
-    """
+    """Return what this machine, by its id, knows of a pipeline loaded on it; stages may use what is available."""
     local = LocalFacts(pipeline)
     return MachineFacts.collect(
         machine,

@@ -149,12 +149,7 @@ class Orders:
         )
 
     def receive(self, timeout: float, done: Mapping[str, Done]) -> list[StageEnd]:
-        """Take the messages of the machines, wait for the first, and continue to fetch results.
-
-        Args:
-            timeout: seconds to wait at most.
-            done: the stages that are up to date.
-        """
+        """Take the messages of the machines, wait so many seconds at most for the first, and go on fetching results."""
         ended = [self._handle(message, done) for message in self.run.fleet.wait(timeout)]
         for name, sent in list(self._sent.items()):
             if sent.built and self.remote.downloads.take(sent.step, sent.built):
@@ -233,10 +228,7 @@ class Orders:
     def _suspect(self, stage: Stage, machine: str, failed: dict[str, set[str]]) -> None:
         """Take a machine out of the run if transfers for a stage have failed there before, as with a wrong key.
 
-        Args:
-            stage: the stage.
-            machine: the machine; it stays if no other one can run the stage.
-            failed: machines at which transfers have failed, by stage; this one is added.
+        It stays if no other machine can run the stage.
         """
         machines = failed.setdefault(stage.id, set())
         if machine in machines and self.planner.candidates(stage).machines != (machine,):

@@ -23,12 +23,7 @@ Notify = Callable[[str], None]
 
 
 def require(plan: Plan, chosen: Collection[str], available: Resources) -> None:
-    """Refuse a plan if a stage that must run lacks something. Environments that do not exist yet are not checked.
-
-    Args:
-        plan: the plan.
-        chosen: ids of the stages that may run; stages that are up to date need nothing.
-        available: what this machine has.
+    """Refuse a plan if a chosen stage that must run lacks something. Environments not made yet are not checked.
 
     Raises:
         PipelineError: with everything that is missing, each at its stage's line.
@@ -62,12 +57,9 @@ def without_machine(plan: Plan, chosen: Collection[str]) -> dict[str, str]:
 
 
 def make_environments(plan: Plan, chosen: Collection[str], notify: Notify) -> None:
-    """Make the isolated environments of the stages that must run, and check what is in them.
+    """Make the isolated environments of the chosen stages that must run, and check what is in them.
 
-    Args:
-        plan: the plan.
-        chosen: ids of the stages that may run.
-        notify: receives a sentence before each step that may take minutes.
+    `notify` receives a sentence before each step that may take minutes.
 
     Raises:
         PipelineError: with each environment that cannot be made, and everything that is missing in the others.

@@ -78,12 +78,7 @@ class Rebuilt:
 
 
 def rebuild(planner: Planner, chosen: Collection[str], report: Callable[[Rebuilt], None]) -> tuple[Rebuilt, ...]:
-    """Build the chosen stages again and compare them with their stored results.
-
-    Args:
-        planner: planner of the pipeline and the store.
-        chosen: ids of stages.
-        report: called with each comparison as soon as it is made.
+    """Build the chosen stages again, compare them with their stored results, and report each comparison once made.
 
     Raises:
         UsageError: if a chosen stage has no stored result.

@@ -27,11 +27,7 @@ class Root:
 
 
 def accepted(inventory: Inventory, more_baselines: Iterable[Path]) -> tuple[Root, ...]:
-    """Return the models that baselines name.
-
-    Args:
-        inventory: what is in the store: the baseline beside the file of each of its runs counts.
-        more_baselines: baseline files of pipelines that ran elsewhere.
+    """Return the models that baselines name: those beside the files of the runs in the store, and further ones.
 
     Raises:
         PipelineError: if a baseline is damaged, so that it is unknown what it keeps.
@@ -43,10 +39,6 @@ def accepted_runs(inventory: Inventory, more_baselines: Iterable[Path]) -> froze
     """Return the runs that baselines were accepted from, and the last run of each baseline's pipeline.
 
     By that run the baseline is found.
-
-    Args:
-        inventory: what is in the store.
-        more_baselines: baseline files of pipelines that ran elsewhere.
 
     Raises:
         PipelineError: if a baseline is damaged.

@@ -137,11 +137,7 @@ class Runner:
             self._starter.use_new_facts(self._orders)
 
     def _receive(self, *, waiting: bool) -> Iterator[StageEnd]:
-        """Wait for the next message of a stage; yield the stages that have ended.
-
-        Args:
-            waiting: whether a stage waits for the remote or another process.
-        """
+        """Wait for the next message, briefly if a stage waits for another process; yield the stages that have ended."""
         done = self.outcome.done
         if self._orders and (self._orders.active or self._orders.setbacks.waiting):
             timeout = POLL_SECONDS if waiting or self._local.active else IDLE_SECONDS

@@ -125,12 +125,7 @@ class Schedule:
         return tuple(self._on.get(machine, {}).values())
 
     def fits(self, stage: Stage, machine: str = "") -> bool:
-        """Return whether the free resources suffice; a stage that asks for more than there is runs alone.
-
-        Args:
-            stage: the stage.
-            machine: id of the machine; empty for this one.
-        """
+        """Return whether the free resources of a machine (empty: this one) suffice for a stage; see `fits_beside`."""
         return fits_beside(stage, self.on(machine), self.machines[machine] if machine else self.resources)
 
     def start(self, stage: Stage, machine: str = "") -> None:

@@ -56,12 +56,7 @@ class Setbacks:
             self.emit(Notice("warning", f"{why}; {stage} starts again on {machine}{losses}"))
 
     def lose(self, message: Lost, seconds: float) -> MachineLost | None:
-        """Return the error of a stage that was lost too often; None if it starts again.
-
-        Args:
-            message: the loss.
-            seconds: time since the stage was sent to the machine.
-        """
+        """Return the error of a stage lost too often, so many seconds after it was sent; None if it starts again."""
         stage, machine = message.stage, message.machine
         if not message.started:
             self._again[stage] = f"machine {machine} did not start {stage} ({message.why})"
@@ -76,12 +71,7 @@ class Setbacks:
         return None
 
     def refuse(self, message: Refused, explain: str) -> StageFailed | None:
-        """Return the error of a stage that was refused too often; None if it starts again.
-
-        Args:
-            message: the refusal.
-            explain: the command that shows the key of the stage.
-        """
+        """Return the error of a stage refused too often, with a command to explain why; None if it starts again."""
         stage, machine = message.stage, message.machine
         self._refusals[stage] += 1
         differing = "; ".join(sentences(message.reasons)) or "its key differs"

@@ -71,11 +71,7 @@ class StageExecution(Record, frozen=True):
         return self.pipeline.kinds[self.step.stage.uses]
 
     def job(self, done: Mapping[str, Done]) -> Job:
-        """Return the job for the executor; write `provenance.json` for kinds that ask for it.
-
-        Args:
-            done: the stages that are up to date.
-        """
+        """Return the job for the executor; write `provenance.json` for kinds that ask for it."""
         stage, kind = self.step.stage, self._kind
         provenance_file = self.session_folder / "provenance.json"
         if provenance := Provenance.of(self.pipeline, stage, done):
@@ -125,10 +121,6 @@ class StageExecution(Record, frozen=True):
         """Check that nothing the stage read has changed meanwhile, then store its artifact and its action record.
 
         If the same inputs led to another artifact before, that one is kept and returned.
-
-        Args:
-            result: what the stage's process reported.
-            done: the stages that are up to date.
 
         Raises:
             InputChanged: if a file, an input or a package that counts has changed.

@@ -50,13 +50,7 @@ class LockMode(Enum):
 
 
 def lock_mode(spec: Spec, stage: Stage, seconds: float | None) -> LockMode:
-    """Return how a stage takes the machine lock of this machine.
-
-    Args:
-        spec: declaration of its kind.
-        stage: the stage.
-        seconds: how long it took last time, if known.
-    """
+    """Return how a stage takes the machine lock, by the seconds that it took last time, if they are known."""
     if spec.exclusive:
         return LockMode.EXCLUSIVE
     small = seconds is not None and seconds <= SHORT and stage.cpus == 1 and not stage.gpus

@@ -12,15 +12,7 @@ from orun.store import Action
 
 
 def result_up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *, fetched: bool) -> StageResult:
-    """Return the result of a stage that has an artifact.
-
-    Args:
-        step: the decision on it.
-        action: its stored result.
-        outcome: `built` or `cached`.
-        out: its output checkout.
-        fetched: whether this run fetched it from the remote.
-    """
+    """Return the result of a stage that was `built` or `cached`, and perhaps fetched, with its output checkout."""
     return StageResult(
         step.stage.id,
         step.stage.uses,

@@ -38,12 +38,7 @@ class IsolationCheck(Record, frozen=True):
     store: Store
 
     def require(self, stage: Stage, dependencies: ImplicitDependencies, writes: Writes) -> None:
-        """Refuse a stage that conflicts with one that is up to date.
-
-        Args:
-            stage: the later of the two.
-            dependencies: what it read.
-            writes: its undeclared writes.
+        """Refuse a stage whose dependencies or undeclared writes conflict with those of a stage that is up to date.
 
         Raises:
             UndeclaredInput: if one of them read an undeclared write of the other in another state, or the stage read an

@@ -85,14 +85,9 @@ def with_examples(file: Path, request: Request) -> Request:
 
 
 def create(file: Path, request: Request, store: Path | None, write: Write, listener: Listener) -> Created:
-    """Write a pipeline with gates whose thresholds are measured here.
+    """Write a pipeline file that is not there yet, with gates whose thresholds are measured here.
 
-    Args:
-        file: the pipeline file, which does not exist yet.
-        request: the model and its goal; `require_supported` has let it pass.
-        store: the store's folder; the project's when None.
-        write: writes a file.
-        listener: receives the events of the runs.
+    The store is the project's when None; the listener receives the events of the runs.
 
     Raises:
         StageFailed: when the model cannot be converted or measured; the file is left to be edited.

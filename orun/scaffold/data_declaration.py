@@ -256,12 +256,6 @@ def _tokenized(
 def _text_columns(data: str, texts: Sequence[str], path: str, tokenizer: str) -> dict[str, str]:
     """Return the column of the texts, or the two of pairs; empty for the default column.
 
-    Args:
-        data: path of the dataset, from here.
-        texts: columns of texts.
-        path: the dataset as the pipeline file names it.
-        tokenizer: the tokenizer's folder, likewise.
-
     Raises:
         UsageError: when several columns may be meant.
     """

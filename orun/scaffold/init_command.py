@@ -14,12 +14,7 @@ TORCHSCRIPT = (".pt", ".pth")
 
 
 def init_command(file: Path, request: Request) -> str:
-    """Return the command that writes a pipeline file with all options of a request.
-
-    Args:
-        file: the pipeline file, in the folder that the paths of the request start from.
-        request: the model and its options; made-up examples are made up again.
-    """
+    """Return the command that writes a file with all options of a request; made-up examples are made up again."""
     return shlex.join(_arguments(file, request))
 
 

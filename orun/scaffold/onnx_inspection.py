@@ -24,11 +24,7 @@ INTEGER = frozenset({
 
 
 def inspect_onnx(name: str, path: Path) -> ModelFacts:
-    """Return the facts about an ONNX file.
-
-    Args:
-        name: its path from the pipeline file.
-        path: its path from here.
+    """Return the facts about the ONNX file at a path; its name is the path from the pipeline file.
 
     Raises:
         UsageError: when it is no ONNX model, or its external data is not there.

@@ -20,15 +20,7 @@ WIDTH = 100
 
 
 def pipeline_text(file: str, name: str, data_file: str, request: Request, gates: Gates) -> str:
-    """Return the text of a pipeline file.
-
-    Args:
-        file: path of the file, for commands in its comments.
-        name: name of the pipeline.
-        data_file: name of the Python file beside it that yields examples.
-        request: the model and the options.
-        gates: gates of its stages.
-    """
+    """Return the text of a pipeline file with these gates, whose examples the Python file beside it yields."""
     stages = stages_for(request, gates)
     variables = ["vars:", *_data(request, data_file), ""] if uses_examples(stages) else []
     lines = [

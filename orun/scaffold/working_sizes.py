@@ -58,17 +58,10 @@ def find_working_sizes(
     known: Mapping[str, Sequence[int]],
     guessed: Mapping[str, Sequence[int]],
 ) -> dict[str, tuple[int, ...]]:
-    """Return sizes of dynamic axes, by name; empty if the model runs at the sizes that stages take by default.
+    """Return sizes of dynamic axes, by name; empty if the model runs at the known sizes and the guessed ones.
 
     An axis that can take several sizes gets two. If the model runs at none of the sizes that are tried, or takes too
     long, the result is empty, too.
-
-    Args:
-        path: the model.
-        inputs: its inputs.
-        outputs: names of its outputs.
-        known: sizes of axes that are known.
-        guessed: sizes that stages would take for others.
     """
     roles = {axis: role for axis, role in _roles(inputs).items() if axis not in known}
     if not roles:

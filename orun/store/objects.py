@@ -69,10 +69,7 @@ class Objects:
     def problem(self, digest: str, *, read: bool = False, quarantine: bool = True) -> Problem:
         """Return the problem of an object; empty if it is intact.
 
-        Args:
-            digest: its digest.
-            read: read it even if nobody has touched it.
-            quarantine: move it to quarantine if it is damaged.
+        With `read` it is read even if nobody has touched it. With `quarantine` it is moved there if it is damaged.
         """
         if self._session.active:
             self._session.lease((digest,))

@@ -140,9 +140,7 @@ class Store:
     def check(self, digest: str, *, quarantine: bool = True) -> tuple[str, ...]:
         """Return the problems of a tree and its files, one sentence each. Files are read only if they were touched.
 
-        Args:
-            digest: of the tree.
-            quarantine: move damaged objects to quarantine, with a notice.
+        With `quarantine` damaged objects are moved there, with a notice.
         """
         with self._os_errors("read from the store"):
             problems = self.parts.trees.check(digest, quarantine=quarantine)
@@ -237,12 +235,7 @@ class Store:
         return Path(self.parts.actions.pointer(pipeline, stage))
 
     def take_snapshot(self, pipeline: str, artifacts: Mapping[str, str]) -> IntegritySnapshot | None:
-        """Take an integrity snapshot of the results of stages; None if something is damaged.
-
-        Args:
-            pipeline: name of the pipeline.
-            artifacts: digest of the tree of each stage, by id.
-        """
+        """Take an integrity snapshot of the artifacts of a pipeline's stages; None if something is damaged."""
         with self._os_errors("read from the store"):
             snapshot = take_snapshot(self.parts, pipeline, artifacts, folder_times=is_local(self.root))
             self.parts.index.settle()

@@ -60,9 +60,7 @@ class Trees:
     def check(self, digest: str, *, quarantine: bool = True) -> tuple[str, ...]:
         """Return the problems of a tree and its files, one sentence each.
 
-        Args:
-            digest: of the tree.
-            quarantine: move damaged objects to quarantine.
+        With `quarantine` damaged objects are moved there.
         """
         tree = None if self._objects.problem(digest, quarantine=quarantine) else self.get(digest)
         if tree is None:

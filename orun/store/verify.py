@@ -34,11 +34,7 @@ class Verified:
 
 
 def verify(store: Store, in_remotes: ActionSet = ()) -> Verified:
-    """Read every object and record, move damaged ones to quarantine, and report the artifacts that are incomplete.
-
-    Args:
-        store: the store.
-        in_remotes: results that remotes have, whose artifacts need not be here.
+    """Read all objects and records, move damaged ones to quarantine; report incomplete artifacts that no remote has.
 
     Raises:
         StoreError: if the store cannot be read.

@@ -27,12 +27,7 @@ CARD = Port(("files",), "What is released with it: the model card of `release/ca
 
 
 def fill_bundle(context: Context, version: str) -> Mapping[str, Any]:
-    """Write the files of a bundle without its manifest; return the provenance of its model.
-
-    Args:
-        context: of the stage, with models and a card as inputs.
-        version: version of the release; may be empty.
-    """
+    """Write the files of a bundle without its manifest; return the provenance of its model."""
     if context.provenance is None:
         raise StageFailed(context.stage, "a bundle needs the provenance of its model, and none was given")
     provenance: dict[str, Any] = json.loads(context.provenance.read_bytes())

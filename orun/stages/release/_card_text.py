@@ -58,15 +58,7 @@ class Texts:
 def render_card(
     model: ModelProto, size: int, settings: Sequence[SessionSettings], provenance: Mapping[str, Any], texts: Texts
 ) -> str:
-    """Return the card in Markdown.
-
-    Args:
-        model: the model; its external data is not needed.
-        size: bytes of its files.
-        settings: session settings beside it.
-        provenance: the stages that led to the model, in the form of `provenance.json`.
-        texts: texts that the pipeline provides.
-    """
+    """Return the card in Markdown, by the stages in `provenance.json` and the texts that the pipeline provides."""
     stages: Sequence[Mapping[str, Any]] = provenance["stages"]
     name = " ".join(texts.title.split()) or provenance["pipeline"]
     blocks = [

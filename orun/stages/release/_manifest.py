@@ -57,9 +57,6 @@ def verify_bundle(folder: Path) -> list[str]:
     """Return every difference of a bundle from its manifest, a sentence each; an empty list if there is none.
 
     The kind and size of each file are checked before it is read.
-
-    Args:
-        folder: the bundle.
     """
     if (folder / MANIFEST).is_symlink():
         return [f"{MANIFEST} {A_LINK}"]

@@ -51,13 +51,7 @@ def add_reference(context: Context, examples: Examples) -> None:
 
 
 def take_feeds(context: Context, examples: Examples, ranks: Mapping[str, int]) -> Iterator[dict[str, NDArray[Any]]]:
-    """Yield the examples that a reference needs, one at a time: all of them, or a choice of `MOST`.
-
-    Args:
-        context: of the stage.
-        examples: the dataset that a parameter names.
-        ranks: number of axes of each input of the model.
-    """
+    """Yield the examples that a reference needs, one at a time: all of them, or a choice of `MOST`."""
     from orun.stages._graph.feeds import take_example
     from orun.stages.datasets import load_dataset, title
 

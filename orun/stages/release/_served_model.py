@@ -30,11 +30,7 @@ def require_name(name: str) -> None:
 
 
 def list_models(context: Context, chosen: str) -> list[str]:
-    """Return the folders, in the bundle, of its models; that of the first is `.`.
-
-    Args:
-        context: of the stage.
-        chosen: folder that must be among them; empty for no choice.
+    """Return the folders, in the bundle, of its models, `.` for the first. A chosen one must be among them.
 
     Raises:
         StageFailed: if the bundle has no such model.

@@ -80,12 +80,7 @@ LOG_NOTE = """\
 
 
 def render_containerfile(settings: Mapping[str, Any], image: str) -> str:
-    """Return the container file.
-
-    Args:
-        settings: content of `server.json`.
-        image: base image; empty for Python's own, in the version of this process.
-    """
+    """Return the container file; an empty base image is Python's own, in the version of this process."""
     log = container_log(settings)
     command = ["python", "runtime.py", "--host", "0.0.0.0"]  # noqa: S104 - of the container alone
     return CONTAINERFILE.format(

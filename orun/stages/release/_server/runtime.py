@@ -164,14 +164,7 @@ class ServedModel(Model):  # type: ignore[misc]  # KServe's classes have no type
 
 
 async def serve(model: ServedModel, host: str, http_port: int, grpc_port: int) -> None:
-    """Serve until a signal ends the server.
-
-    Args:
-        model: the model.
-        host: address to listen at.
-        http_port: port of HTTP.
-        grpc_port: port of gRPC; 0 for no gRPC.
-    """
+    """Serve over HTTP, and over gRPC if its port is not 0, until a signal ends the server."""
     repository = ModelRepository()
     repository.update(model)
     plane, extension = Protocol(repository), FixedRepository(repository)

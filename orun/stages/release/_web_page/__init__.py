@@ -47,15 +47,7 @@ def write_page(
     title: str,
     pictures: Pictures,
 ) -> None:
-    """Write the page beside the model in the output folder.
-
-    Args:
-        context: of the stage; its output folder holds the model.
-        package: the onnxruntime-web that the page uses.
-        model: the model, without weights.
-        feed: an example for each input.
-        title: of the page.
-        pictures: how pictures are scaled.
+    """Write the page beside the model in the output folder, with an example for each input.
 
     Raises:
         StageFailed: if a file of the page has the name of another file, or the scale of pictures fits no input.

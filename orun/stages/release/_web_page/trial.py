@@ -20,11 +20,7 @@ STATUS = "document.querySelector('#status').textContent"
 
 
 def press_run(folder: Path, program: str) -> dict[str, NDArray[Any]]:
-    """Open the page from a server that sends no headers, press its button, and return the outputs by name.
-
-    Args:
-        folder: the page and its files.
-        program: path of Chromium.
+    """Open the page in a folder, from a server that sends no headers, press its button, and return the outputs by name.
 
     Raises:
         OrunError: if the page fails, with what it shows, or what it wrote to the console.
