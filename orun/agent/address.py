@@ -31,19 +31,12 @@ WILDCARDS = ("", "0.0.0.0", "::", "*")  # noqa: S104 - refused
 
 
 class Address(Record, frozen=True):
-    """Address of an agent.
+    """Address of an agent."""
 
-    Attributes:
-        path: of its Unix socket; empty for TCP.
-        host: name or number of the host; empty for a Unix socket.
-        port: of the host; 0 for any that is free.
-        token: what drivers must know, over TCP; empty for a Unix socket.
-    """
-
-    path: str = ""
-    host: str = ""
-    port: int = 0
-    token: str = ""
+    path: str = ""  # of its Unix socket; empty for TCP
+    host: str = ""  # name or number; empty for a Unix socket
+    port: int = 0  # 0 for any that is free
+    token: str = ""  # what drivers must know, over TCP; empty for a Unix socket
 
     def __repr__(self) -> str:
         return f"Address({str(self)!r})"  # without the token

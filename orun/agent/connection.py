@@ -28,19 +28,14 @@ SET_TOKEN = f"export {AGENT_TOKEN}=$(cat FILE), with the FILE that it was starte
 class Connection:
     """Connection of a driver to one agent.
 
-    Attributes:
-        place: where the agent was found, for messages.
-        machine: its machine, as it described itself.
-        leaving: whether it takes no more orders.
-
     Raises:
         UsageError: if no agent answers, it refuses this driver, or it has another orun or Python than this process.
     """
 
     def __init__(self, sock: socket.socket, place: str, token: str) -> None:
-        self.place = place
+        self.place = place  # where the agent was found, for messages
         self.peer = Peer(sock)
-        self.leaving = False
+        self.leaving = False  # whether it takes no more orders
         self._arrived: deque[Message] = deque()
         challenge = self._first()
         nonce = challenge.nonce if isinstance(challenge, Challenge) else ""

@@ -21,13 +21,9 @@ class Directory(Protocol):
 
 @dataclass
 class GivenAddresses:
-    """Directory of agents that a user names.
+    """Directory of agents that a user names."""
 
-    Attributes:
-        addresses: by the places that messages name.
-    """
-
-    addresses: Mapping[str, Address]
+    addresses: Mapping[str, Address]  # by the places that messages name
 
     def find(self, *, wait: bool) -> Mapping[str, Address]:
         """See `Directory`."""

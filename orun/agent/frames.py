@@ -24,25 +24,16 @@ LONGEST_HELLO = 4096  # bytes of the first message of a driver, which anybody ma
 
 
 class Challenge(Record, frozen=True):
-    """First message of an agent.
+    """First message of an agent."""
 
-    Attributes:
-        nonce: random text that the proof is made for; empty if the agent asks for none.
-    """
-
-    nonce: str
+    nonce: str  # random text that the proof is made for; empty if the agent asks for none
 
 
 class Hello(Record, frozen=True):
-    """First message of a driver.
+    """First message of a driver."""
 
-    Attributes:
-        driver: host and process, for the agent's log.
-        proof: HMAC-SHA-256 of the nonce with the token as key, hexadecimal; empty if no proof was asked for.
-    """
-
-    driver: str
-    proof: str = ""
+    driver: str  # host and process, for the agent's log
+    proof: str = ""  # HMAC-SHA-256 of the nonce with the token as key, hexadecimal; empty if none was asked for
 
 
 class FactsRequest(Record, frozen=True):
@@ -53,15 +44,10 @@ class FactsRequest(Record, frozen=True):
 
 
 class FactsFailed(Record, frozen=True):
-    """Answer of a machine that cannot tell its facts.
-
-    Attributes:
-        failure: why.
-        lacks_project: whether that is because the snapshot did not arrive there from the remote.
-    """
+    """Answer of a machine that cannot tell its facts."""
 
     failure: Failure
-    lacks_project: bool = False
+    lacks_project: bool = False  # whether the snapshot did not arrive there from the remote
 
 
 class Cancel(Record, frozen=True):

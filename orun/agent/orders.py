@@ -43,16 +43,7 @@ class RefusedError(Exception):
 
 @dataclass
 class StageOrder:
-    """An order and the work on it.
-
-    Attributes:
-        order: the order.
-        machine: id of this machine.
-        store: takes the result.
-        folders: projects by snapshot.
-        send: sends a message to the driver.
-        lacks: the stage before it whose result did not arrive from the remote.
-    """
+    """An order and the work on it."""
 
     order: Order
     machine: str
@@ -60,7 +51,7 @@ class StageOrder:
     folders: ProjectFolders
     send: Callable[[Message], None]
     execution: StageExecution | None = None
-    lacks: str = ""
+    lacks: str = ""  # the stage before it whose result did not arrive from the remote
     _done: dict[str, Done] = field(default_factory=dict)
     _problems: list[str] = field(default_factory=list)
     _logged: int = 0  # bytes of the log that were sent

@@ -17,13 +17,7 @@ LEASE_SECONDS = 15.0  # of silence, after which the other end counts as gone
 
 
 class Peer:
-    """One end of a connection; one thread receives, any thread sends.
-
-    Attributes:
-        reader: takes messages apart.
-        closed: whether the other end is gone.
-        heard_at: monotonic time of the last bytes from the other end.
-    """
+    """One end of a connection; one thread receives, any thread sends."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -32,8 +26,8 @@ class Peer:
         self._unsent = bytearray()
         self._lock = threading.Lock()
         self._broken = False  # nothing more can be sent; there may still be something to receive
-        self.closed = False
-        self.heard_at = monotonic()
+        self.closed = False  # whether the other end is gone
+        self.heard_at = monotonic()  # monotonic time of the last bytes from the other end
 
     def fileno(self) -> int:
         """Return the descriptor, for a selector."""

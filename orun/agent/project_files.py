@@ -21,17 +21,11 @@ GIT_SECONDS = 120  # for a list of files: on a disk of the network it may take a
 
 
 class ProjectFiles(Record, frozen=True):
-    """Files of a project that travel, and those that stay.
+    """Files of a project that travel, and those that stay."""
 
-    Attributes:
-        paths: path of the content of each file that travels, by its posix path in the project.
-        left_out: posix paths of what stays; folders end in a slash.
-        odd: why those of `left_out` stay that git does not ignore, by their paths.
-    """
-
-    paths: dict[str, str]
-    left_out: tuple[str, ...]
-    odd: dict[str, str]
+    paths: dict[str, str]  # path of the content of each file that travels, by its posix path in the project
+    left_out: tuple[str, ...]  # posix paths of what stays; folders end in a slash
+    odd: dict[str, str]  # why those of `left_out` stay that git does not ignore, by their paths
 
 
 def project_files(project: Path, ship: Iterable[str] = (), excluded: Path | None = None) -> ProjectFiles:

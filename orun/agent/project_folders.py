@@ -23,29 +23,16 @@ KEPT = 8  # folders of snapshots that stay for the next run
 
 
 class Place(Record, frozen=True):
-    """Folder of a snapshot on this machine.
-
-    Attributes:
-        folder: the project's folder.
-        root: the pipeline's folder in it.
-        left_out: what did not travel, relative to the project's folder; folders end in a slash.
-        odd: why those of `left_out` stayed that git does not ignore, by their paths.
-    """
+    """Folder of a snapshot on this machine."""
 
     folder: Path
-    root: Path
-    left_out: tuple[str, ...]
-    odd: dict[str, str]
+    root: Path  # the pipeline's folder in it
+    left_out: tuple[str, ...]  # what did not travel, relative to `folder`; folders end in a slash
+    odd: dict[str, str]  # why those of `left_out` stayed that git does not ignore, by their paths
 
 
 class Project(Record, frozen=True):
-    """Pipeline of a snapshot on this machine.
-
-    Attributes:
-        place: its folder.
-        planner: decides on its stages with the facts of this machine.
-        mask: of the secrets of this machine.
-    """
+    """Pipeline of a snapshot on this machine."""
 
     place: Place
     planner: Planner

@@ -22,17 +22,7 @@ from orun.store import Store
 
 @dataclass(eq=False)
 class Question:
-    """A question whose snapshot is on its way.
-
-    Attributes:
-        owner: the driver.
-        request: the question.
-        machine: this machine.
-        store: takes the snapshot.
-        folders: projects by snapshot.
-        remotes: connections to remotes.
-        send: sends a message to the driver.
-    """
+    """A question whose snapshot is on its way."""
 
     owner: object
     request: FactsRequest

@@ -57,11 +57,7 @@ class Remotes:
 
 
 class Fetch:
-    """Download from a remote that advances without waiting.
-
-    Attributes:
-        url: of the remote.
-    """
+    """Download from a remote that advances without waiting."""
 
     def __init__(self, url: str, steps: Steps, remotes: Remotes) -> None:
         self.url = url

@@ -40,19 +40,12 @@ LONGEST_NAME = 100  # characters of a driver's name in the log
 
 @dataclass(eq=False)
 class Driver:
-    """A connected driver.
-
-    Attributes:
-        peer: the connection.
-        nonce: the text that its proof is made for; empty if none is asked for.
-        name: what it calls itself; empty until it has said hello, with a good proof.
-        connected_at: monotonic time.
-    """
+    """A connected driver."""
 
     peer: Peer
-    nonce: str
-    name: str = ""
-    connected_at: float = field(default_factory=monotonic)
+    nonce: str  # the text that its proof is made for; empty if none is asked for
+    name: str = ""  # empty until it has said hello, with a good proof
+    connected_at: float = field(default_factory=monotonic)  # monotonic time
 
 
 class Service:

@@ -38,15 +38,10 @@ POLL_SECONDS = 1.0  # between two looks at a push, for signals
 
 
 class SnapshotTree(Record, frozen=True):
-    """Tree of a snapshot, whose files are still those of the project.
-
-    Attributes:
-        snapshot: what machines are told of it.
-        pieces: its objects, to be pushed.
-    """
+    """Tree of a snapshot, whose files are still those of the project."""
 
     snapshot: Snapshot
-    pieces: tuple[Piece, ...]
+    pieces: tuple[Piece, ...]  # its objects, to be pushed
 
 
 def take_snapshot(pipeline: Pipeline, store: Store) -> SnapshotTree:

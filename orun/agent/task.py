@@ -19,29 +19,17 @@ Owner = object  # identity of a driver's connection
 
 @dataclass(eq=False)
 class Task:
-    """An order and how far it is.
-
-    Attributes:
-        owner: the driver.
-        work: the order and the steps of the work on it.
-        phase: `fetching` inputs, `waiting` for the machine, `running`, or `pushing` the result.
-        fetch: the download of its inputs.
-        locks: what it waits for or holds.
-        executor: runs its process.
-        pushed: the push of the result.
-        stored: whether the result was there before the run asked for it.
-        abandoned: nobody waits for the result any more.
-    """
+    """An order and how far it is."""
 
     owner: Owner
     work: StageOrder
     fetch: Fetch
     phase: Literal["fetching", "waiting", "running", "pushing"] = "fetching"
-    locks: RunLocks | None = None
+    locks: RunLocks | None = None  # what it waits for or holds
     executor: LocalExecutor | None = None
     pushed: Future[Pushed] | None = None
-    stored: bool = False
-    abandoned: bool = False
+    stored: bool = False  # whether the result was there before the run asked for it
+    abandoned: bool = False  # whether nobody waits for the result any more
 
 
 def ending(message: Message) -> str:

@@ -21,15 +21,7 @@ REFRESH_SECONDS = 5.0  # for which an agent without running stages relies on wha
 
 @dataclass
 class Upkeep:
-    """Upkeep of what an agent knows of its machine, and of its session in the store.
-
-    Attributes:
-        store: the agent's store.
-        machine: this machine.
-        folders: projects, with the facts of this machine.
-        executors: have imported packages.
-        log: takes a line for the agent's user.
-    """
+    """Upkeep of what an agent knows of its machine, and of its session in the store."""
 
     store: Store
     machine: Machine

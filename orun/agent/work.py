@@ -42,21 +42,12 @@ LOG_SECONDS = 0.25  # between two looks at the logs of running stages
 
 @dataclass
 class Work:
-    """Orders and questions of all drivers; for one thread.
-
-    Attributes:
-        store: the agent's store.
-        machine: this machine.
-        folder: whose `pyproject.toml` names the keys of remotes that this machine trusts.
-        wake: called by another thread when `advance` has something to do.
-        log: takes a line for the agent's user.
-        upkeep: keeps what is known of this machine up to date.
-    """
+    """Orders and questions of all drivers; for one thread."""
 
     store: Store
     machine: Machine
-    folder: Path
-    wake: Callable[[], None]
+    folder: Path  # whose `pyproject.toml` names the keys of remotes that this machine trusts
+    wake: Callable[[], None]  # called by another thread when `advance` has something to do
     log: Callable[[str], None] = lambda _: None
     _tasks: list[Task] = field(default_factory=list)
     _questions: list[Question] = field(default_factory=list)

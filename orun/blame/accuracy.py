@@ -36,24 +36,14 @@ OTHER_UNITS = frozenset({"B", "s", "J", "1/s", "x"})  # units of size, speed and
 
 @dataclass
 class Investigation:
-    """An accuracy gate that failed.
-
-    Attributes:
-        experiment: runs the variants.
-        stage: the stage with the gate.
-        gate: the gate.
-        chain: the stages upstream, in order.
-        earlier: the first model as it was when the gate passed, if it has changed since.
-        metric: the metric that the gate judges, or that of one slice.
-        search: the metric at the artifacts of the chain.
-    """
+    """An accuracy gate that failed."""
 
     experiment: Experiment
     stage: Stage
     gate: Gate
-    chain: Sequence[Stage]
-    earlier: EarlierModel | None
-    metric: str
+    chain: Sequence[Stage]  # the stages upstream, in order
+    earlier: EarlierModel | None  # if the first model has changed since the gate passed
+    metric: str  # that the gate judges, or that of one slice
     search: SearchResult = field(init=False)
 
     def __post_init__(self) -> None:

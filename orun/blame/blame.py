@@ -29,21 +29,13 @@ from orun.text.suggestions import near, settings
 
 @dataclass(frozen=True)
 class BlameRequest:
-    """A gate to investigate.
+    """A gate to investigate."""
 
-    Attributes:
-        pipeline: the pipeline, up to date as far as the stage.
-        stage: the stage with the gate.
-        gate: the gate.
-        metric: the metric that it judged.
-        result: the run in which it failed.
-    """
-
-    pipeline: Pipeline
+    pipeline: Pipeline  # up to date as far as the stage
     stage: Stage
     gate: Gate
-    metric: Metric
-    result: RunResult
+    metric: Metric  # that the gate judged
+    result: RunResult  # of the run in which it failed
 
 
 def find_requests(pipeline: Pipeline, result: RunResult, *, all_gates: bool = False) -> Iterator[BlameRequest]:

@@ -19,17 +19,11 @@ UNSHALLOW = ", a shallow clone: `git fetch --unshallow` gets the rest"
 
 @dataclass(frozen=True)
 class CommitList:
-    """Commits from one run to another.
+    """Commits from one run to another."""
 
-    Attributes:
-        commits: short id and subject, the oldest first; at most ten.
-        more: number of commits left out.
-        note: a remark; else empty.
-    """
-
-    commits: tuple[str, ...] = ()
-    more: int = 0
-    note: str = ""
+    commits: tuple[str, ...] = ()  # short id and subject, the oldest first; at most ten
+    more: int = 0  # number of commits left out
+    note: str = ""  # a remark; else empty
 
 
 def list_commits(good: RunSnapshot, bad: RunSnapshot, causes: Collection[Change]) -> CommitList:

@@ -11,19 +11,12 @@ OUT_OF_TIME = "the rest was skipped: time limit reached"
 
 @dataclass(frozen=True)
 class Level:
-    """The gate's metric at the artifact of one stage.
-
-    Attributes:
-        stage: the stage that made the artifact.
-        value: of the metric; None if it could not be measured.
-        passes: whether the gate would pass; None if unknown.
-        why: why it could not be measured; else empty.
-    """
+    """The gate's metric at the artifact of one stage."""
 
     stage: str
-    value: float | None
-    passes: bool | None = None
-    why: str = ""
+    value: float | None  # of the metric; None if it could not be measured
+    passes: bool | None = None  # whether the gate would pass; None if unknown
+    why: str = ""  # why it could not be measured; else empty
 
 
 @dataclass(frozen=True)

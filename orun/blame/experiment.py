@@ -26,19 +26,11 @@ class OutOfTime(Exception):
 
 @dataclass
 class Experiment:
-    """Variants of a pipeline's stages, within a time limit.
+    """Variants of a pipeline's stages, within a time limit."""
 
-    Attributes:
-        pipeline: the pipeline; its own stages run without their gates.
-        store: the store's folder.
-        seconds: time limit, from now on.
-        listener: receives the events of the runs.
-        added: the added stages by id.
-    """
-
-    pipeline: Pipeline
+    pipeline: Pipeline  # its own stages run without their gates
     store: Path
-    seconds: float
+    seconds: float  # time limit, from now on
     listener: Listener = ignore
     added: dict[str, Stage] = field(default_factory=dict)
 

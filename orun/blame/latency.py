@@ -21,25 +21,14 @@ from orun.pipeline.model import Gate, Stage
 
 @dataclass
 class Investigation:
-    """A latency gate that failed.
-
-    Attributes:
-        experiment: runs the variants.
-        stage: the stage with the gate.
-        gate: the gate.
-        chain: the stages upstream, in order.
-        other: the stage whose model the gate compares with: the reference or the accepted baseline; empty for none.
-        earlier: the first model as it was when the gate passed, if it has changed since.
-        before: the stage whose model is the culprit's input, once it is known.
-        slow: the culprit's time in nodes against that model's, once it is known.
-    """
+    """A latency gate that failed."""
 
     experiment: Experiment
     stage: Stage
     gate: Gate
-    chain: Sequence[Stage]
-    other: str
-    earlier: EarlierModel | None
+    chain: Sequence[Stage]  # the stages upstream, in order
+    other: str  # the reference or the accepted baseline; empty for none
+    earlier: EarlierModel | None  # if the first model has changed since the gate passed
     before: str = ""
     slow: Comparison | None = None
 

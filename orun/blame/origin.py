@@ -28,23 +28,14 @@ BEFORE = "before"  # suffix of the ids of stages that are built from the earlier
 
 @dataclass(frozen=True)
 class EarlierModel:
-    """The first model of a chain as it was in the last good run.
+    """The first model of a chain as it was in the last good run."""
 
-    Attributes:
-        run: id of the run.
-        stage: the stage that builds the model.
-        tree: digest of the model.
-        last: digest of the last model of the chain in that run.
-        changes: changes since then in what the model depends on.
-        here: whether the model is in the store.
-    """
-
-    run: str
-    stage: str
-    tree: str
-    last: str
-    changes: tuple[Reason, ...]
-    here: bool
+    run: str  # its id
+    stage: str  # builds the model
+    tree: str  # digest of the model
+    last: str  # digest of the last model of the chain in that run
+    changes: tuple[Reason, ...]  # since then, in what the model depends on
+    here: bool  # whether the model is in the store
 
     @property
     def name(self) -> str:

@@ -31,19 +31,12 @@ from orun.store import Store
 
 @dataclass(frozen=True)
 class Symptom:
-    """Symptom of the bad run.
-
-    Attributes:
-        stage: the stage that shows it.
-        gate: the gate that fails; None if the stage itself fails.
-        values: the gate's metric in the good and the bad run, if both have the same verdict: the nearer value counts.
-        earlier: the gate as it was in the good run, if it is there.
-    """
+    """Symptom of the bad run."""
 
     stage: str
-    gate: Gate | None
-    values: tuple[float, float] | None = None
-    earlier: Gate | None = None
+    gate: Gate | None  # that fails; None if the stage itself fails
+    values: tuple[float, float] | None = None  # good and bad, if both have the same verdict: the nearer counts
+    earlier: Gate | None = None  # the gate as it was in the good run, if it is there
 
     @property
     def changes(self) -> tuple[Change, ...]:
@@ -61,17 +54,7 @@ class Symptom:
 
 @dataclass
 class PartialBuilder:
-    """Builder of partial builds.
-
-    Attributes:
-        good, bad: the runs.
-        symptom: the symptom to look for.
-        store: holds the results of both runs and of the partial builds.
-        variables: environment variables that can be tried.
-        listener: receives the events of the runs.
-        versions: the packages of both runs, to try these too; None uses the installed ones.
-        outcomes: outcome of each set of changes so far.
-    """
+    """Builder of partial builds."""
 
     good: RunSnapshot
     bad: RunSnapshot
@@ -79,8 +62,8 @@ class PartialBuilder:
     store: Store
     variables: Variables
     listener: Listener = ignore
-    versions: Versions | None = None
-    outcomes: dict[frozenset[Change], Outcome] = field(default_factory=dict)
+    versions: Versions | None = None  # to try the packages too
+    outcomes: dict[frozenset[Change], Outcome] = field(default_factory=dict)  # of each set of changes so far
 
     def test(self, chosen: Sequence[Change]) -> Outcome:
         """Build the good run with these changes up to the symptom's stage; return the outcome."""

@@ -23,19 +23,12 @@ TOP = "top"  # name of the folders above the pipeline's, which does not matter
 
 @dataclass(frozen=True)
 class RunSnapshot:
-    """A run with its pipeline.
-
-    Attributes:
-        run: its id.
-        record: its record, or that of the run that it repeats.
-        files: digest of each project file that it depends on, by the path from the pipeline's folder.
-        pipeline: its pipeline, loaded from those files.
-    """
+    """A run with its pipeline."""
 
     run: str
-    record: RunResult
-    files: Mapping[str, str]
-    pipeline: Pipeline
+    record: RunResult  # its own, or that of the run that it repeats
+    files: Mapping[str, str]  # digests, by path from the pipeline's folder
+    pipeline: Pipeline  # loaded from these files
 
     @property
     def code(self) -> dict[str, str]:

@@ -21,21 +21,13 @@ SKIPPED = "not needed: less was lost around it"
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The metric at the artifacts of a chain.
+    """The metric at the artifacts of a chain."""
 
-    Attributes:
-        levels: of each artifact, in order.
-        stage: the measurement that was used: the gate's own stage, or a copy with few of the examples.
-        seconds: duration of the gate's own measurement.
-        metrics: of the gate's own measurement.
-        complete: whether the time sufficed for the search.
-    """
-
-    levels: tuple[Level, ...]
-    stage: Stage
-    seconds: float = 0.0
-    metrics: Mapping[str, Metric] = field(default_factory=dict)
-    complete: bool = False
+    levels: tuple[Level, ...]  # of each artifact, in order
+    stage: Stage  # the gate's own measurement, or a copy with few of the examples
+    seconds: float = 0.0  # of the gate's own measurement
+    metrics: Mapping[str, Metric] = field(default_factory=dict)  # likewise
+    complete: bool = False  # whether the time sufficed
 
 
 def measure(

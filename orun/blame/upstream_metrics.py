@@ -19,16 +19,11 @@ TELLING = 1e-6  # share of a metric's own size below which a change from one art
 
 @dataclass(frozen=True)
 class Step:
-    """Change of a metric by one stage.
+    """Change of a metric by one stage."""
 
-    Attributes:
-        before, after: the level at the last artifact measured before the stage, and at the stage's own.
-        lost: how much worse the metric got, in its unit.
-    """
-
-    before: Level
-    after: Level
-    lost: float
+    before: Level  # the level at the last artifact measured before the stage
+    after: Level  # at the stage's own
+    lost: float  # how much worse the metric got, in its unit
 
 
 def model_port(pipeline: Pipeline, stage: Stage) -> str:

@@ -28,18 +28,12 @@ Pins = Mapping[str, str]  # `numpy==2.1.0` by the package's slot
 
 @dataclass(frozen=True)
 class Versions:
-    """Package versions of stages in two runs.
+    """Package versions of stages in two runs."""
 
-    Attributes:
-        good, bad: pins of each stage in the good and the bad run.
-        changes: the packages that differ.
-        refused: packages whose old version cannot be installed, with pip's reason.
-    """
-
-    good: Mapping[str, Pins]
-    bad: Mapping[str, Pins]
-    changes: tuple[Change, ...] = ()
-    refused: tuple[tuple[Change, str], ...] = ()
+    good: Mapping[str, Pins]  # pins of each stage in the good run
+    bad: Mapping[str, Pins]  # in the bad run
+    changes: tuple[Change, ...] = ()  # the packages that differ
+    refused: tuple[tuple[Change, str], ...] = ()  # old versions that cannot be installed, with pip's reason
 
     @classmethod
     def between(cls, good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> Versions:

@@ -27,17 +27,11 @@ FOLDER_FILES = ("config.json", "saved_model.pb")
 
 
 class Answers(Record, frozen=True):
-    """Answers of a user: the pipeline to write.
+    """Answers of a user: the pipeline to write."""
 
-    Attributes:
-        goal: conditions of the release; may be empty.
-        data: their own examples; may be empty.
-        ci: the CI system to write a workflow for.
-    """
-
-    goal: str = ""
-    data: str = ""
-    ci: System | None = None
+    goal: str = ""  # conditions of the release; may be empty
+    data: str = ""  # the user's own examples; may be empty
+    ci: System | None = None  # the CI system to write a workflow for
 
 
 def is_interactive(*, yes: bool) -> bool:

@@ -27,15 +27,10 @@ SECRET = "secret"  # noqa: S105 - replaces the digest of a value in records
 
 
 class Secrets(Record, frozen=True):
-    """Environment variables whose values stay out of keys, records, logs and reports.
+    """Environment variables whose values stay out of keys, records, logs and reports."""
 
-    Attributes:
-        declared: names that the pipeline file lists under `secrets`.
-        settings: names that a stage lists under `env`: no secrets, even if they look like secrets.
-    """
-
-    declared: frozenset[str] = frozenset()
-    settings: frozenset[str] = frozenset()
+    declared: frozenset[str] = frozenset()  # names that the pipeline file lists under `secrets`
+    settings: frozenset[str] = frozenset()  # names that a stage lists under `env`: no secrets, whatever they look like
 
     def __contains__(self, name: str) -> bool:
         return name in self.declared or name in HIDDEN or name in CREDENTIALS or self.is_guess(name)

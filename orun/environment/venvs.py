@@ -35,17 +35,11 @@ BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may only serve to i
 
 
 class EnvironmentRecord(Record, frozen=True):
-    """Contents of an environment: a request and what it resolved to.
+    """Contents of an environment: a request and what it resolved to."""
 
-    Attributes:
-        requirements: lines of the request.
-        packages: version of every distribution that pip installed, by normalised name.
-        exact: versions with a build label, for distributions that no index served.
-    """
-
-    requirements: tuple[str, ...]
-    packages: Mapping[str, str] = field(default_factory=dict)
-    exact: Mapping[str, str] = field(default_factory=dict)
+    requirements: tuple[str, ...]  # lines of the request
+    packages: Mapping[str, str] = field(default_factory=dict)  # that pip installed, by normalised name
+    exact: Mapping[str, str] = field(default_factory=dict)  # with a build label, if no index served it
 
 
 def root() -> Path:

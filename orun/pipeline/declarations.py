@@ -25,21 +25,13 @@ A_FILE = "a stage needs stages: a file is a parameter of one, as in `import: {us
 
 
 class DeclaredStage(Record, frozen=True):
-    """A stage of the file.
-
-    Attributes:
-        name: its name in the file.
-        key: position of its name.
-        node: its mapping.
-        used: axes that its expressions name.
-        combinations: combinations of the values of its axes, each with the entries of its `needs`.
-    """
+    """A stage of the file."""
 
     name: str
-    key: Span
+    key: Span  # position of its name
     node: Map
-    used: frozenset[str]
-    combinations: Sequence[tuple[Axes, Sequence[Link]]]
+    used: frozenset[str]  # axes that its expressions name
+    combinations: Sequence[tuple[Axes, Sequence[Link]]]  # values of its axes, with its `needs`
 
     def edges(self) -> list[Link]:
         """Return the entries of `needs` of all combinations."""

@@ -19,17 +19,11 @@ KEY = "environment"
 
 @dataclass
 class Environments:
-    """The environments of a file by name.
-
-    Attributes:
-        problems: collects the mistakes.
-        known: the environments, by name.
-        digests: digests of the requirements files that were read, by path.
-    """
+    """The environments of a file by name."""
 
     problems: Problems
     known: dict[str, Environment] = field(default_factory=dict)
-    digests: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)  # of the requirements files that were read, by path
 
     def read(self, declared: Map, root: FilePath, unsound: Collection[Path]) -> None:
         """Read the `environments` of a file, which has passed the schema."""

@@ -25,15 +25,11 @@ EXPECTED = "a mapping with name, vars, targets and stages"
 
 
 class Files:
-    """Reader of pipeline files, which merges each over the files that it extends.
-
-    Attributes:
-        digests: BLAKE3 digest of every file that was read, by absolute path.
-    """
+    """Reader of pipeline files, which merges each over the files that it extends."""
 
     def __init__(self, problems: Problems) -> None:
         self.problems = problems
-        self.digests: dict[str, str] = {}
+        self.digests: dict[str, str] = {}  # BLAKE3 digest of every file that was read, by absolute path
         self._trees: dict[Path, Map | None] = {}  # merged trees by file
         self._read = 0  # number of files read
         self._size = 0  # number of values in them

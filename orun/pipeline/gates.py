@@ -32,28 +32,16 @@ UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 
 
 class Ground(Record, frozen=True):
-    """Context in which the gates of a stage are checked.
-
-    Attributes:
-        instance: the stage.
-        kind: its kind.
-        metrics: names of its metrics; None when unknown.
-        slices: fields of its dataset for slices.
-        better: direction of the user's own metrics, from its parameters.
-        target: name of its target; `cpu` by default.
-        targets: names of all targets.
-        unsound: paths of nodes whose mistakes are already reported.
-        problems: collects the mistakes.
-    """
+    """Context in which the gates of a stage are checked."""
 
     instance: Instance
     kind: Kind
-    metrics: Collection[str] | None
-    slices: Collection[str]
-    better: Mapping[str, Better]
-    target: str
-    targets: Collection[str]
-    unsound: Collection[Path]
+    metrics: Collection[str] | None  # names of the stage's metrics; None when unknown
+    slices: Collection[str]  # fields of its dataset for slices
+    better: Mapping[str, Better]  # direction of the user's own metrics, from its parameters
+    target: str  # name of the stage's target; `cpu` by default
+    targets: Collection[str]  # names of all targets
+    unsound: Collection[Path]  # paths of nodes whose mistakes are already reported
     problems: Problems
 
     @property

@@ -24,25 +24,15 @@ class Link(Record, frozen=True):
 
 
 class Instance(Record, frozen=True):
-    """A stage of the graph before it is checked.
+    """A stage of the graph before it is checked."""
 
-    Attributes:
-        id: its name with the axes of its matrix.
-        base: its name in the file.
-        key: position of its name in the file.
-        node: its mapping, with expressions replaced.
-        kind: its kind; None when `uses` is wrong.
-        axes: its values of the matrix axes.
-        links: its entries of `needs`.
-    """
-
-    id: str
-    base: str
-    key: Span
-    node: Map
-    kind: Kind | None
-    axes: Axes = field(default_factory=dict)
-    links: tuple[Link, ...] = ()
+    id: str  # its name with the axes of its matrix
+    base: str  # its name in the file
+    key: Span  # position of that name
+    node: Map  # with expressions replaced
+    kind: Kind | None  # None when `uses` is wrong
+    axes: Axes = field(default_factory=dict)  # its values of the matrix axes
+    links: tuple[Link, ...] = ()  # its entries of `needs`
 
 
 def agree(first: Axes, second: Axes) -> bool:

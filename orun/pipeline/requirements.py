@@ -30,19 +30,12 @@ EXPECTED = "a requirements file, its path relative to this one"
 
 @dataclass
 class Requirements:
-    """Content of requirements files.
+    """Content of requirements files."""
 
-    Attributes:
-        lines: requirements and options, without comments and line continuations.
-        constraints: lines of constraint files.
-        digests: digest of every file that was read, by its path.
-        problems: lines with files that cannot be included, or requirements on no package index.
-    """
-
-    lines: list[str] = field(default_factory=list)
-    constraints: list[str] = field(default_factory=list)
-    digests: dict[str, str] = field(default_factory=dict)
-    problems: list[Problem] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)  # without comments and line continuations
+    constraints: list[str] = field(default_factory=list)  # lines of constraint files
+    digests: dict[str, str] = field(default_factory=dict)  # of every file that was read, by its path
+    problems: list[Problem] = field(default_factory=list)  # lines that no package index or file can serve
     _read: set[tuple[Path, bool]] = field(default_factory=set)
 
     def read(self, path: Path) -> None:

@@ -34,37 +34,23 @@ AS_IT_IS = "a path is taken as it stands, without `~` and variables of the shell
 
 @dataclasses.dataclass(frozen=True)
 class Surroundings:
-    """Context in which values are checked.
+    """Context in which values are checked."""
 
-    Attributes:
-        root: the folder of the pipeline file.
-        targets: names of the targets.
-        labels: labels that the machines of a target must have, by its name.
-        code: the code files that were looked into.
-        unsound: paths of nodes whose mistakes are already reported.
-        problems: collects the mistakes.
-    """
-
-    root: Path
+    root: Path  # the folder of the pipeline file
     targets: Collection[str]
-    labels: Mapping[str, Mapping[str, str]]
-    code: CodeFiles
-    unsound: Collection[NodePath]
+    labels: Mapping[str, Mapping[str, str]]  # that the machines of a target must have, by its name
+    code: CodeFiles  # the code files that were looked into
+    unsound: Collection[NodePath]  # paths of nodes whose mistakes are already reported
     problems: Problems
 
 
 class Values:
-    """Conversion of the nodes of a stage to values.
-
-    Attributes:
-        references: the files that the values name.
-        valid: whether every value is valid.
-    """
+    """Conversion of the nodes of a stage to values."""
 
     def __init__(self, surroundings: Surroundings) -> None:
         self.surroundings = surroundings
-        self.references: list[Reference] = []
-        self.valid = True
+        self.references: list[Reference] = []  # the files that the values name
+        self.valid = True  # whether every value is
         self._hub = False  # whether the kind takes models of a hub
 
     def fields(self, params: Sequence[Param], node: Map, path: NodePath, name: str = "") -> dict[str, Any]:

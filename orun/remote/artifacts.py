@@ -31,17 +31,11 @@ REFUSALS_SHOWN = 3  # of one stage
 
 @dataclass
 class Artifacts:
-    """Downloads into a store.
-
-    Attributes:
-        store: the store.
-        emit: takes notices.
-        size: bytes that arrived.
-    """
+    """Downloads into a store."""
 
     store: Store
     emit: Callable[[Event], None]
-    size: int = 0
+    size: int = 0  # bytes that arrived
 
     def fetch(
         self, name: str, digest: str, *, size: int | None = None, log: str = "", noun: str = "its result"

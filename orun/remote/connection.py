@@ -28,19 +28,12 @@ FAILURES = (DeniedError, UnreachableError, RefusedError, OSError)  # of an opera
 
 @dataclass
 class Connection:
-    """Runs operations on a remote in threads; belongs to the thread of the run.
-
-    Attributes:
-        settings: address and mode of the remote.
-        emit: takes notices.
-        wake: called by another thread when an operation has ended.
-        state: `usable`, `read` when it accepts nothing more, or `down`.
-    """
+    """Runs operations on a remote in threads; belongs to the thread of the run."""
 
     settings: Settings
     emit: Callable[[Event], None]
-    wake: Callable[[], None] = lambda: None
-    state: Literal["usable", "read", "down"] = "usable"
+    wake: Callable[[], None] = lambda: None  # called by another thread when an operation has ended
+    state: Literal["usable", "read", "down"] = "usable"  # `read` when it accepts nothing more
 
     def __post_init__(self) -> None:
         self._requests = DaemonThreadPool(REQUESTS)

@@ -39,23 +39,14 @@ class Download:
 
 @dataclass
 class Downloads:
-    """Downloads of one run. Everything but the transfers happens in the thread of the run.
-
-    Attributes:
-        connection: to the remote.
-        planner: decides what is up to date.
-        known: results that are known to be in the remote.
-        left: ids of stages whose artifacts are left in the remote: only their records are fetched.
-        checked: the results that were found complete there.
-        results: how many arrived.
-    """
+    """Downloads of one run. Everything but the transfers happens in the thread of the run."""
 
     connection: Connection
     planner: Planner
-    known: KnownResults
-    left: Collection[str] = ()
-    checked: CheckedResults = field(default_factory=CheckedResults)
-    results: int = 0
+    known: KnownResults  # to be in the remote
+    left: Collection[str] = ()  # ids of stages of which only the records are fetched
+    checked: CheckedResults = field(default_factory=CheckedResults)  # found complete in the remote
+    results: int = 0  # how many arrived
     _running: dict[str, Download] = field(default_factory=dict)
     _ended: set[tuple[str, str]] = field(default_factory=set)
     _fetched: set[tuple[str, str]] = field(default_factory=set)

@@ -39,19 +39,12 @@ FIELDS: Mapping[str, type] = {"url": str, "mode": str, "required": bool, "truste
 
 
 class Settings(Record, frozen=True):
-    """Validated settings of a remote.
-
-    Attributes:
-        url: its address.
-        mode: whether results are written to it.
-        required: whether the run fails if it cannot be used.
-        trusted: public keys as PEM texts. With none, and no shared key, every record is accepted.
-    """
+    """Validated settings of a remote."""
 
     url: str
     mode: Mode
-    required: bool = False
-    trusted: tuple[str, ...] = ()
+    required: bool = False  # whether the run fails if it cannot be used
+    trusted: tuple[str, ...] = ()  # public keys in PEM; with none, and no shared key, every record is accepted
 
 
 def remote_url(options: Remote, project: Path, environment: Mapping[str, str] = os.environ) -> str:

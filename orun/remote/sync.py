@@ -30,12 +30,7 @@ UNSIGNED = f"{SHARED_KEY} is empty: what is in the remote is believed, whoever w
 
 
 class Sync:
-    """Remote of one run. `wake` is called by another thread when a transfer has ended.
-
-    Attributes:
-        downloads: of results.
-        uploads: of results.
-    """
+    """Remote of one run. `wake` is called by another thread when a transfer has ended."""
 
     def __init__(
         self,

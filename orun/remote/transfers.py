@@ -30,78 +30,46 @@ LOCK_SECONDS = 0.05  # between two tries at the machine's lock
 
 
 class Piece(Record, frozen=True):
-    """An object and its local file, which is written by `fetch` and read by `push`.
-
-    Attributes:
-        digest: of the object.
-        size: in bytes; `UNKNOWN` for a log, whose size no list of files names.
-        path: of the file.
-    """
+    """An object and its local file, which is written by `fetch` and read by `push`."""
 
     digest: str
-    size: int
+    size: int  # in bytes; `UNKNOWN` for a log, whose size no list of files names
     path: str
 
 
 class Records(Record, frozen=True):
-    """Some records of a key.
+    """Some records of a key."""
 
-    Attributes:
-        accepted: those with a good signature.
-        refused: why the others were refused.
-        more: whether there may be further records.
-    """
-
-    accepted: tuple[bytes, ...]
-    refused: tuple[str, ...]
-    more: bool
+    accepted: tuple[bytes, ...]  # those with a good signature
+    refused: tuple[str, ...]  # why the others were refused
+    more: bool  # whether there may be further records
 
 
 class Fetched(Record, frozen=True):
-    """Result of a fetch.
+    """Result of a fetch."""
 
-    Attributes:
-        arrived: size and stamp of each file in the order of the pieces; None for a log that is missing.
-        problems: why the fetch failed; then nothing has arrived.
-    """
-
-    arrived: tuple[tuple[int, int] | None, ...]
-    problems: tuple[str, ...]
+    arrived: tuple[tuple[int, int] | None, ...]  # size and stamp of each piece; None for a missing log
+    problems: tuple[str, ...]  # why the fetch failed; then nothing has arrived
 
 
 class Pushed(Record, frozen=True):
-    """Result of a push.
+    """Result of a push."""
 
-    Attributes:
-        tree: of the record that is there now: another one may have come first.
-        record: that record in its envelope.
-        sent: bytes of objects that were sent.
-    """
-
-    tree: str
-    record: bytes
-    sent: int
+    tree: str  # of the record that is there now: another one may have come first
+    record: bytes  # that record in its envelope
+    sent: int  # bytes of objects that were sent
 
 
 @dataclass
 class Transfers:
-    """The operations on one bucket.
-
-    Attributes:
-        bucket: the remote.
-        keys: verify the records of others, and sign those of this machine.
-        pool: runs single transfers.
-        closed: set when no further transfer may start.
-        present: digests that are known to be there.
-        damaged: digests that were found damaged there, to be written again.
-    """
+    """The operations on one bucket."""
 
     bucket: Bucket
     keys: Keyring
-    pool: Executor
-    closed: Event = field(default_factory=Event)
-    present: set[str] = field(default_factory=set)
-    damaged: set[str] = field(default_factory=set)
+    pool: Executor  # runs single transfers
+    closed: Event = field(default_factory=Event)  # set when no further transfer may start
+    present: set[str] = field(default_factory=set)  # digests that are known to be there
+    damaged: set[str] = field(default_factory=set)  # digests, to be written again
 
     def records(self, key: str, first: int, count: int) -> Records:
         """Read the records of a key from number `first` on."""

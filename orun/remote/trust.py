@@ -26,17 +26,11 @@ _MARK = b"orun remote record 1\n"  # signed with each record: a signature made f
 
 
 class Keyring(Record, frozen=True):
-    """Keys of this machine.
+    """Keys of this machine."""
 
-    Attributes:
-        secret: shared by all writers and readers; empty if there is none.
-        private: signs; None on machines that only read.
-        trusted: public keys whose signatures are accepted.
-    """
-
-    secret: bytes = b""
-    private: Ed25519PrivateKey | None = None
-    trusted: tuple[Ed25519PublicKey, ...] = ()
+    secret: bytes = b""  # shared by all writers and readers; empty if there is none
+    private: Ed25519PrivateKey | None = None  # signs; None on machines that only read
+    trusted: tuple[Ed25519PublicKey, ...] = ()  # accepted signatures are by one of these
 
     @property
     def demanding(self) -> bool:

@@ -27,25 +27,15 @@ SILENCE = 1.0  # seconds that the end of a run waits for uploads before it says 
 
 @dataclass
 class Uploads:
-    """Uploads of one run.
-
-    Attributes:
-        connection: to the remote.
-        planner: knows stages and store.
-        known: results that are known to be in the remote.
-        results: how many were pushed.
-        size: bytes that were sent.
-        complete: whether every result that should be in the remote is.
-        held_back: stages whose results are not pushed, with the variables that are the reason.
-    """
+    """Uploads of one run."""
 
     connection: Connection
     planner: Planner
-    known: KnownResults
-    results: int = 0
-    size: int = 0
-    complete: bool = True
-    held_back: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    known: KnownResults  # to be in the remote
+    results: int = 0  # how many were pushed
+    size: int = 0  # bytes that were sent
+    complete: bool = True  # whether every result that should be in the remote is
+    held_back: dict[str, tuple[str, ...]] = field(default_factory=dict)  # variables that keep results of a stage here
     _pushes: list[tuple[Future[Pushed], Action]] = field(default_factory=list)
     _failed: list[Action] = field(default_factory=list)
 

@@ -60,19 +60,12 @@ class Fleet(Protocol):
 
 
 class FleetRun(Record, frozen=True):
-    """Fleet of a run, and the project's state that its machines get.
-
-    Attributes:
-        fleet: the machines.
-        snapshot: the project.
-        wait: seconds that a stage waits for a machine that can run it.
-        agent_command: command that starts one more machine.
-    """
+    """Fleet of a run, and the project's state that its machines get."""
 
     fleet: Fleet
     snapshot: Snapshot
-    wait: float
-    agent_command: str
+    wait: float  # seconds that a stage waits for a machine that can run it
+    agent_command: str  # starts one more machine
 
 
 Connect: TypeAlias = Callable[[str], Fleet]  # entry point of the group `orun.executors`: a fleet by its URL

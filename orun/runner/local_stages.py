@@ -20,15 +20,7 @@ IDLE_SECONDS = 0.25  # without a message from a stage, after which postponed wri
 
 @dataclass
 class LocalStages:
-    """Stages that run here.
-
-    Attributes:
-        planner: decided to run them; its store takes their results.
-        executor: runs their processes.
-        emit: receives each event.
-        logs: folder of the logs of this run.
-        reports: filters what they report.
-    """
+    """Stages that run here."""
 
     planner: Planner
     executor: Executor

@@ -15,12 +15,7 @@ from orun.runner.scheduler import Schedule
 
 @dataclass
 class MachineChoice:
-    """Choice among the machines that can run a stage.
-
-    Attributes:
-        planner: knows them.
-        assignment: its machines.
-    """
+    """Choice among the machines that can run a stage."""
 
     planner: Planner
     assignment: Assignment

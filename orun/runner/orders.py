@@ -44,33 +44,16 @@ AGAIN = (ReasonCode.FORCED, ReasonCode.MEASURED_AGAIN)  # the agent must not use
 
 @dataclass
 class Sent:
-    """Order that a machine works on.
-
-    Attributes:
-        step: the decision to run the stage.
-        started_at: monotonic time.
-        built: the machine's message about the result, which is being fetched.
-    """
+    """Order that a machine works on."""
 
     step: Step
-    started_at: float
-    built: Built | None = None
+    started_at: float  # monotonic time
+    built: Built | None = None  # about the result, which is being fetched
 
 
 @dataclass
 class Orders:
-    """Orders of one run.
-
-    Attributes:
-        run: the fleet and the snapshot.
-        planner: decides on stages; its assignment has the machines.
-        remote: the store shared between machines.
-        logs: folder of the logs of this run.
-        emit: receives each event.
-        reports: filters what stages report.
-        choice: chooses the machine of a stage.
-        setbacks: of the stages so far.
-    """
+    """Orders of one run."""
 
     run: FleetRun
     planner: Planner

@@ -27,15 +27,10 @@ FolderState = tuple[int, int]  # inode and mtime in nanoseconds; zeros if the fo
 
 @dataclass
 class OutputCheckouts:
-    """Folders `out/<pipeline>/<stage>/` of a run.
-
-    Attributes:
-        store: holds them.
-        pipeline: its name.
-    """
+    """Folders `out/<pipeline>/<stage>/` of a run."""
 
     store: Store
-    pipeline: str
+    pipeline: str  # its name
     _placed: dict[str, tuple[Action, str, FolderState]] = field(default_factory=dict)
 
     def put(self, stage: str, action: Action) -> tuple[Path, bool]:

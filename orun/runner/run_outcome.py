@@ -26,27 +26,16 @@ if TYPE_CHECKING:
 
 @dataclass
 class RunOutcome:
-    """Results, verdicts and up-to-date stages of a run; each is emitted as it is added.
-
-    Attributes:
-        planner: judges gates; its store holds the artifacts.
-        emit: receives each event.
-        outputs: takes the artifacts.
-        remote: the store shared between machines, if any.
-        guards: ids of stages before a release: none of their gates may be undecided.
-        results: result of each settled stage, by id.
-        verdicts: verdicts of the gates judged so far.
-        done: the stages that are up to date, by id.
-    """
+    """Results, verdicts and up-to-date stages of a run; each is emitted as it is added."""
 
     planner: Planner
     emit: Callable[[Event], None]
     outputs: OutputCheckouts
     remote: Sync | None
-    guards: Collection[str] = ()
-    results: dict[str, StageResult] = field(default_factory=dict)
+    guards: Collection[str] = ()  # ids of stages before a release: none of their gates may be undecided
+    results: dict[str, StageResult] = field(default_factory=dict)  # of each settled stage, by id
     verdicts: tuple[Verdict, ...] = ()
-    done: dict[str, Done] = field(default_factory=dict)
+    done: dict[str, Done] = field(default_factory=dict)  # the stages that are up to date, by id
 
     def find_guards(self, stages: Sequence[Stage]) -> None:
         """Find the stages before each release of a run."""

@@ -40,22 +40,12 @@ MOST_NAMED = 5  # stages in the error about a read-only store
 
 
 class RunSession(Record, frozen=True):
-    """A run that may have work to do.
-
-    Attributes:
-        planner: decides which stages run.
-        plan: its decisions.
-        chosen: ids of the stages that may run.
-        resources: what the run may use of the machine.
-        journal: records every event.
-        remote: settings of the store shared between machines, if any.
-        fleet: other machines that run stages, if any.
-    """
+    """A run that may have work to do."""
 
     planner: Planner
     plan: Plan
-    chosen: Collection[str]
-    resources: Resources
+    chosen: Collection[str]  # ids of the stages that may run
+    resources: Resources  # what the run may use of the machine
     journal: Journal
     remote: Settings | None = None
     fleet: FleetRun | None = None

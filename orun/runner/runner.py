@@ -38,27 +38,15 @@ POLL_SECONDS = 0.05  # between two tries of a lock that another process holds
 
 @dataclass
 class Runner:
-    """Brings the stages of a plan up to date.
-
-    Attributes:
-        planner: decides which stages run.
-        executor: runs their processes.
-        emit: receives each event.
-        logs: folder of the logs of this run.
-        resources: what the run may use of the machine.
-        keep_going: whether a failed stage stops only the stages after it.
-        allowed: ids of stages that may run; the others must be up to date.
-        remote: the store shared between machines, if any.
-        fleet: other machines that run stages, if any.
-    """
+    """Brings the stages of a plan up to date."""
 
     planner: Planner
     executor: Executor
     emit: Callable[[Event], None]
     logs: Path
-    resources: Resources
-    keep_going: bool
-    allowed: Collection[str]
+    resources: Resources  # what the run may use of the machine
+    keep_going: bool  # whether a failed stage stops only the stages after it
+    allowed: Collection[str]  # ids of stages that may run; the others must be up to date
     remote: Sync | None
     fleet: FleetRun | None
 

@@ -15,25 +15,15 @@ UNKNOWN_SECONDS = 1.0  # assumed duration of a stage that never ran
 
 @dataclass
 class Schedule:
-    """Stages of a run that are not settled yet.
+    """Stages of a run that are not settled yet."""
 
-    Attributes:
-        stages: all stages of the run in topological order.
-        seconds: last duration of each stage, where known.
-        resources: cores, memory and GPUs that stages may use together on this machine.
-        settled: ids of stages that are up to date or will not run.
-        running: stages whose processes run, by id.
-        machines: resources of other machines, by id.
-        queue_of: returns what decides whether a stage can start: of two with the same, both can or none.
-    """
-
-    stages: tuple[Stage, ...]
-    seconds: Mapping[str, float]
-    resources: Resources
-    settled: set[str] = field(default_factory=set)
-    running: dict[str, Stage] = field(default_factory=dict)
-    machines: Mapping[str, Resources] = field(default_factory=dict)
-    queue_of: Callable[[Stage], Hashable] = lambda _: None
+    stages: tuple[Stage, ...]  # in topological order
+    seconds: Mapping[str, float]  # last duration of each stage, where known
+    resources: Resources  # that stages may use together on this machine
+    settled: set[str] = field(default_factory=set)  # ids of stages that are up to date or will not run
+    running: dict[str, Stage] = field(default_factory=dict)  # stages whose processes run, by id
+    machines: Mapping[str, Resources] = field(default_factory=dict)  # resources of other machines, by id
+    queue_of: Callable[[Stage], Hashable] = lambda _: None  # of stages with the same, all or none can start
 
     def __post_init__(self) -> None:
         self._by_id = {stage.id: stage for stage in self.stages}

@@ -25,14 +25,9 @@ START_ONE = "start a machine: orun agent --help"
 
 @dataclass
 class Setbacks:
-    """Setbacks of the stages of a run so far.
+    """Setbacks of the stages of a run so far."""
 
-    Attributes:
-        wait: seconds that a stage waits for a machine that can run it.
-        emit: receives notices.
-    """
-
-    wait: float
+    wait: float  # seconds that a stage waits for a machine that can run it
     emit: Callable[[Event], None]
     _losses: dict[str, list[str]] = field(default_factory=dict)  # lost machines by stage
     _refusals: Counter[str] = field(default_factory=Counter)

@@ -32,27 +32,16 @@ Value = TypeVar("Value")
 
 
 class StageExecution(Record, frozen=True):
-    """A stage that runs.
-
-    Attributes:
-        pipeline: its pipeline.
-        store: takes its result.
-        step: the decision to run it.
-        session_folder: its session directory.
-        log: file that takes what it prints.
-        declared: signature of each file that its parameters name, when it started.
-        started_at: seconds since the epoch.
-        machine: id of this machine in a fleet; empty for none.
-    """
+    """A stage that runs."""
 
     pipeline: Pipeline
     store: Store
     step: Step
     session_folder: Path
     log: Path
-    declared: Mapping[str, Signature | None]
-    started_at: float
-    machine: str
+    declared: Mapping[str, Signature | None]  # of each file that its parameters name, when it started
+    started_at: float  # seconds since the epoch
+    machine: str  # id of this machine in a fleet; empty for none
 
     @classmethod
     def prepare(cls, pipeline: Pipeline, store: Store, step: Step, logs: Path, machine: str = "") -> StageExecution:
@@ -260,17 +249,11 @@ class StageExecution(Record, frozen=True):
 
 
 class StageEnd(Record, frozen=True):
-    """End of a stage on whichever machine.
-
-    Attributes:
-        step: the stage.
-        outcome: its result or its error; None if it starts again.
-        stored: whether its machine had the result already, so that nothing ran.
-    """
+    """End of a stage on whichever machine."""
 
     step: Step
-    outcome: Action | StageError | None
-    stored: bool = False
+    outcome: Action | StageError | None  # its result or its error; None if it starts again
+    stored: bool = False  # whether its machine had the result already, so that nothing ran
 
 
 def _declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signature | None]:

@@ -96,26 +96,15 @@ class StageLocks(Record, frozen=True):
 
 @dataclass
 class RunLocks:
-    """Locks of all stages of a run.
-
-    Attributes:
-        store: holds the key locks.
-        emit: receives an event when a stage waits, once for each holder.
-        project: folder of the project, told to processes that wait for this run.
-        pipeline: name of the pipeline, told likewise.
-        machine: creates the machine lock: machine(exclusive, claim).
-        clock: monotonic seconds.
-        refused: modes in which the machine was refused in this scheduling round. Each is tried once a round, so that a
-            running measurement is disturbed as little as possible.
-    """
+    """Locks of all stages of a run."""
 
     store: Store
     emit: Callable[[Event], None]
-    project: str
-    pipeline: str
+    project: str  # its folder, told to processes that wait for this run
+    pipeline: str  # its name, told likewise
     machine: Callable[[bool, MachineClaim], MachineLock] = machine_lock
-    clock: Callable[[], float] = monotonic
-    refused: set[LockMode] = field(default_factory=set)
+    clock: Callable[[], float] = monotonic  # monotonic seconds
+    refused: set[LockMode] = field(default_factory=set)  # modes refused in this round, not tried again in it
     _locks: dict[str, StageLocks] = field(default_factory=dict)
     _reported: set[tuple[str, str]] = field(default_factory=set)
     _refused_since: float | None = None  # when the machine was first refused to a shared stage

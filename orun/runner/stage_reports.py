@@ -19,13 +19,7 @@ GUESS = (
 
 @dataclass
 class StageReports:
-    """Filter of what the stages of a run report.
-
-    Attributes:
-        secrets: variables whose values are masked.
-        emit: receives each event.
-        mask: of their values.
-    """
+    """Filter of what the stages of a run report."""
 
     secrets: Secrets
     emit: Callable[[Event], None]

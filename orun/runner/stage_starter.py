@@ -41,22 +41,7 @@ BRIEF_SECONDS = 0.5  # for which an answer of the remote is worth waiting for
 
 @dataclass
 class StageStarter:
-    """Settles and starts the stages of a run, one at a time.
-
-    Attributes:
-        planner: decides which stages run.
-        schedule: knows what runs.
-        locks: of the stages.
-        outcome: takes what became of each stage.
-        local: runs stages on this machine.
-        lock_mode: returns how a stage takes the machine lock.
-        keep_going: whether a failed stage stops only the stages after it.
-        allowed: ids of stages that may run; the others must be up to date.
-        planned: decisions of the plan, by id.
-        remote: the store shared between machines, if any.
-        orders: runs stages on other machines, if there are any.
-        waiting: stages that wait for the remote or another process, by id.
-    """
+    """Settles and starts the stages of a run, one at a time."""
 
     planner: Planner
     schedule: Schedule
@@ -64,12 +49,12 @@ class StageStarter:
     outcome: RunOutcome
     local: LocalStages
     lock_mode: Callable[[Stage], LockMode]
-    keep_going: bool
-    allowed: Collection[str]
-    planned: Mapping[str, Step]
+    keep_going: bool  # whether a failed stage stops only the stages after it
+    allowed: Collection[str]  # ids of stages that may run; the others must be up to date
+    planned: Mapping[str, Step]  # decisions of the plan, by id
     remote: Sync | None
     orders: Orders | None
-    waiting: dict[str, Stage] = field(default_factory=dict)
+    waiting: dict[str, Stage] = field(default_factory=dict)  # stages that wait for the remote or another process, by id
     _unfetched: dict[str, Stage] = field(default_factory=dict)  # to look for in the remote, once that is less busy
     _waits_since: dict[str, float] = field(default_factory=dict)
     _steps: dict[str, Step] = field(default_factory=dict)

@@ -25,16 +25,10 @@ Writes = Mapping[str, UndeclaredWrite]
 
 
 class IsolationCheck(Record, frozen=True):
-    """Check that the stages of a run read no undeclared state of one another.
-
-    Attributes:
-        pipeline: the pipeline.
-        done: the stages that are up to date.
-        store: holds their outputs.
-    """
+    """Check that the stages of a run read no undeclared state of one another."""
 
     pipeline: Pipeline
-    done: Mapping[str, Done]
+    done: Mapping[str, Done]  # the stages that are up to date
     store: Store
 
     def require(self, stage: Stage, dependencies: ImplicitDependencies, writes: Writes) -> None:

@@ -33,21 +33,13 @@ Write = Callable[[Path, str], None]
 
 
 class Created(Record, frozen=True):
-    """A written pipeline.
-
-    Attributes:
-        file: its path.
-        request: its request, with facts of the converted model.
-        gates: its gates.
-        result: the run that measured it, without gates.
-        verdicts: verdicts on the conditions of the goal.
-    """
+    """A written pipeline."""
 
     file: Path
-    request: Request
+    request: Request  # with facts of the converted model
     gates: Gates
-    result: RunResult
-    verdicts: tuple[Verdict, ...] = ()
+    result: RunResult  # of the run that measured it, without gates
+    verdicts: tuple[Verdict, ...] = ()  # on the conditions of the goal
 
     @property
     def is_reached(self) -> bool:

@@ -32,19 +32,12 @@ DEFAULTS: dict[Fidelity, tuple[str, str]] = {"cosine": ("cosine.mean", "0.99"), 
 
 
 class Condition(Record, frozen=True):
-    """A condition of a goal.
+    """A condition of a goal."""
 
-    Attributes:
-        metric: name of the metric in the stage.
-        rule: `min` or `max`.
-        threshold: text of the threshold.
-        stage: the stage that measures the metric.
-    """
-
-    metric: str
+    metric: str  # its name in the stage
     rule: Literal["min", "max"]
     threshold: str
-    stage: GoalStage
+    stage: GoalStage  # measures the metric
 
     @property
     def text(self) -> str:

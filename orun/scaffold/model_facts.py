@@ -18,33 +18,21 @@ FORMS: Mapping[Form, str] = {
 
 
 class InputsUnknown(UsageError):
-    """A PyTorch module whose inputs are not known.
-
-    Attributes:
-        parameters: names of the parameters of its `forward`.
-    """
+    """A PyTorch module whose inputs are not known."""
 
     def __init__(self, problem: str, parameters: Sequence[str], *, why: str = "", hint: str = "") -> None:
         super().__init__(problem, why=why, hint=hint)
-        self.parameters = tuple(parameters)
+        self.parameters = tuple(parameters)  # of its `forward`
 
 
 class InputFact(Record, frozen=True):
-    """An input of a model.
+    """An input of a model."""
 
-    Attributes:
-        name: as the model has it.
-        dtype: NumPy's name of its type; `object` for texts.
-        shape: sizes, and names of dynamic axes.
-        high: its largest value, where a look-up table or its being an image sets one.
-        fill: `mask` or `right-padded` for an attention mask, else `random`.
-    """
-
-    name: str
-    dtype: str
-    shape: tuple[int | str, ...]
-    high: int | None = None
-    fill: str = "random"
+    name: str  # as the model has it
+    dtype: str  # NumPy's name of its type; `object` for texts
+    shape: tuple[int | str, ...]  # sizes, and names of dynamic axes
+    high: int | None = None  # its largest value, where a look-up table or its being an image sets one
+    fill: str = "random"  # `mask` or `right-padded` for an attention mask
 
     def __str__(self) -> str:
         axes = ", ".join(map(str, self.shape))

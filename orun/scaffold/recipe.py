@@ -114,25 +114,15 @@ class Request(Record, frozen=True):
 
 
 class StageText(Record, frozen=True):
-    """A stage of the file that is being written.
-
-    Attributes:
-        name: its id.
-        comment: text of the comment above it.
-        uses: its kind.
-        needs: the stage that feeds it, or several by port, or a list.
-        parameters: its `with`.
-        gate: its conditions.
-        optional: whether it is left out if it refuses the model.
-    """
+    """A stage of the file that is being written."""
 
     name: str
     comment: str
     uses: str
-    needs: str | Mapping[str, str] | tuple[str, ...] = ()
-    parameters: Mapping[str, Any] = {}
-    gate: Mapping[str, Mapping[str, str]] = {}
-    optional: bool = False
+    needs: str | Mapping[str, str] | tuple[str, ...] = ()  # what feeds it, by port or as a list
+    parameters: Mapping[str, Any] = {}  # its `with`
+    gate: Mapping[str, Mapping[str, str]] = {}  # its conditions
+    optional: bool = False  # left out if it refuses the model
 
 
 def stages_for(request: Request, gates: Gates) -> list[StageText]:

@@ -63,21 +63,13 @@ def {name}(context: Context, *, path: FilePath) -> None:
 
 
 class Trial(Record, frozen=True):
-    """Trial of a custom stage.
+    """Trial of a custom stage."""
 
-    Attributes:
-        result: result of the first run.
-        unmeasured: declared metrics that it did not return.
-        rebuilt: comparison with the second run; None if the first one failed.
-        hint: how to fix a failure.
-        log: end of the log of a failure.
-    """
-
-    result: StageResult
-    unmeasured: tuple[str, ...] = ()
-    rebuilt: Rebuilt | None = None
-    hint: str = ""
-    log: str = ""
+    result: StageResult  # of the first run
+    unmeasured: tuple[str, ...] = ()  # declared metrics that it did not return
+    rebuilt: Rebuilt | None = None  # comparison with the second run; None if the first one failed
+    hint: str = ""  # how to fix a failure
+    log: str = ""  # end of the log of a failure
 
     @property
     def is_good(self) -> bool:

@@ -23,17 +23,11 @@ Precision = Literal["integers", "static integers", "float16"]
 
 
 class TargetText(Record, frozen=True):
-    """A target of the file that is being written.
-
-    Attributes:
-        name: name in the file.
-        providers: providers in order of preference, as YAML values.
-        precision: precision to which models are reduced for it.
-    """
+    """A target of the file that is being written."""
 
     name: str
-    providers: tuple[Any, ...]
-    precision: Precision
+    providers: tuple[Any, ...]  # in order of preference, as YAML values
+    precision: Precision  # to which models are reduced for it
 
     @property
     def is_cpu(self) -> bool:

@@ -29,15 +29,10 @@ Sizes = Mapping[str, int]
 
 
 class Role(Record, frozen=True):
-    """Role of a dynamic axis.
+    """Role of a dynamic axis."""
 
-    Attributes:
-        tried: sizes that are tried, the usual ones first.
-        second: returns a second size, which shows that a model takes more than one.
-    """
-
-    tried: tuple[int, ...]
-    second: Callable[[int], int]
+    tried: tuple[int, ...]  # the usual sizes first
+    second: Callable[[int], int]  # a second size shows that a model takes several
 
 
 CHANNELS = Role((3, 1), lambda size: size)

@@ -29,25 +29,15 @@ class ActionRecord:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run.
+    """A finished run."""
 
-    Attributes:
-        id: name of its folder.
-        pipeline: name of the pipeline.
-        file: the pipeline file.
-        started_at: seconds since the epoch.
-        trees: digests of the results of its stages.
-        built: those of them that this run made.
-        repeats: id of the run whose results it found unchanged; empty if it checked each stage.
-    """
-
-    id: str
-    pipeline: str
-    file: str
-    started_at: float
-    trees: frozenset[str]
-    built: frozenset[str]
-    repeats: str
+    id: str  # name of its folder
+    pipeline: str  # its name
+    file: str  # of the pipeline
+    started_at: float  # seconds since the epoch
+    trees: frozenset[str]  # digests of the results of its stages
+    built: frozenset[str]  # those that this run made
+    repeats: str  # id of the run whose results it found unchanged; empty if it checked each stage
 
 
 @dataclass(frozen=True)

@@ -44,11 +44,7 @@ class UnreachableError(Exception):
 
 
 class NoFolderError(UnreachableError):
-    """The remote is a folder that is not there.
-
-    Attributes:
-        folder: its path.
-    """
+    """The remote is a folder that is not there."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(f"there is no folder {folder}")

@@ -32,19 +32,12 @@ Problem = Literal["", "missing", "damaged"]
 
 
 class Incoming(Record, frozen=True):
-    """A file on the disk, stamped and hashed, ready to become an object.
+    """A file on the disk, stamped and hashed, ready to become an object."""
 
-    Attributes:
-        path: its path on the file system of the store; empty if it is an object already.
-        digest: of its content.
-        size: in bytes.
-        stamp: its mtime in nanoseconds when it was hashed.
-    """
-
-    path: str
-    digest: str
-    size: int
-    stamp: int
+    path: str  # on the file system of the store; empty if it is an object already
+    digest: str  # of its content
+    size: int  # in bytes
+    stamp: int  # its mtime in nanoseconds when it was hashed
 
 
 class Objects:

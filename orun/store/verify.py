@@ -16,21 +16,13 @@ from orun.store.store import Store
 
 @dataclass(frozen=True)
 class Verified:
-    """Result of a verification.
+    """Result of a verification."""
 
-    Attributes:
-        objects: number of objects.
-        size: their bytes.
-        records: number of intact action records.
-        problems: what is damaged or missing, one sentence each. Damaged files are in quarantine.
-        remote: number of records whose artifact is in a remote only, where a run on other machines has left it.
-    """
-
-    objects: int
-    size: int
-    records: int
-    problems: tuple[str, ...]
-    remote: int = 0
+    objects: int  # their number
+    size: int  # of all objects, in bytes
+    records: int  # number of intact action records
+    problems: tuple[str, ...]  # one sentence each; damaged files are in quarantine
+    remote: int = 0  # records whose artifact a run on other machines has left in a remote
 
 
 def verify(store: Store, in_remotes: ActionSet = ()) -> Verified:

@@ -27,35 +27,20 @@ MEBIBYTE = 2**20
 
 @dataclass(frozen=True)
 class Service:
-    """Service to describe.
-
-    Attributes:
-        name: name of the service.
-        namespace: its namespace; empty for that of `kubectl`.
-        image: container image.
-        storage_uri: where the folder is; empty if the image holds it.
-        service_account: with the secrets of the storage; may be empty.
-        cpus: cores of a replica.
-        memory: bytes of a replica.
-        gpus: GPUs of a replica.
-        replicas: least and largest number.
-        start_seconds: seconds that a replica may take to be ready.
-        port: of HTTP.
-        log: path of the sample log in the container; None if the server has no log.
-    """
+    """Service to describe."""
 
     name: str
-    namespace: str
+    namespace: str  # empty for that of `kubectl`
     image: str
-    storage_uri: str
-    service_account: str
-    cpus: float
-    memory: int
-    gpus: int
-    replicas: tuple[int, int]
-    start_seconds: int
-    port: int
-    log: PurePosixPath | None
+    storage_uri: str  # where the folder is; empty if the image holds it
+    service_account: str  # with the secrets of the storage; may be empty
+    cpus: float  # cores of a replica
+    memory: int  # bytes of a replica
+    gpus: int  # of a replica
+    replicas: tuple[int, int]  # least and largest number
+    start_seconds: int  # that a replica may take to be ready
+    port: int  # of HTTP
+    log: PurePosixPath | None  # path of the sample log in the container; None for no log
 
 
 def require_names(service: Service) -> None:

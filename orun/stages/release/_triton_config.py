@@ -53,25 +53,15 @@ WARM_UP_AXIS = 1  # size of a dynamic axis while the server warms up
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the server for a model.
-
-    Attributes:
-        name: name of the model on the server.
-        max_batch_size: largest batch that the server forms; 0 for no batching.
-        preferred_batch_sizes: sizes that dynamic batching aims at.
-        max_queue_delay: microseconds that a request may wait for a batch.
-        instances: copies of the model.
-        device: `auto`, `cpu` or `gpu`.
-        warm_up: whether the server runs the model before it is ready.
-    """
+    """Settings of the server for a model."""
 
     name: str
-    max_batch_size: int
-    preferred_batch_sizes: Sequence[int]
-    max_queue_delay: int
-    instances: int
+    max_batch_size: int  # that the server forms; 0 for no batching
+    preferred_batch_sizes: Sequence[int]  # that dynamic batching aims at
+    max_queue_delay: int  # microseconds that a request may wait for a batch
+    instances: int  # copies of the model
     device: str
-    warm_up: bool
+    warm_up: bool  # whether the server runs the model before it is ready
 
 
 def render_config(model: ModelProto, settings: Settings, target: Target | None) -> str:

@@ -28,12 +28,7 @@ BRIGHTEST = 255
 
 
 class Pictures(Record, frozen=True):
-    """Scale of pictures: an input gets `(pixel / 255 - mean) / std`; the values of the input's domain when empty.
-
-    Attributes:
-        mean: of each channel.
-        std: of each channel.
-    """
+    """Scale of pictures: an input gets `(pixel / 255 - mean) / std`; the values of the input's domain when empty."""
 
     mean: tuple[float, ...] = ()
     std: tuple[float, ...] = ()
