@@ -61,16 +61,8 @@ EXAMPLES = (
 )
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted:
-        click.echo(f"orun {__version__}")
-        ctx.exit()
-
-
 @click.command("orun", cls=Verbs, verbs=VERBS, examples=EXAMPLES)
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_show_version, help="Show the version."
-)
+@click.version_option(__version__, message="orun %(version)s", help="Show the version.")
 def group() -> None:
     """Build, measure and gate model releases from a YAML file.
 
@@ -174,18 +166,14 @@ def _fail(error: OrunError, command_line: Sequence[str]) -> int:
         from orun.report.document import dumps, error_document
 
         click.echo(dumps(error_document(error)))
-    else:
-        click.echo(render_error(error), err=True)
-    return error.exit_code
-
-
-def render_error(error: OrunError) -> str:
-    """Return an error as the terminal shows it."""
+        return error.exit_code
     from orun.report.terminal import detect
 
     terminal = detect(sys.stderr)
+    text = f"{terminal.paint('error', 'bad')}: {error}"
     if isinstance(error, PipelineError):
         from orun.pipeline.problems import render
 
-        return render(error.problems, colour=terminal.colour)
-    return f"{terminal.paint('error', 'bad')}: {error}"
+        text = render(error.problems, colour=terminal.colour)
+    click.echo(text, err=True)
+    return error.exit_code
