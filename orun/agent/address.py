@@ -11,9 +11,12 @@ import hmac
 import os
 import socket
 import stat
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from orun.core.serialization import Record
@@ -135,6 +138,31 @@ class Address(Record, frozen=True):
         if self.path:
             with suppress(OSError):
                 Path(self.path).unlink()
+
+
+class Directory(Protocol):
+    """Directory of the agents of a fleet."""
+
+    def find(self, *, wait: bool) -> Mapping[str, Address]:
+        """Return the address of each agent by the place that messages name, as of now or, without waiting, of late."""
+
+    def close(self) -> None:
+        """Look for no more agents."""
+
+
+@dataclass
+class GivenAddresses:
+    """Directory of agents that a user names."""
+
+    addresses: Mapping[str, Address]  # by the places that messages name
+
+    def find(self, *, wait: bool) -> Mapping[str, Address]:
+        """See `Directory`."""
+        del wait
+        return self.addresses
+
+    def close(self) -> None:
+        """See `Directory`."""
 
 
 def is_host(name: str) -> bool:

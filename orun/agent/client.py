@@ -8,9 +8,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from time import monotonic
 
-from orun.agent.address import Address
+from orun.agent.address import Address, Directory, GivenAddresses
 from orun.agent.connection import Connection, Connector
-from orun.agent.directory import Directory, GivenAddresses
 from orun.agent.frames import Cancel, Close, FactsFailed, FactsRequest, Message
 from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Waker
 from orun.core.events import Notice, StageWaiting

@@ -42,7 +42,7 @@ def push_models(pipeline: Pipeline, store: Store, steps: Sequence[Step], request
     if remote is None:
         return ()
     from orun.planning.planner import Planner
-    from orun.remote.push_results import push_results
+    from orun.remote.sync import push_results
 
     return push_results(remote, Planner(pipeline, store), steps)
 

@@ -16,7 +16,7 @@ ANSWER_PATIENCE = 60.0  # seconds for an answer; the end of the head is noticed 
 
 
 class ClusterDirectory:
-    """Directory of the agents in a cluster. Satisfies `orun.agent.directory.Directory`.
+    """Directory of the agents in a cluster. Satisfies `orun.agent.address.Directory`.
 
     Args:
         address: of the head.

@@ -16,7 +16,6 @@ from orun.executors import Executor, Mask
 from orun.pipeline.model import Stage
 from orun.planning.plan import Plan
 from orun.planning.planner import Planner
-from orun.runner.left_results import left_results
 from orun.runner.local_stages import LocalStages
 from orun.runner.output_checkouts import OutputCheckouts
 from orun.runner.run_outcome import RunOutcome
@@ -94,7 +93,7 @@ class Runner:
         )
         if self._orders:
             self._schedule.machines = self._orders.choice.resources()
-            self._orders.remote.leave(left_results(self.planner, stages))
+            self._orders.remote.leave(find_left_results(self.planner, stages))
         self.outcome.find_guards(stages)
         try:
             while not self._schedule.finished:
@@ -178,3 +177,14 @@ class Runner:
         if self._orders and not self._orders.choice.runs_here(stage):
             return LockMode.REMOTE
         return lock_mode(self.planner.pipeline.kinds[stage.uses].spec, stage, self._seconds.get(stage.id))
+
+
+def find_left_results(planner: Planner, stages: tuple[Stage, ...]) -> frozenset[str]:
+    """Return the stages of a run whose files are needed by stages on other machines alone, and stay in the remote.
+
+    What no stage builds on is what the user is after, and comes to this machine. Measurements build on nothing.
+    """
+    builders = [stage for stage in stages if planner.pipeline.kinds[stage.uses].spec.output != "metrics"]
+    built_on = {name for stage in builders for name in stage.needs.values()}
+    needed_here = {name for stage in stages if planner.why_here(stage) for name in stage.needs.values()}
+    return frozenset(built_on - needed_here)

@@ -2,7 +2,7 @@
 
 It keeps what the roots reach: the last runs of each pipeline, pins, artifacts that the caller names (accepted
 baselines, releases), and what running processes rely on. Of the rest it keeps the most recently used, up to a size and
-an age. For the folders of runs see `old_runs`.
+an age.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from orun.store.gc_candidates import GcCandidates
 from orun.store.inventory import Inventory, read_inventory
 from orun.store.layout import note_path
 from orun.store.materialize import move_folder
-from orun.store.old_runs import RemovedRun, old_runs, size_of
 from orun.store.pins import pins
 from orun.store.session_directory import live_leases
 from orun.store.store import Store
 
-_WEEK = 7 * 86400.0  # seconds for which files stay in quarantine, and unused notes of runs
+SETTLED = 3600.0  # seconds since the last change of a finished run's folder: reports may follow its end
+_WEEK = 7 * 86400.0  # seconds for which files stay in quarantine, unused notes of runs, and folders of killed runs
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,14 @@ class Removed:
     stage: str
     size: int
     used_at: float
+
+
+@dataclass(frozen=True)
+class RemovedRun:
+    """A run whose folder is removed: its id, and the bytes of its files."""
+
+    run: str
+    size: int
 
 
 @dataclass(frozen=True)
@@ -139,7 +147,7 @@ def _choose(store: Store, keep: Keep) -> _Choice:
     sizes = {digest: status.st_size for digest, status in store.parts.objects.all()}
     used = inventory.last_used()
     roots = {pin.tree for pin in pins(store)} | set(keep.trees)
-    runs = old_runs(inventory, keep.runs, keep.age, roots, keep.named_runs)
+    runs = _find_old_runs(inventory, keep, roots)
     kept = roots.union(*(run.trees for run in inventory.last_runs(keep.runs)))
     needed = {digest for tree in kept for digest in inventory.objects_of(tree)}
     total = sum(sizes.get(digest, 0) for digest in needed)
@@ -153,6 +161,23 @@ def _choose(store: Store, keep: Keep) -> _Choice:
         needed |= more
         kept.add(tree)
     return _Choice(inventory, frozenset(used.keys() - kept), frozenset(sizes.keys() - needed), runs, sizes)
+
+
+def _find_old_runs(inventory: Inventory, keep: Keep, roots: set[str]) -> frozenset[str]:
+    """Return the runs whose folders may be removed. Of each root, the last run that built it is kept."""
+    now = time.time()
+    kept = {run.id for run in inventory.last_runs(keep.runs)} | set(keep.named_runs)
+    builders = {tree: run.id for run in sorted(inventory.runs, key=lambda run: run.id) for tree in run.built}
+    kept |= {builders[tree] for tree in roots if tree in builders}
+    if keep.age is not None:
+        kept |= {run.id for run in inventory.runs if run.started_at >= now - keep.age}
+    kept |= {run.repeats for run in inventory.runs if run.id in kept}
+    finished = {run.id for run in inventory.runs}
+    return frozenset(
+        folder.name
+        for folder in inventory.store.runs()
+        if folder.name not in kept and folder.stat().st_mtime < now - (SETTLED if folder.name in finished else _WEEK)
+    )
 
 
 def _carry_out(store: Store, choice: _Choice) -> None:
@@ -194,5 +219,11 @@ def _outcome(choice: _Choice) -> Collected:
         size=sum(size[digest] for digest in choice.candidates),
         kept_objects=len(kept),
         kept_size=sum(size[digest] for digest in kept),
-        runs=tuple(RemovedRun(run, size_of(choice.inventory.store.root / "runs" / run)) for run in sorted(choice.runs)),
+        runs=tuple(
+            RemovedRun(run, _size_of(choice.inventory.store.root / "runs" / run)) for run in sorted(choice.runs)
+        ),
     )
+
+
+def _size_of(folder: Path) -> int:
+    return sum(os.lstat(f"{root}/{name}").st_size for root, _, names in os.walk(folder) for name in names)

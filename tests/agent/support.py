@@ -14,9 +14,8 @@ from threading import Thread
 from time import monotonic, sleep
 from typing import Self
 
-from orun.agent.address import Address
+from orun.agent.address import Address, GivenAddresses
 from orun.agent.client import SocketFleet
-from orun.agent.directory import GivenAddresses
 from orun.agent.service import Service
 from orun.agent.snapshots import share, take_snapshot
 from orun.core.machines import Built, Failed, LogText, Lost, Machine, Order, Refused, Snapshot

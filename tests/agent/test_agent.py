@@ -15,10 +15,9 @@ import onnx
 import pytest
 
 from orun.agent import client
-from orun.agent.address import Address, read_token
+from orun.agent.address import Address, GivenAddresses, read_token
 from orun.agent.client import SocketFleet, connect
 from orun.agent.connection import minor_of
-from orun.agent.directory import GivenAddresses
 from orun.agent.frames import Hello, frame_of
 from orun.agent.local_machine import this_machine
 from orun.core.component_kinds import ComponentKind

@@ -18,10 +18,9 @@ from orun.fs.locks import Lock
 from orun.runner.retention import releases
 from orun.stages.release._manifest import MANIFEST
 from orun.store import Store, checksummed_json
-from orun.store.gc import Keep, collect
+from orun.store.gc import Keep, RemovedRun, collect
 from orun.store.gc_candidates import GcCandidates
 from orun.store.inventory import read_inventory
-from orun.store.old_runs import RemovedRun
 from orun.store.pins import pin, unpin
 from tests.store.support import add, flip, in_an_image
 from tests.store.workload import write_run
