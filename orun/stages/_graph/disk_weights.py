@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from pathlib import Path
 
-import onnx
 from onnx import ModelProto, TensorProto
 from onnx.external_data_helper import load_external_data_for_tensor, set_external_data, uses_external_data
 
@@ -17,7 +16,8 @@ PAGE = 4096  # offset of a weight is a multiple, so that ONNX Runtime can map it
 def load_on_disk(path: Path, name: str) -> ModelProto:
     """Load a model with its large initializers in a file of the working folder; at most one is in memory at a time.
 
-    Tensors may be moved between models that were loaded so, because they name the file that holds them.
+    Tensors may be moved between models that were loaded so, because they name the file that holds them. To save such a
+    model, read its weights back: `onnx.load_external_data_for_model(model, ".")`.
 
     Raises:
         UsageError: as `io.load` does.
@@ -45,8 +45,3 @@ def _load(tensor: TensorProto, base: str) -> None:
         load_external_data_for_tensor(tensor, base)
         tensor.data_location = TensorProto.DEFAULT  # onnx 1.20 leaves both as they were
         del tensor.external_data[:]
-
-
-def load_weights(model: ModelProto) -> None:
-    """Read the weights of a model made of tensors from `load_on_disk` back into it, so that it can be saved."""
-    onnx.load_external_data_for_model(model, ".")

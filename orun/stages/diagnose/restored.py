@@ -35,11 +35,13 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model with the reference's nodes to `context.result`."""
+    import onnx
+
     from orun.core.targets import Target
     from orun.diagnosis.findings import restore_segments
     from orun.diagnosis.segments import find_differing, find_segments
     from orun.diagnosis.values import Pair
-    from orun.stages._graph.disk_weights import load_on_disk, load_weights
+    from orun.stages._graph.disk_weights import load_on_disk
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import save, weigh
 
@@ -61,6 +63,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         )
     restored = restore_segments(pair, chosen)
     tidy_domains(restored)
-    load_weights(restored)
+    onnx.load_external_data_for_model(restored, ".")
     save(restored, context.result)
     return weigh(context.result)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 
 import numpy as np
 from onnx import ModelProto, NodeProto, helper
 
 from orun.stages._graph.agreement import Trial, load_cases
-from orun.stages._graph.feeds import Case
 from orun.stages._graph.inner_values import values_for
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.nodes import list_needed
@@ -32,7 +31,11 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
     positions = {node.input[POSITIONS] for node in fused} - {""}
     if not positions:
         return
-    counting = _find_counting(model, positions, load_cases(context, load_graph(context.model()), trial))
+    feeds = (case.feed for case in load_cases(context, load_graph(context.model()), trial))
+    seen = list(values_for(model, sorted(positions), feeds))
+    counting = {
+        name for name in positions if all(np.all(item[name] == np.arange(item[name].shape[-1])) for item in seen)
+    }
     read = list_needed(model.graph)
     split = [node for node in fused if node.input[POSITIONS] in positions - counting]
     if losing := [node.name for node in split if read & {*node.output[1:2]}]:
@@ -51,12 +54,6 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
             "the embeddings are quantized apart from their normalization, as ONNX Runtime's quantizer drops positions "
             "that do not count from 0"
         )
-
-
-def _find_counting(model: ModelProto, names: Collection[str], cases: Sequence[Case]) -> set[str]:
-    """Return which values are 0, 1, 2, ... along the last axis in all cases."""
-    seen = list(values_for(model, sorted(names), (case.feed for case in cases)))
-    return {name for name in names if all(np.all(item[name] == np.arange(item[name].shape[-1])) for item in seen)}
 
 
 def _parts_of(node: NodeProto) -> list[NodeProto]:

@@ -27,7 +27,7 @@ from orun.stages.quantize._tuning.build import Workshop
 from orun.stages.quantize._tuning.harm import find_candidates, group_neighbours, measure_error, rank, run_model
 from orun.stages.quantize._tuning.judge import Goal, Judge
 from orun.stages.quantize._tuning.settings import list_places, list_recipes, make_settings
-from orun.stages.quantize._tuning.trial_log import KEPT_SECONDS, Trial, TrialLog, make_folder
+from orun.stages.quantize._tuning.trial_log import KEPT_SECONDS, Trial, TrialLog
 from tests.stages.support import StageRun, artifact, make_context, run_stage
 
 RECIPES = 5 + processor.saturates()  # without data to calibrate with
@@ -73,7 +73,7 @@ def layers() -> onnx.ModelProto:
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return make_folder()
+    return TrialLog("any").path.parent
 
 
 def tune(folder: Path, key: str = "", model: Path | None = None, **params: Any) -> StageRun:

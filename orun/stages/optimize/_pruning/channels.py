@@ -193,11 +193,7 @@ def _cut_constant(layer: Layer, kept: Stored, name: str, place: Place) -> None:
 
 def _pass(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place | None:
     """Return the place of the channels after a node; None when the node is a layer that consumes them."""
-    handle = _HANDLERS.get(node.op_type) if node.domain in STANDARD else None
-    if node.domain in STANDARD and node.op_type in ELEMENTWISE:
-        handle = _elementwise
-    elif node.domain in STANDARD and node.op_type in POOLS:
-        handle = _pool
+    handle = HANDLERS.get(node.op_type) if node.domain in STANDARD else None
     if handle is None:
         raise Stuck(f"they reach {node.op_type} {node.name!r}")
     return handle(layer, kept, node, places)
@@ -277,7 +273,9 @@ def _conv(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Plac
     return place
 
 
-_HANDLERS: Mapping[str, Callable[[Layer, Stored, NodeProto, Mapping[str, Place]], Place | None]] = {
+HANDLERS: Mapping[str, Callable[[Layer, Stored, NodeProto, Mapping[str, Place]], Place | None]] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    **dict.fromkeys(POOLS, _pool),
     "BatchNormalization": _normalize,
     "Conv": _conv,
     "Flatten": _flatten,

@@ -13,7 +13,6 @@ import json
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import numpy as np
 
@@ -66,15 +65,20 @@ def name_of(key: str, datasets: Iterable[Dataset]) -> str:
 class TrialLog:
     """Trials of one search, in their order.
 
-    Args:
-        name: see `name_of`.
+    The name is that of `name_of`.
 
     Raises:
-        UsageError: when the folder of the logs cannot be made.
+        UsageError: when the folder of the logs, in the user's cache, cannot be made.
     """
 
     def __init__(self, name: str) -> None:
-        self.path = make_folder() / f"{name}.jsonl"
+        folder = cache_folder() / "tuning"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            hint = "name another place: export XDG_CACHE_HOME=FOLDER"
+            raise UsageError(f"trials cannot be kept in {folder}", why=str(error), hint=hint) from error
+        self.path = folder / f"{name}.jsonl"
         self.trials: dict[Settings, Trial] = {trial.settings: trial for trial in self._read()}
 
     def add(self, trial: Trial) -> None:
@@ -105,19 +109,3 @@ class TrialLog:
                 yield Trial(**{**fields, "settings": settings, "kept": tuple(fields["kept"])})
             except (ValueError, KeyError, TypeError):  # the unfinished line of a killed process
                 continue
-
-
-def make_folder() -> Path:
-    """Return the folder of the logs, in the user's cache.
-
-    Raises:
-        UsageError: when it cannot be made.
-    """
-    path = cache_folder() / "tuning"
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UsageError(
-            f"trials cannot be kept in {path}", why=str(error), hint="name another place: export XDG_CACHE_HOME=FOLDER"
-        ) from error
-    return path
