@@ -7,7 +7,7 @@ segmentation fault, as of 1.31. This happens to every recurrent layer with the b
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,18 +27,15 @@ class Product:
         node: the MatMul.
         side: index of its input that the Transpose made.
         transpose: the Transpose, directly before it or before casts.
+        order: order of the axes after the Transpose.
         axes: number of axes of the weight.
     """
 
     node: NodeProto
     side: int
     transpose: NodeProto
+    order: Sequence[int]
     axes: int
-
-    @property
-    def order(self) -> list[int]:
-        """Order of the axes after the Transpose."""
-        return _order(self.transpose)
 
     @property
     def can_swap(self) -> bool:
@@ -77,8 +74,9 @@ def _products(graph: GraphProto) -> Iterator[Product]:
             while maker is not None and maker.op_type == "Cast":  # ONNX Runtime looks behind casts too
                 maker = makers.get(maker.input[0])
             axes = ranks.get(node.input[1 - side])
-            if maker is not None and axes and _is_fused(maker):
-                yield Product(node, side, maker, axes)
+            order = attribute(maker, "perm", []) if maker is not None and maker.op_type == "Transpose" else []
+            if maker is not None and axes and _is_fused(order):
+                yield Product(node, side, maker, order, axes)
 
 
 def _ranks(graph: GraphProto) -> dict[str, int]:
@@ -93,16 +91,9 @@ def _ranks(graph: GraphProto) -> dict[str, int]:
     return ranks
 
 
-def _is_fused(node: NodeProto) -> bool:
-    order, matrix = _order(node), 2
-    count = len(order)
-    return count > matrix and order in ([*range(1, count - 1), 0, count - 1], [*range(1, count), 0])
-
-
-def _order(node: NodeProto) -> list[int]:
-    if node.op_type != "Transpose":
-        return []
-    return list(attribute(node, "perm", []))
+def _is_fused(order: Sequence[int]) -> bool:
+    matrix, count = 2, len(order)
+    return count > matrix and list(order) in ([*range(1, count - 1), 0, count - 1], [*range(1, count), 0])
 
 
 def _widen(model: ModelProto, product: Product) -> None:
