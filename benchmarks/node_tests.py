@@ -258,13 +258,13 @@ def transpose_images(test: BackendTest) -> BackendTest:
     """Return the test with the channels of its images last."""
     import numpy as np
 
-    from orun.stages.optimize.layout import IMAGES, permutation
+    from orun.stages.optimize.layout import IMAGES, order_axes
 
     values = (*test.model.graph.input, *test.model.graph.output)
     images = {value.name for value in values if len(value.type.tensor_type.shape.dim) == IMAGES}
 
     def transpose(arrays: Mapping[str, Any]) -> dict[str, Any]:
-        order = permutation(IMAGES, to_last=True)
+        order = order_axes(IMAGES, to_last=True)
         return {name: np.transpose(value, order) if name in images else value for name, value in arrays.items()}
 
     return replace(test, feed=transpose(test.feed), expected=transpose(test.expected))

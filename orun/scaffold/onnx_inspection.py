@@ -31,7 +31,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     """
     from orun.scaffold.working_sizes import find_working_sizes
     from orun.stages._graph.domains import standard_opset
-    from orun.stages._graph.implied_sizes import implied_sizes
+    from orun.stages._graph.implied_sizes import find_implied_sizes
     from orun.stages._graph.io import external_files, load_graph, tensors
     from orun.stages._graph.signature import axes_of, inputs_of, sizes_of
     from orun.stages.optimize._fusion.census import ATTENTION, find_unfused
@@ -41,7 +41,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     except UsageError as error:
         hint = f"export it anew, or copy it again with the files beside it: ls -l {quoted(path.parent)}"
         raise UsageError(error.problem, why=error.why, hint=error.hint or hint) from error
-    implied, declared = implied_sizes(model), sizes_of(model)
+    implied, declared = find_implied_sizes(model), sizes_of(model)
     outputs, unknown = tuple(value.name for value in model.graph.output), _unknown_operators(model)
     known = {axis: sizes for axis, sizes in implied.items() if len(sizes) == 1} | declared
     working = {} if unknown else find_working_sizes(path, inputs_of(model), outputs, known, implied)

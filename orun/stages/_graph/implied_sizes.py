@@ -39,7 +39,7 @@ TRIED = (1, 8, 32, 200, 2000, 16000)  # sizes of an axis along which kernels sli
 BROADCAST = frozenset({"Add", "Sub", "Mul", "Div"})
 
 
-def implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
+def find_implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     """Return sizes to try for dynamic axes, by name; none for the batch and for axes that take any size.
 
     An axis that weights fix has that size alone. The sides of an image have the size at which the layers behind fit, if

@@ -71,7 +71,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
                 f"output {name!r} of the converted model has another form than what scikit-learn answers",
                 why=f"{list(value.shape)} instead of {list(right.shape)}",
             )
-    strict = [agreeing_rows(right, value, tolerance) for right, value in zip(expected, answers, strict=True)]
+    strict = [compare_rows(right, value, tolerance) for right, value in zip(expected, answers, strict=True)]
     ties = _tied(estimator, expected, answers, tolerance) & ~strict[0]
     if ties.any():
         strict[0] |= ties
@@ -83,7 +83,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
     if not np.all(strict) and not any(values.dtype == np.float64 for values in data.columns.values()):
         limits = _limits(context, estimator, data, expected, raw=raw)
         rows = [
-            agreeing_rows(right, value, tolerance, limit)
+            compare_rows(right, value, tolerance, limit)
             for right, value, limit in zip(expected, answers, limits, strict=True)
         ]
         rows[0] |= ties
@@ -206,7 +206,7 @@ def _align(right: Array, value: Array) -> Array:
     return np.stack([-right, right], axis=1) if two else right
 
 
-def agreeing_rows(right: Array, value: Array, tolerance: Tolerance, limit: Limit | None = None) -> NDArray[np.bool_]:
+def compare_rows(right: Array, value: Array, tolerance: Tolerance, limit: Limit | None = None) -> NDArray[np.bool_]:
     """Return which rows agree."""
     rows = len(value)
     ours, theirs = value.reshape(rows, -1), right.reshape(rows, -1)

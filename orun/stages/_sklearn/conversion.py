@@ -165,19 +165,19 @@ def _options(estimator: Estimator, settings: Settings) -> dict[int, dict[str, An
     last = last_step(estimator)
     options: dict[int, dict[str, Any]] = {}
     for name, value in {**_score_options(last), **settings.options}.items():
-        knowing = [part for part in parts_of(estimator) if name in known_options(part)]
+        knowing = [part for part in parts_of(estimator) if name in list_options(part)]
         for part in [last] if last in knowing or not knowing else knowing:
             options.setdefault(id(part), {})[name] = value
     for part in parts_of(estimator):
-        is_free = "tokenexp" in known_options(part) and not {"tokenexp", "separators"} & settings.options.keys()
+        is_free = "tokenexp" in list_options(part) and not {"tokenexp", "separators"} & settings.options.keys()
         if is_free and part.analyzer == "word" and part.token_pattern in TOKENS:
             options.setdefault(id(part), {})["tokenexp"] = TOKENS[part.token_pattern]
-    if "zipmap" in known_options(last):
+    if "zipmap" in list_options(last):
         options.setdefault(id(estimator), {})["zipmap"] = settings.zipmap
     return options
 
 
-def known_options(estimator: Estimator) -> Collection[str]:
+def list_options(estimator: Estimator) -> Collection[str]:
     """Return the names of the options that skl2onnx has for an estimator."""
     from skl2onnx._supported_operators import sklearn_operator_name_map
     from skl2onnx.common._registration import get_converter

@@ -20,8 +20,8 @@ from orun.core.dynamic_axes import BATCH
 from orun.measure.dataset import Array, Dataset
 from orun.stages._graph.domains import tidy_domains
 from orun.stages._graph.names import make_unique, name_values, rename_values
-from orun.stages._sklearn.conversion import NUMBERS, Settings, convert, known_options
-from orun.stages._sklearn.plain import Estimator, column_names, last_step, parts_of, walk, without_wrappers
+from orun.stages._sklearn.conversion import NUMBERS, Settings, convert, list_options
+from orun.stages._sklearn.plain import Estimator, column_names, last_step, parts_of, remove_wrappers, walk
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -98,7 +98,7 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
 
     register()
     register_trees(estimator)
-    plain = without_wrappers(estimator)
+    plain = remove_wrappers(estimator)
     _require_zipmap(context, plain, settings)
     _refuse_isotonic(context, plain)
     hint = "skl2onnx.supported_converters() lists what can be converted"
@@ -163,7 +163,7 @@ def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) 
     if "zipmap" in settings.options:
         hint = "`zipmap: true` beside `options`, or nothing"
         raise context.failed("`zipmap` is a parameter of its own, not one of `options`", hint=hint)
-    if settings.zipmap and ("zipmap" not in known_options(last) or isinstance(last, LinearSVC)):
+    if settings.zipmap and ("zipmap" not in list_options(last) or isinstance(last, LinearSVC)):
         raise context.failed(f"`zipmap` needs probabilities, and a {type(last).__name__} has none")
 
 

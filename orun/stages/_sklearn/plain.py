@@ -39,7 +39,7 @@ def accept_empty_texts(estimator: Estimator) -> None:
             part.categories_ = [_without_missing_texts(group) for group in categories]
 
 
-def without_wrappers(estimator: Estimator) -> Estimator:
+def remove_wrappers(estimator: Estimator) -> Estimator:
     """Return a copy in which the estimators inside replace searches and frozen estimators, at any depth."""
     holder = [deepcopy(estimator)]
     _replace(holder, {})

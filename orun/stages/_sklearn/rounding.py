@@ -8,7 +8,7 @@ import numpy as np
 
 from orun.measure.dataset import Array
 from orun.stages._graph.differences import Tolerance
-from orun.stages._sklearn.check import agreeing_rows, answers_of
+from orun.stages._sklearn.check import answers_of, compare_rows
 from orun.stages._sklearn.export import Table
 from orun.stages._sklearn.plain import Estimator
 from orun.stages.contract import Context
@@ -46,9 +46,9 @@ def note_rounded_inputs(
             after = answers_of(estimator, data, raw=raw)
     except ValueError:  # an estimator that was fitted in float32 takes nothing else
         return
-    same = np.all([agreeing_rows(*pair, tolerance) for pair in zip(before, after, strict=True)], axis=0)
+    same = np.all([compare_rows(*pair, tolerance) for pair in zip(before, after, strict=True)], axis=0)
     if changed := int(np.count_nonzero(~same)):
-        column, step = coarsest_column(rounded)
+        column, step = find_coarsest_column(rounded)
         steps = [advice] if advice else []
         steps += [OFFSET] if step >= COARSE else []
         context.note(
@@ -57,7 +57,7 @@ def note_rounded_inputs(
         )
 
 
-def coarsest_column(columns: Mapping[str, Array]) -> tuple[str, float]:
+def find_coarsest_column(columns: Mapping[str, Array]) -> tuple[str, float]:
     """Return the column that float32 rounds most, and the largest step of float32 in its standard deviations."""
     coarsest = ("", -1.0)
     for name, values in columns.items():

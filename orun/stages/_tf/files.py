@@ -21,7 +21,7 @@ SAVE_SIGNATURE = (
 )
 
 
-def keras_model(path: Path) -> keras.Model:
+def load_keras_model(path: Path) -> keras.Model:
     """Load a model that Keras saved. Keras refuses code in the file, such as a lambda.
 
     Raises:
@@ -34,7 +34,7 @@ def keras_model(path: Path) -> keras.Model:
     return keras.saving.load_model(path, compile=False, safe_mode=True)
 
 
-def saved_model(folder: Path, declared: Declared, signature: str) -> Function:
+def load_saved_model(folder: Path, declared: Declared, signature: str) -> Function:
     """Load one signature of a SavedModel.
 
     Without a name, it is the only signature, or TensorFlow's default.
@@ -56,7 +56,7 @@ def saved_model(folder: Path, declared: Declared, signature: str) -> Function:
     return wrap_signature(loaded.signatures[name], declared, keep=loaded)
 
 
-def frozen_graph(path: Path, declared: Declared, tensors: Sequence[str]) -> Function:
+def load_frozen_graph(path: Path, declared: Declared, tensors: Sequence[str]) -> Function:
     """Load a graph whose variables are constants and whose placeholders are its inputs.
 
     Raises:

@@ -89,10 +89,10 @@ def _open(context: Context, source: Source, threads: int) -> Function | Lite:
             return wrap(context, model, source.name, source.declared)
     readers: Mapping[str, Callable[[Path], Function | Lite]] = {
         ".tflite": lambda file: Lite(file, source.declared, threads),
-        ".pb": lambda file: files.frozen_graph(file, source.declared, source.tensors),
-        ".keras": lambda file: wrap(context, files.keras_model(file), source.name, source.declared),
-        ".h5": lambda file: wrap(context, files.keras_model(file), source.name, source.declared),
-        "folder": lambda folder: files.saved_model(folder, source.declared, source.signature),
+        ".pb": lambda file: files.load_frozen_graph(file, source.declared, source.tensors),
+        ".keras": lambda file: wrap(context, files.load_keras_model(file), source.name, source.declared),
+        ".h5": lambda file: wrap(context, files.load_keras_model(file), source.name, source.declared),
+        "folder": lambda folder: files.load_saved_model(folder, source.declared, source.signature),
     }
     form = "folder" if source.path.is_dir() else source.path.suffix.lower()
     reader = readers.get(form)

@@ -98,7 +98,7 @@ class Traced(Rounding):
 
 def stop_training(module: nn.Module) -> nn.Module:
     """Put the module into evaluation mode, and stop its observers, which would learn from any input."""
-    for _, fake in fakes(module):
+    for _, fake in find_fakes(module):
         fake.disable_observer()
     with suppress(NotImplementedError):  # an ExportedProgram keeps the mode that it was exported in
         module.eval()
@@ -117,13 +117,13 @@ def freeze(module: nn.Module, exporter: str) -> nn.Module:
         if type(part) in plain:
             _fold(part, plain[type(part)])
     kind = Traced if exporter == "torchscript" else Decomposed
-    for name, fake in fakes(module):
+    for name, fake in find_fakes(module):
         parent, _, last = name.rpartition(".")
         setattr(module.get_submodule(parent), last, kind(fake) if fake.fake_quant_enabled[0] else nn.Identity())
     return module
 
 
-def fakes(module: nn.Module) -> list[tuple[str, Any]]:
+def find_fakes(module: nn.Module) -> list[tuple[str, Any]]:
     """Return the modules of fake quantization by name, of PyTorch and of torchao."""
     kinds = tuple(sys.modules[name].FakeQuantizeBase for name in FAKES if name in sys.modules)
     return [(name, part) for name, part in module.named_modules(remove_duplicate=False) if isinstance(part, kinds)]

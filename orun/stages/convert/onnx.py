@@ -135,7 +135,7 @@ def _declare(model: ModelProto, params: Params) -> None:
     """Add the declared domain, and sizes that the graph asks for, to the one in the file; refuse an impossible one."""
     from orun.core.dynamic_axes import rename
     from orun.stages._graph.feeds import assign_sizes
-    from orun.stages._graph.implied_sizes import implied_sizes
+    from orun.stages._graph.implied_sizes import find_implied_sizes
     from orun.stages._graph.input_domain import InputDomain, read_domain, to_input_values, write_domain
     from orun.stages._graph.io import input_names
     from orun.stages._graph.signature import inputs_of, sizes_of
@@ -145,7 +145,7 @@ def _declare(model: ModelProto, params: Params) -> None:
     sizes = {axis: tuple(values) for axis, values in params.dims.items()}
     carried_sizes = {rename(axis, params.axes): values for axis, values in carried.sizes.items()}
     domain = InputDomain(
-        {**carried.inputs, **to_input_values(params.inputs)}, {**implied_sizes(model), **carried_sizes, **sizes}
+        {**carried.inputs, **to_input_values(params.inputs)}, {**find_implied_sizes(model), **carried_sizes, **sizes}
     )
     write_domain(model, domain)
     if domain != InputDomain():

@@ -154,10 +154,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _hint(agreement: float, data: Table, *, is_float32: bool) -> str:
     """Return the next step after a disagreement; ONNX Runtime has trees of float32 alone."""
-    from orun.stages._sklearn.rounding import COARSE, coarsest_column
+    from orun.stages._sklearn.rounding import COARSE, find_coarsest_column
 
     hints = [] if is_float32 else ["try `precision: float64`"]
-    if is_float32 and coarsest_column(data.columns)[1] >= COARSE:
+    if is_float32 and find_coarsest_column(data.columns)[1] >= COARSE:
         hints.append(
             "trees of ONNX Runtime take float32 alone: subtract an offset from columns of large, close values, such as "
             "times, before fitting"

@@ -105,7 +105,7 @@ def _choose_values(context: Context, model: ModelProto, params: Params) -> dict[
     return chosen
 
 
-def permutation(rank: int, *, to_last: bool) -> list[int]:
+def order_axes(rank: int, *, to_last: bool) -> list[int]:
     """Return the axes of a value in their new order: channels from second to last, or back."""
     return [0, *range(2, rank), 1] if to_last else [0, rank - 1, *range(1, rank - 1)]
 
@@ -120,11 +120,11 @@ def _transpose(model: ModelProto, value: ValueInfoProto, *, to_last: bool, is_in
 
     graph = model.graph
     axes = value.type.tensor_type.shape.dim
-    order = permutation(len(axes), to_last=to_last)
+    order = order_axes(len(axes), to_last=to_last)
     used = {name for node in nodes(model) for name in (*node.input, *node.output)}
     inner = make_unique(f"{value.name}_inner", used)
     rename_values(model, {value.name: inner})
-    back = permutation(len(axes), to_last=not to_last)
+    back = order_axes(len(axes), to_last=not to_last)
     set_items(axes, [axes[place] for place in order])
     if is_input:
         graph.node.insert(0, helper.make_node("Transpose", [value.name], [inner], f"{inner}_turned", perm=back))
@@ -144,11 +144,11 @@ def _as_before(ranks: Mapping[str, int], outputs: Collection[str], to: str, mode
 
     def run(feed: Feed) -> Sequence[NDArray[Any]]:
         turned = {
-            name: value.transpose(permutation(ranks[name], to_last=to_last)) if name in ranks else value
+            name: value.transpose(order_axes(ranks[name], to_last=to_last)) if name in ranks else value
             for name, value in feed.items()
         }
         return [
-            value.transpose(permutation(ranks[name], to_last=not to_last)) if name in ranks else value
+            value.transpose(order_axes(ranks[name], to_last=not to_last)) if name in ranks else value
             for name, value in zip(outputs, model(turned), strict=True)
         ]
 

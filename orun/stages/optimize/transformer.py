@@ -92,11 +92,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import save, weigh
     from orun.stages.memory_headroom import require_memory
     from orun.stages.optimize._fusion.census import ATTENTION, count_operators, describe_layers
-    from orun.stages.optimize._fusion.methods import candidates
+    from orun.stages.optimize._fusion.methods import fuse
 
     require_memory(context, MEMORY_FACTOR)
     refused: StageFailed | None = None
-    for candidate in candidates(context, params):
+    for candidate in fuse(context, params):
         fused = count_operators(candidate.model)
         context.log.info("fused by method %s", candidate.method)
         for line in (*describe_layers(candidate.model), *_in_pieces(candidate)):

@@ -93,7 +93,7 @@ def _root(slope: Callable[[float], float]) -> float:
     return high
 
 
-def with_bounds(
+def add_bounds(
     model: ModelProto, dataset: Dataset, overrides: Mapping[str, Sequence[Mapping[str, Any]]], stored: str
 ) -> dict[str, list[dict[str, Any]]]:
     """Return ONNX Runtime's `TensorQuantOverrides` with a range for every float value that is finite in some example.

@@ -201,7 +201,7 @@ def _prepare(context: Context, params: Params, path: Path) -> tuple[Any, Mapping
     from orun.stages._graph.precision import make_tensor_overrides
     from orun.stages._graph.signature import ranks_of
     from orun.stages.quantize._calibration import load_calibration_data, reader_of
-    from orun.stages.quantize._clipping import with_bounds
+    from orun.stages.quantize._clipping import add_bounds
     from orun.stages.quantize._embeddings import keep_positions
     from orun.stages.quantize._integers import is_quantized
     from orun.stages.quantize._masks import exclude_masks
@@ -229,7 +229,7 @@ def _prepare(context: Context, params: Params, path: Path) -> tuple[Any, Mapping
     overrides = make_tensor_overrides(model, params.overrides, per_channel=params.per_channel)
     masked = exclude_masks(context, model, dataset, is_selected)
     if params.method == "distribution":
-        overrides = with_bounds(model, dataset, overrides, params.activation_type)
+        overrides = add_bounds(model, dataset, overrides, params.activation_type)
     save(model, path, external=True)
     return reader_of(context, dataset, ranks_of(model)), overrides, masked
 

@@ -16,7 +16,7 @@ from orun.errors import StageFailed
 from orun.measure.dataset import Batch, Dataset, group, make_batch
 from orun.stages._graph.feeds import Input
 from orun.stages._torch.export import Bound, bind, flatten
-from orun.stages._torch.quantized import fakes, stop_training
+from orun.stages._torch.quantized import find_fakes, stop_training
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -76,7 +76,7 @@ def train(
     steps = schedule.epochs * len(_shuffle(dataset, schedule.batch, np.random.default_rng(0)))
     rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
     bound.module.train()
-    for _, fake in fakes(bound.module):
+    for _, fake in find_fakes(bound.module):
         fake.enable_observer()
     mean = math.nan
     for epoch in range(schedule.epochs):

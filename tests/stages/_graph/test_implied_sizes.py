@@ -9,7 +9,7 @@ import onnx
 import pytest
 from onnx import numpy_helper
 
-from orun.stages._graph.implied_sizes import implied_sizes
+from orun.stages._graph.implied_sizes import find_implied_sizes
 
 CASES: dict[str, tuple[str, dict[str, tuple[int, ...]], dict[str, int]]] = {
     "y = Conv <pads = [1, 1, 1, 1]> (x, k)": ("batch, c, h, w", {"k": (8, 3, 3, 3)}, {"c": 3}),
@@ -36,25 +36,25 @@ CASES: dict[str, tuple[str, dict[str, tuple[int, ...]], dict[str, int]]] = {
 @pytest.mark.parametrize("body", CASES)
 def test_weights_fix_the_sizes_of_axes(body: str) -> None:
     axes, weights, sizes = CASES[body]
-    assert implied_sizes(build(axes, body, weights)) == {axis: (size,) for axis, size in sizes.items()}
+    assert find_implied_sizes(build(axes, body, weights)) == {axis: (size,) for axis, size in sizes.items()}
 
 
 def test_a_nameless_axis_is_named_by_its_place() -> None:
     model = build("batch, c, h, w", "y = Conv(x, k)", {"k": (8, 3, 3, 3)})
     for axis in model.graph.input[0].type.tensor_type.shape.dim:
         axis.Clear()
-    assert implied_sizes(model) == {"x.1": (3,), "x.2": (16, 24), "x.3": (16, 24)}
+    assert find_implied_sizes(model) == {"x.1": (3,), "x.2": (16, 24), "x.3": (16, 24)}
 
 
 def test_axes_are_long_enough_for_kernels() -> None:
     """As in models of speech, whose first kernels are long."""
     kernels = {"k": (16, 1, 10), "l": (16, 16, 3)}
     body = "c = Conv <strides = [5]> (x, k)  d = Conv <strides = [2]> (c, l)  y = MaxPool <kernel_shape = [4]> (d)"
-    assert implied_sizes(build("batch, 1, samples", body, kernels)) == {"samples": (400, 600)}
-    assert implied_sizes(build("batch, 1, samples", f"u = Neg(x)  {body}", kernels | {"k": (16, 1, 900)})) == {
+    assert find_implied_sizes(build("batch, 1, samples", body, kernels)) == {"samples": (400, 600)}
+    assert find_implied_sizes(build("batch, 1, samples", f"u = Neg(x)  {body}", kernels | {"k": (16, 1, 900)})) == {
         "samples": (4000, 6000)
     }
-    assert implied_sizes(build("batch, 1, samples", "y = Conv <pads = [1, 1]> (x, k)", {"k": (4, 1, 3)})) == {}
+    assert find_implied_sizes(build("batch, 1, samples", "y = Conv <pads = [1, 1]> (x, k)", {"k": (4, 1, 3)})) == {}
 
 
 CONV = "c = Conv <strides = [2, 2], pads = [1, 1, 1, 1]> (x, k)  "
@@ -77,7 +77,7 @@ def test_an_image_is_as_large_as_the_layers_behind_ask_for(
     model = build("batch, 3, h, w", body, {"k": (4, 3, 3, 3), "l": weight})
     indices = {"r": [0, -1], "i": [0], "n": [-1]}
     model.graph.initializer.extend(numpy_helper.from_array(np.array(value), name) for name, value in indices.items())
-    assert implied_sizes(model) == sizes
+    assert find_implied_sizes(model) == sizes
 
 
 def build(axes: str, body: str, weights: Mapping[str, tuple[int, ...]]) -> onnx.ModelProto:

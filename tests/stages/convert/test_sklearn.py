@@ -26,7 +26,7 @@ from orun.stages import memory_headroom
 from orun.stages._graph import sessions
 from orun.stages._sklearn import check, converters
 from orun.stages._sklearn.export import weight_bytes
-from orun.stages._sklearn.plain import find_column, without_wrappers
+from orun.stages._sklearn.plain import find_column, remove_wrappers
 from tests.stages.conftest import MODULES
 from tests.stages.models import shapes_of
 from tests.stages.modules import estimators
@@ -636,4 +636,4 @@ def test_an_empty_text_is_not_a_number_of_trees(tmp_path: Path) -> None:
 def test_tuples_in_tuples_are_as_they_were() -> None:
     ridge = Ridge()
     ridge.held = (("a", (1, 2)), 3)
-    assert without_wrappers(ridge).held == (("a", (1, 2)), 3)
+    assert remove_wrappers(ridge).held == (("a", (1, 2)), 3)

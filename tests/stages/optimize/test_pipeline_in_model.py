@@ -21,7 +21,7 @@ from orun.errors import OrunError, StageFailed, UsageError
 from orun.measure.session import open_session
 from orun.stages._data.images import prepare_image
 from orun.stages._data.source import Images
-from orun.stages.optimize._pipeline.comparison import best_boxes
+from orun.stages.optimize._pipeline.comparison import choose_boxes
 from orun.stages.optimize._pipeline.outputs import Boxes
 from orun.stages.optimize._pipeline.wordpiece import read_wordpiece
 from tests.stages.models import parse
@@ -273,7 +273,7 @@ def test_boxes_are_those_of_numpy(tmp_path: Path) -> None:
     )
     random = np.random.default_rng(3)
     raw = np.concatenate([random.uniform(10, 60, (2, 4, 40)), random.uniform(0, 1, (2, 2, 40))], 1).astype(np.float32)
-    expected = best_boxes(raw, Boxes(score=0.3, overlap=0.5))  # type: ignore[arg-type]  # plain numbers
+    expected = choose_boxes(raw, Boxes(score=0.3, overlap=0.5))  # type: ignore[arg-type]  # plain numbers
     names = [value.name for value in onnx.load(run.model).graph.output]
     for name, value in zip(names, answers(run, raw=raw), strict=True):
         np.testing.assert_allclose(value, expected[name], rtol=1e-6)

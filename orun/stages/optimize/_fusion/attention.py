@@ -38,7 +38,7 @@ class Operands:
 
 def fuse_attention(edit: Rewriter) -> None:
     """Replace each attention by one operator; note in `edit.left` why an attention stays in pieces."""
-    pieces = dict.fromkeys(product for _, product in census.attentions(edit.graph))
+    pieces = dict.fromkeys(product for _, product in census.find_attentions(edit.graph))
     for node in [*pieces, *edit.nodes("Attention")]:
         try:
             _fuse(edit, find(edit, node))

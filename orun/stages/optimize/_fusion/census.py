@@ -59,11 +59,11 @@ def find_unfused(model: ModelProto) -> list[str]:
     graph = ir.from_proto(model)
     common.InlinePass()(graph)
     common.LiftConstantsToInitializersPass(lift_all_constants=True, size_limit=0)(graph)
-    names = (product.outputs[0].name for _, product in attentions(graph.graph.all_nodes()))
+    names = (product.outputs[0].name for _, product in find_attentions(graph.graph.all_nodes()))
     return [str(name) for name in dict.fromkeys(names)]
 
 
-def attentions(graph: Iterable[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
+def find_attentions(graph: Iterable[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node]]:
     """Yield each softmax over the scores of an attention, with the product of its weights and the values."""
     for node in graph:
         if _is_softmax(node) and _has_scores(node):

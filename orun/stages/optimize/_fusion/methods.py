@@ -45,7 +45,7 @@ class FusedModel:
         return copy
 
 
-def candidates(context: Context, settings: Settings) -> Iterator[FusedModel]:
+def fuse(context: Context, settings: Settings) -> Iterator[FusedModel]:
     """Yield the fused model; with `auto` one for each method, the best first.
 
     Models without attentions in pieces come first. Between equals, the model of ONNX Runtime's optimizer comes first.

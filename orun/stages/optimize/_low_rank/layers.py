@@ -13,7 +13,7 @@ from onnx import ModelProto, NodeProto
 
 from orun.measure.dataset import Array
 from orun.stages._graph.nodes import attribute
-from orun.stages.optimize._pruning.channels import Stored, stored, weights
+from orun.stages.optimize._pruning.channels import Stored, list_weights, read_stored
 
 Floats = NDArray[np.float64]
 
@@ -126,9 +126,9 @@ def find_layers(
     The model has no functions, and stores its weights in initializers. `tell` is called with a message for each other
     layer that stays as it is.
     """
-    kept = stored(model)
+    kept = read_stored(model)
     layers = []
-    for node, name, _ in weights(model, kept):
+    for node, name, _ in list_weights(model, kept):
         if node.op_type not in op_types or node.name in exclude:
             continue
         layer = Layer(node, name, kept.arrays[name])

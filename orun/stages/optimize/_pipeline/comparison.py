@@ -177,13 +177,13 @@ def compare_outputs(
 def _expected(values: Mapping[str, Array], labels: Labels | None, boxes: Boxes | None) -> dict[str, Array]:
     results = dict(values)
     if labels:
-        results |= top_labels(values[labels.output or next(iter(values))], labels)
+        results |= choose_labels(values[labels.output or next(iter(values))], labels)
     if boxes:
-        results |= best_boxes(values[boxes.output or next(iter(values))], boxes)
+        results |= choose_boxes(values[boxes.output or next(iter(values))], boxes)
     return results
 
 
-def top_labels(scores: Array, labels: Labels) -> dict[str, Array]:
+def choose_labels(scores: Array, labels: Labels) -> dict[str, Array]:
     """Return the best classes of each row and their scores; of equal scores, the first class is the better."""
     if labels.softmax:
         exponents = np.exp(scores - scores.max(axis=-1, keepdims=True))
@@ -193,7 +193,7 @@ def top_labels(scores: Array, labels: Labels) -> dict[str, Array]:
     return {"labels": named, "scores": np.take_along_axis(scores, order, axis=-1)}
 
 
-def best_boxes(output: Array, boxes: Boxes) -> dict[str, Array]:
+def choose_boxes(output: Array, boxes: Boxes) -> dict[str, Array]:
     """Return the boxes of all images and classes, best first, that no better box of the class overlaps too much."""
     rows: list[tuple[Array, float, int, int]] = []
     for image, values in enumerate(output):

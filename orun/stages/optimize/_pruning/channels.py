@@ -101,7 +101,7 @@ class Arrays(Mapping[str, "Array"]):
         return len(self._tensors)
 
 
-def stored(model: ModelProto) -> Stored:
+def read_stored(model: ModelProto) -> Stored:
     """Return the stored tensors of a model, and the number of their readers."""
     uses: dict[str, int] = {}
     for node in model.graph.node:
@@ -122,7 +122,7 @@ def computes_weights(model: ModelProto) -> bool:
     )
 
 
-def weights(model: ModelProto, kept: Stored) -> Iterator[tuple[NodeProto, str, int]]:
+def list_weights(model: ModelProto, kept: Stored) -> Iterator[tuple[NodeProto, str, int]]:
     """Yield every Conv, Gemm and MatMul with stored weights: node, name of the weights, axis of the output channels."""
     for node in model.graph.node:
         if node.domain in STANDARD and node.op_type in ("Conv", "Gemm", "MatMul"):
@@ -138,7 +138,7 @@ def weights(model: ModelProto, kept: Stored) -> Iterator[tuple[NodeProto, str, i
 def follow(model: ModelProto, kept: Stored, node: NodeProto, weight: str, axis: int) -> Layer:
     """Follow the output channels of a layer up to the next layers; return all that they take with them.
 
-    The nodes of the model are sorted; node, weight and axis are as `weights` yields them.
+    The nodes of the model are sorted; node, weight and axis are as `list_weights` yields them.
 
     Raises:
         Stuck: when the channels reach a node or tensor that cannot lose them.

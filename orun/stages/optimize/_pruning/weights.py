@@ -10,7 +10,7 @@ import numpy as np
 from onnx import ModelProto, numpy_helper
 
 from orun.measure.dataset import Array
-from orun.stages.optimize._pruning.channels import Layer, Stored, Stuck, follow, stored, weights
+from orun.stages.optimize._pruning.channels import Layer, Stored, Stuck, follow, list_weights, read_stored
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class Choice:
 
     def layers(self, model: ModelProto, kept: Stored) -> Iterator[tuple[Any, str, int]]:
         """Yield the layers that may lose weights: node, name of the weights, axis of the channels."""
-        spared = {name for node, name, _ in weights(model, kept) if node.name in self.exclude}
-        for node, name, axis in weights(model, kept):
+        spared = {name for node, name, _ in list_weights(model, kept) if node.name in self.exclude}
+        for node, name, axis in list_weights(model, kept):
             if name not in spared and node.op_type in self.op_types:
                 yield node, name, axis
 
@@ -42,7 +42,7 @@ def zero(model: ModelProto, choice: Choice) -> int:
 
     Among equal magnitudes, the first is removed first.
     """
-    kept = stored(model)
+    kept = read_stored(model)
     weight_names = dict.fromkeys(name for _, name, _ in choice.layers(model, kept))
     names = [name for name in weight_names if kept.arrays[name].size]
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
@@ -61,7 +61,7 @@ def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> li
     sorted. `tell` is called with a message for each layer that keeps its channels. The layers that lost channels are
     returned.
     """
-    kept = stored(model)
+    kept = read_stored(model)
     layers = []
     for node, name, axis in choice.layers(model, kept):
         stays = f"{node.op_type} {node.name or node.output[0]!r} keeps its channels"
