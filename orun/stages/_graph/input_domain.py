@@ -113,13 +113,13 @@ def carry_domain(spec: Spec, output: Path, inputs: Mapping[str, Path]) -> tuple[
     Returns:
         A sentence for each part of the domain that does not apply to the result.
     """
-    import onnx
-
-    from orun.stages._graph.io import load_graph
-
     primary = inputs.get(next(iter(spec.inputs), ""))
     if spec.output != "onnx" or primary is None or not (primary / MODEL).is_file():
         return ()
+    import onnx  # lazy: an environment of its own may lack it
+
+    from orun.stages._graph.io import load_graph
+
     before = load_graph(primary / MODEL)
     domain = read_domain(before)
     if domain == InputDomain():
