@@ -14,7 +14,6 @@ from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.stages.kind import Kind
 from orun.stages.params import Param
-from orun.text.suggestions import closest, one_of
 
 DECLARED, SHAPE = "inputs", "shape"  # parameter that declares inputs, and its field for the axes of an input
 SIZES = ("dims", "shape")  # parameters that give sizes to axes by name
@@ -62,12 +61,7 @@ def _check_sizes(
     model = "the model" if source is instance else f"the model that {source.id!r} exports" if source else ""
     for axis, entry in sizes.entries.items():
         if source is not None and axis not in known and not (_may_have_more(source) and is_made_up(axis)):
-            problems.add(
-                entry.key,
-                f"no input of {model} has a dynamic axis {axis!r}",
-                expected=one_of(known),
-                suggestion=closest(axis, known),
-            )
+            problems.add_unknown(entry.key, f"no input of {model} has a dynamic axis {axis!r}", axis, known)
         _check_each(axis, entry, problems)
 
 

@@ -12,7 +12,6 @@ from orun.pipeline.nodes import Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.requirements import Requirements, reason
 from orun.pipeline.values import localise
-from orun.text.suggestions import closest, one_of
 
 KEY = "environment"
 
@@ -73,10 +72,7 @@ class Environments:
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or node.broken:
             return None
         if node.text not in self.known:
-            self.problems.add(
-                node.span,
-                f"there is no environment {node.text!r}",
-                expected=one_of(self.known) or "an entry of `environments`, of which there are none",
-                suggestion=closest(node.text, self.known),
-            )
+            otherwise = "an entry of `environments`, of which there are none"
+            message = f"there is no environment {node.text!r}"
+            self.problems.add_unknown(node.span, message, node.text, self.known, otherwise)
         return self.known.get(node.text)

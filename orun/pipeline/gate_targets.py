@@ -10,7 +10,6 @@ from orun.pipeline.model import Stage
 from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.targets import DEFAULT
-from orun.text.suggestions import closest, one_of
 
 
 def require_judged(
@@ -27,12 +26,8 @@ def require_judged(
         homes = dict.fromkeys(target.name if target else DEFAULT for target in targets_of_stages)
         for named in (named for instance in group for named in _named(instance.node.get("gate"))):
             if named.text in targets and named.text not in homes:
-                problems.add(
-                    named.span,
-                    f"{base} does not run on target {named.text!r}, so this gate would never be judged",
-                    expected=one_of(homes),
-                    suggestion=closest(named.text, homes),
-                )
+                message = f"{base} does not run on target {named.text!r}, so this gate would never be judged"
+                problems.add_unknown(named.span, message, named.text, homes)
 
 
 def _is_sound(instance: Instance, targets: Collection[str]) -> bool:

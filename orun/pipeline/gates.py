@@ -185,12 +185,9 @@ def _against(ground: Ground, entries: Mapping[str, Entry], rules: Collection[str
         if node.text in ground.references:
             names.append("" if node.text == REFERENCE else node.text)
         else:
-            ground.problems.add(
-                node.span,
-                f"no reference {node.text!r} is connected to {ground.instance.base}",
-                expected=one_of(ground.references) or f"`needs: {{..., reference.{node.text}: STAGE}}`",
-                suggestion=closest(node.text, ground.references),
-            )
+            message = f"no reference {node.text!r} is connected to {ground.instance.base}"
+            otherwise = f"`needs: {{..., reference.{node.text}: STAGE}}`"
+            ground.problems.add_unknown(node.span, message, node.text, ground.references, otherwise)
     return names
 
 
@@ -214,12 +211,8 @@ def _is_here(ground: Ground, entries: Mapping[str, Entry]) -> bool:
     if not name:
         return True
     if name not in ground.targets:
-        ground.problems.add(
-            entries[TARGET].value.span,
-            f"there is no target {name!r}",
-            expected=one_of(ground.targets),
-            suggestion=closest(name, ground.targets),
-        )
+        span = entries[TARGET].value.span
+        ground.problems.add_unknown(span, f"there is no target {name!r}", name, ground.targets)
     return name == ground.target
 
 

@@ -99,12 +99,7 @@ class Expansion:
         base, bracket, _ = link.stage.partition("[")
         if bracket and base in self._by_base:
             ids = [instance.id for instance in self._by_base[base]]
-            self.problems.add(
-                link.span,
-                f"there is no stage {link.stage!r}",
-                expected=one_of(ids),
-                suggestion=closest(link.stage, ids),
-            )
+            self.problems.add_unknown(link.span, f"there is no stage {link.stage!r}", link.stage, ids)
 
     def _add(self, stage: DeclaredStage, own: Axes, axes: Axes, needed: tuple[Link, ...]) -> None:
         valid = not any(value.broken for value in axes.values())

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from orun.core.source_location import Position, Problem, abridged
 from orun.errors import PipelineError
 from orun.pipeline.nodes import Span
 from orun.text.positions import OVERRIDE, place
+from orun.text.suggestions import closest, one_of
 
 LIMIT = 100  # problems after which reading a file ends
 WIDTH = 100  # columns of a wrapped line
@@ -41,6 +42,10 @@ class Problems:
         message, suggestion = map(abridged, (message, suggestion))
         expected, hint = (abridged(text, LONGEST_ADVICE) for text in (expected, hint))
         self.extend([Problem(span.position, message, span.source, span.width, expected, suggestion, hint)])
+
+    def add_unknown(self, span: Span, message: str, name: str, known: Collection[str], otherwise: str = "") -> None:
+        """Note a name that is none of the known ones; `otherwise` is expected if there are none."""
+        self.add(span, message, expected=one_of(known) or otherwise, suggestion=closest(name, known))
 
     def extend(self, problems: Iterable[Problem]) -> None:
         """Note the mistakes of another collection; see `add`."""
