@@ -21,7 +21,7 @@ from orun.remote.known_results import KnownResults
 from orun.remote.settings import Settings
 from orun.runner.fleet import Fleet, FleetRun
 from orun.runner.open_fleet import agent_command, open_fleet
-from orun.runner.preflight import without_machine
+from orun.runner.preflight import find_without_machine
 from orun.text.counts import count
 
 POLL_SECONDS = 2.0  # between two looks for machines that join
@@ -103,7 +103,7 @@ def plan_on_fleet(
     until, shown = monotonic() + run.wait, ""
     while True:
         plan = planner.plan()
-        problems = without_machine(plan, chosen)
+        problems = find_without_machine(plan, chosen)
         if not problems:
             return plan
         error = no_machine(plan, problems, run.agent_command)

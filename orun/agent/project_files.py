@@ -28,7 +28,7 @@ class ProjectFiles(Record, frozen=True):
     odd: dict[str, str]  # why those of `left_out` stay that git does not ignore, by their paths
 
 
-def project_files(project: Path, ship: Iterable[str] = (), excluded: Path | None = None) -> ProjectFiles:
+def list_project_files(project: Path, ship: Iterable[str] = (), excluded: Path | None = None) -> ProjectFiles:
     """Return the files of a project that travel to other machines.
 
     Args:

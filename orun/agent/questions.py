@@ -16,7 +16,7 @@ from orun.environment.resources import Resources
 from orun.errors import OrunError, UsageError
 from orun.remote.artifacts import Artifacts, Steps
 from orun.remote.transfers import Transfers
-from orun.runner.machine_facts import machine_facts
+from orun.runner.machine_facts import collect_facts
 from orun.store import Store
 
 
@@ -68,4 +68,4 @@ class Question:
             raise UsageError(text, why="\n".join(texts))
         pipeline = self.folders.project(snapshot).planner.pipeline
         resources = Resources(self.machine.cores, self.machine.memory, self.machine.gpus)
-        return machine_facts(pipeline, self.machine.id, resources)
+        return collect_facts(pipeline, self.machine.id, resources)

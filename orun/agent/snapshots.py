@@ -14,7 +14,7 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from orun.agent.project_files import PUT_INTO_PROJECT, ProjectFiles, is_in, project_files
+from orun.agent.project_files import PUT_INTO_PROJECT, ProjectFiles, is_in, list_project_files
 from orun.core.machines import Snapshot
 from orun.core.serialization import Record
 from orun.environment.secret_variables import Secrets
@@ -52,7 +52,7 @@ def take_snapshot(pipeline: Pipeline, store: Store) -> SnapshotTree:
     """
     project = pipeline.project
     ship = [Path(os.path.relpath(pipeline.root / path, project)).as_posix() for path in pipeline.ship]
-    files = project_files(project, ship, store.root if store.root.is_relative_to(project) else None)
+    files = list_project_files(project, ship, store.root if store.root.is_relative_to(project) else None)
     _require_shipped(pipeline, files)
     objects = store.parts.objects
     with convert_os_errors("take a snapshot of the project", project):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orun.blame import messages
 from orun.blame.advice import advise
-from orun.blame.changes import Change, FixedDifference, list_changes, list_fixed, publishing_stages, stages_up_to
+from orun.blame.changes import Change, FixedDifference, list_changes, list_fixed, list_publishing_stages, stages_up_to
 from orun.blame.commits import CommitList, list_commits
 from orun.blame.delta_debugging import Outcome, find_causes
 from orun.blame.env_changes import Variables
@@ -115,7 +115,7 @@ def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
     publishers = {
         stage.id: publishing[0]
         for stage in bad.pipeline.stages
-        if (publishing := publishing_stages(bad.pipeline, stage.id))
+        if (publishing := list_publishing_stages(bad.pipeline, stage.id))
     }
     failed = [
         stage.stage
@@ -149,7 +149,7 @@ def _named_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
         for gate in conditions(stage.gates):
             if f"{stage.id}.{gate.metric}" != name:
                 continue
-            if publishers := publishing_stages(bad.pipeline, stage.id):
+            if publishers := list_publishing_stages(bad.pipeline, stage.id):
                 text = messages.refuse_publishing(stage.id, publishers[0])
                 raise UsageError(text, hint=f"orun diff {good.run} {bad.run}")
             values = [_value(run, stage.id, gate.metric) for run in (good, bad)]

@@ -9,7 +9,7 @@ from pathlib import Path
 from time import monotonic
 
 from orun.blame import accuracy, latency, messages
-from orun.blame.changes import publishing_stages
+from orun.blame.changes import list_publishing_stages
 from orun.blame.diagnosis import Diagnosis
 from orun.blame.experiment import Experiment
 from orun.blame.origin import find_earlier_model, import_model
@@ -65,8 +65,8 @@ def stages_to_run(pipeline: Pipeline, stage: str | None) -> list[str]:
         UsageError: if the stage publishes a release or comes after a stage that does.
     """
     if stage is None:
-        return [candidate.id for candidate in pipeline.stages if not publishing_stages(pipeline, candidate.id)]
-    if publishers := publishing_stages(pipeline, stage):
+        return [candidate.id for candidate in pipeline.stages if not list_publishing_stages(pipeline, candidate.id)]
+    if publishers := list_publishing_stages(pipeline, stage):
         again = f"orun {quoted(near(str(pipeline.file)))}{settings(pipeline.overrides)}"
         raise UsageError(messages.refuse_publishing(stage, publishers[0]), hint=again)
     return [stage]

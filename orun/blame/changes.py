@@ -154,7 +154,7 @@ def stages_up_to(pipeline: Pipeline, stage: str) -> set[str]:
     return find_reachable([stage], edges) & {candidate.id for candidate in pipeline.stages}
 
 
-def publishing_stages(pipeline: Pipeline, stage: str) -> list[str]:
+def list_publishing_stages(pipeline: Pipeline, stage: str) -> list[str]:
     """Return the stages up to `stage` that publish a release: an investigation must not run them."""
     names = stages_up_to(pipeline, stage)
     return [item.id for item in pipeline.stages if item.id in names and pipeline.kinds[item.uses].spec.publishes]

@@ -24,7 +24,7 @@ from orun.errors import Interrupted, PipelineError
 from orun.eventlog import Listener, ignore
 from orun.fs.observed_state import portable_name, project_of, seen_at
 from orun.gates.baselines import path_for
-from orun.pipeline.graph import ordered
+from orun.pipeline.graph import sort_topologically
 from orun.pipeline.model import Gate, Pipeline, Stage
 from orun.store import Store
 
@@ -135,7 +135,7 @@ class PartialBuilder:
         edges = [(before, stage.id) for stage in stages.values() for before in stage.upstream]
         if any(before not in stages for before, _ in edges):
             return None
-        order, cycles = ordered(tuple(stages), edges)
+        order, cycles = sort_topologically(tuple(stages), edges)
         if cycles:
             return None
         seed = self.bad if any(change.sort == "seed" for change in chosen) else self.good

@@ -47,7 +47,9 @@ def push_models(pipeline: Pipeline, store: Store, steps: Sequence[Step], request
     return push_results(remote, Planner(pipeline, store), steps)
 
 
-def failing_gates(pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequence[Step]) -> tuple[Verdict, ...]:
+def list_failing_gates(
+    pipeline: Pipeline, store: Store, baseline: Baseline, steps: Sequence[Step]
+) -> tuple[Verdict, ...]:
     """Return the gates that still fail a run, or block its releases, beside this baseline."""
     from orun.planning.planner import Planner
 

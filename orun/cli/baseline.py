@@ -14,8 +14,8 @@ import orun
 from orun.cli import options
 from orun.cli.accepted_run import (
     command_about,
-    failing_gates,
     last_run,
+    list_failing_gates,
     push_models,
     require_up_to_date,
     store_root,
@@ -100,7 +100,7 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
         steps = require_up_to_date(pipeline, opened, result)
         actions = {step.stage.id: step.cached_action for step in steps if step.cached_action}
         baseline = baselines.candidate(pipeline, result, actions)
-        failing = failing_gates(pipeline, opened, baseline, steps)
+        failing = list_failing_gates(pipeline, opened, baseline, steps)
         if failing and not force:
             raise _unreleasable(pipeline, opened.root, failing)
         path = baselines.accept(pipeline, baseline)

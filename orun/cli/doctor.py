@@ -17,7 +17,7 @@ from orun import __version__
 from orun.cli import options
 from orun.cli.complete import complete_file
 from orun.cli.verb import Verb
-from orun.environment.platforms import missing_here
+from orun.environment.platforms import list_missing_functions
 from orun.errors import UsageError
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
@@ -63,12 +63,12 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, flee
             raise UsageError("--on checks the machines of a fleet, and no file", hint=f"orun doctor --on {fleet}")
         return _check_fleet(fleet, as_json=as_json)
     from orun.errors import PipelineError
-    from orun.runner.preflight import lacks
+    from orun.runner.preflight import find_lacks
     from orun.store.layout import default_store
 
     pipeline = orun.load(file, options.parse_overrides(overrides)) if file else None
     facts = _facts(store or default_store(Path(file).absolute().parent if file else Path.cwd()), pipeline)
-    problems = [problem for stage in pipeline.stages for problem in lacks(pipeline, stage)] if pipeline else []
+    problems = [problem for stage in pipeline.stages for problem in find_lacks(pipeline, stage)] if pipeline else []
     if as_json:
         options.show_json({**facts, "problems": problems})
         return PipelineError.exit_code if problems else 0
@@ -104,7 +104,7 @@ def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:
         "platform": platform.platform(),
         "store": _store(store),
         "trace": {"level": "python" if why else "full", "why": why},
-        "missing": list(missing_here()),
+        "missing": list(list_missing_functions()),
         "tools": _tools(_needs(pipeline) if pipeline else _all_needs()),
         "providers": _providers(),
         "environments": _environments(),
@@ -136,11 +136,11 @@ def _all_needs() -> Needs:
 
 def _needs(pipeline: Pipeline) -> Needs:
     """The tools that a pipeline needs, with its stages that do."""
-    from orun.runner.preflight import MODEL_RUNTIME, needed_tools
+    from orun.runner.preflight import MODEL_RUNTIME, list_needed_tools
 
     needs: Needs = {}
     for stage in pipeline.stages:
-        wanted = [(tool, stage.environment) for tool in needed_tools(pipeline, stage)]
+        wanted = [(tool, stage.environment) for tool in list_needed_tools(pipeline, stage)]
         environments = {stage.environment_of(target): None for target in stage.targets} if stage.out_of_process else {}
         wanted += [
             (tool, environment)
@@ -177,7 +177,7 @@ def _providers() -> dict[str, dict[str, Any]]:
     """Each provider that ONNX Runtime was built with: whether it loads, and why not."""
     from orun.environment import providers
 
-    probes = {name: providers.probe(name, "{}") for name in providers.compiled_in()}
+    probes = {name: providers.probe(name, "{}") for name in providers.list_compiled_in()}
     return {
         name: {"loads": name in probe.providers, "why_not": providers.first_reason(probe.messages)}
         for name, probe in probes.items()

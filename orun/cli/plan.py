@@ -62,7 +62,7 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     from orun.environment.resources import available_resources
     from orun.remote.options import Remote
     from orun.remote.settings import remote_url
-    from orun.runner.preflight import missing
+    from orun.runner.preflight import find_missing
 
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = forced(file, choices)
@@ -71,7 +71,7 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
         plan = orun.plan(file, **choices)
     uses_remote = bool(remote_url(choices["remote"] or Remote(), plan.pipeline.project))
     options.warn(plan.left_out)
-    refused = missing(plan, [step.stage.id for step in plan.steps], available_resources(memory=True))
+    refused = find_missing(plan, [step.stage.id for step in plan.steps], available_resources(memory=True))
     if as_json:
         document = {"pipeline": plan.pipeline.name, "steps": [_data(step, plan) for step in plan.steps]}
         machines = {"machines": encode(plan.machines), "left_out": plan.left_out} if plan.machines else {}

@@ -144,7 +144,7 @@ def pins(store: Path | None, as_json: bool) -> int:
     """List the pins."""
     import time
 
-    from orun.store.pins import pins as all_pins
+    from orun.store.pins import list_pins as all_pins
 
     with options.open_store(store) as opened:
         pinned = all_pins(opened)

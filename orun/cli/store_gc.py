@@ -116,19 +116,19 @@ def gc(
     from orun.runner import retention
     from orun.store.gc import Keep, collect
     from orun.store.inventory import read_inventory
-    from orun.store.pins import pins
+    from orun.store.pins import list_pins
 
     with options.open_store(store) as opened:
         inventory = read_inventory(opened)
-        roots = (*retention.accepted(inventory, baselines), *retention.releases(inventory, releases))
-        pinned = pins(opened)
+        roots = (*retention.list_accepted(inventory, baselines), *retention.list_releases(inventory, releases))
+        pinned = list_pins(opened)
         notices_before = opened.drain_notices()
-        named_runs = retention.accepted_runs(inventory, baselines)
+        named_runs = retention.list_accepted_runs(inventory, baselines)
         keep = Keep(runs, {root.tree for root in roots}, named_runs, max_size, max_age)
         collected = collect(opened, keep, dry_run=dry_run)
         # What is read twice is shown once.
         notices = tuple(
-            dict.fromkeys((*notices_before, *opened.drain_notices(), *retention.unknown_baselines(inventory)))
+            dict.fromkeys((*notices_before, *opened.drain_notices(), *retention.list_unknown_baselines(inventory)))
         )
     if as_json:
         kept = {"roots": roots, "pins": pinned, "runs": runs}

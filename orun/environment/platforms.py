@@ -14,7 +14,7 @@ LINUX_ONLY = (
 )
 
 
-def missing_here() -> tuple[str, ...]:
+def list_missing_functions() -> tuple[str, ...]:
     """Return a clause for each function that this system lacks; nothing on Linux."""
     return () if sys.platform == "linux" else LINUX_ONLY
 

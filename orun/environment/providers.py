@@ -54,7 +54,7 @@ class ProbeResult(Record, frozen=True):
     messages: str
 
 
-def compiled_in() -> tuple[str, ...]:
+def list_compiled_in() -> tuple[str, ...]:
     """Return the providers that the installed ONNX Runtime was built with; none when it is not installed."""
     command = [sys.executable, "-c", "import onnxruntime; print(*onnxruntime.get_available_providers())"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PROBE_SECONDS, check=False)

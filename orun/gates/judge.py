@@ -15,7 +15,7 @@ from orun.gates.finding import Finding
 from orun.gates.regression import Terms, judge_regression
 from orun.gates.relative import judge_relative
 from orun.pipeline.model import Gate, Stage
-from orun.pipeline.scales import WORSE, lets_worse, misfit, no_proportion
+from orun.pipeline.scales import WORSE, find_misfit, lets_worse, no_proportion
 from orun.store.records import Action
 
 
@@ -52,7 +52,7 @@ def _misfit(gate: Gate, metric: Metric, stage: Stage) -> Reason | None:
 
     Where nobody said which way a metric of the user's own improves, the rule is taken to know it.
     """
-    if problem := misfit(gate, metric.unit):
+    if problem := find_misfit(gate, metric.unit):
         suggestion = problem.suggestion or None
         return reason(
             ReasonCode.THRESHOLD_MISFIT, message=problem.message, expected=problem.expected, suggestion=suggestion

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orun.gates.baseline_file import Accepted
-from orun.store.pins import Pin, pin, pins, unpin
+from orun.store.pins import Pin, list_pins, pin, unpin
 from orun.store.store import Store
 
 
@@ -33,7 +33,7 @@ def pin_models(store: Store, pipeline: str, accepted: Mapping[str, Accepted]) ->
 
 def unpin_models(store: Store, pipeline: str, *, keep: tuple[str, ...] = ()) -> None:
     """Give up the pins of a pipeline's baseline, but for those in `keep`."""
-    for item in pins(store):
+    for item in list_pins(store):
         if is_of(item, pipeline) and item.name not in keep:
             unpin(store, item.name)
 

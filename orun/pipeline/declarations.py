@@ -8,10 +8,10 @@ import re
 from collections.abc import Mapping, Sequence
 
 from orun.core.serialization import Record, replace
-from orun.pipeline.expressions import MATRIX, Expressions, used_axes
-from orun.pipeline.graph import ordered
-from orun.pipeline.instances import Axes, Link, links
-from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, Span, repeated, scalars
+from orun.pipeline.expressions import MATRIX, Expressions, list_used_axes
+from orun.pipeline.graph import sort_topologically
+from orun.pipeline.instances import Axes, Link, read_links
+from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, Span, find_repeated, list_scalars
 from orun.pipeline.problems import Problems
 from orun.text.positions import place
 from orun.text.suggestions import closest, one_of
@@ -59,7 +59,7 @@ class Declarations:
                 base = link.stage if link.stage in self.names else link.stage.partition("[")[0]
                 if base in declared:
                     edges.setdefault((base, stage.name), link.span)
-        order, loops = ordered(tuple(declared), tuple(edges))
+        order, loops = sort_topologically(tuple(declared), tuple(edges))
         for loop in loops:
             self._report_loop(loop, edges)
         return [declared[name] for name in order]
@@ -73,14 +73,16 @@ class Declarations:
             combination = dict(zip(axes, values, strict=True))
             resolved = self.expressions.substitute(needs, combination if axes else None) if needs else None
             self._report_repeated(resolved)
-            known = [self._known(link, is_reported=not written) for link in links(resolved)]
+            known = [self._known(link, is_reported=not written) for link in read_links(resolved)]
             combinations.append((combination, known))
-        return DeclaredStage(name, key, node, frozenset(used_axes(scalars(node)) if axes else ()), combinations)
+        return DeclaredStage(
+            name, key, node, frozenset(list_used_axes(list_scalars(node)) if axes else ()), combinations
+        )
 
     def _report_repeated(self, needs: Node | None) -> None:
         """Note stages that a list names twice, except when matrix values coincide."""
         items = needs.items if isinstance(needs, List) else ()
-        for twice in repeated(item for item in items if not (isinstance(item, Scalar) and MATRIX in item.via)):
+        for twice in find_repeated(item for item in items if not (isinstance(item, Scalar) and MATRIX in item.via)):
             self.problems.add(
                 twice.span,
                 f"{twice.text!r} is named twice",

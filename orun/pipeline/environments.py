@@ -10,7 +10,7 @@ from orun.core.targets import Environment, Target
 from orun.pipeline.files import add_missing
 from orun.pipeline.nodes import Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
-from orun.pipeline.requirements import Requirements, reason
+from orun.pipeline.requirements import Requirements, reason_of
 from orun.pipeline.values import localise
 
 KEY = "environment"
@@ -50,7 +50,7 @@ class Environments:
             requirements.read(path)
         except (OSError, ValueError) as error:
             expected = "a requirements file, its path relative to the pipeline file"
-            add_missing(self.problems, node, path, f"cannot read {node.text!r}: {reason(error)}", expected)
+            add_missing(self.problems, node, path, f"cannot read {node.text!r}: {reason_of(error)}", expected)
         self.problems.extend(requirements.problems)
 
     def of_stage(self, node: Map, target: Target | None, *, out_of_process: bool) -> Environment | None:

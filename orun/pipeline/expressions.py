@@ -195,7 +195,7 @@ class Expressions:
         return node
 
 
-def used_axes(nodes: Iterable[Scalar]) -> set[str]:
+def list_used_axes(nodes: Iterable[Scalar]) -> set[str]:
     """Return the axes that the expressions in some scalars name."""
     texts = (node.value for node in nodes if isinstance(node.value, str))
     inner = (match[1].strip() for text in texts for match in EXPRESSION.finditer(text) if match[1])

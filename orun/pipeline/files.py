@@ -11,7 +11,7 @@ from orun.fs.observed_state import FILE, presence
 from orun.fs.os_errors import quoted
 from orun.pipeline import text
 from orun.pipeline.compose import compose
-from orun.pipeline.nodes import MAX_SIZE, Entry, List, Map, Node, Scalar, describe, repeated
+from orun.pipeline.nodes import MAX_SIZE, Entry, List, Map, Node, Scalar, describe, find_repeated
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import near, one_of, similar_path
 
@@ -97,7 +97,7 @@ class Files:
         """Return the paths below `extends`."""
         items = entry.value.items if isinstance(entry.value, List) else (entry.value,)
         named = tuple(item for item in items if isinstance(item, Scalar) and isinstance(item.value, str) and item.text)
-        for twice in repeated(named):
+        for twice in find_repeated(named):
             self.problems.add(twice.span, f"{twice.text!r} is named twice", expected="each file once")
         if len(named) < len(items):
             wrong = next(item for item in items if item not in named)

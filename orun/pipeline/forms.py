@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from orun.pipeline.fragments import CONDITION, EXPRESSION, json_text
-from orun.pipeline.nodes import List, Map, Node, Path, Scalar, plain
+from orun.pipeline.nodes import List, Map, Node, Path, Scalar, to_plain
 from orun.text.suggestions import closest
 from orun.text.units import NUMBER, RATE, THRESHOLD_UNITS, respelt, split
 
@@ -22,26 +22,26 @@ GROUPS = ("all", "any")
 LONGEST = 80  # most letters of a suggestion
 
 
-def suggestion(node: Node, schema: Mapping[str, Any], path: Path) -> str:
+def suggest(node: Node, schema: Mapping[str, Any], path: Path) -> str:
     """Return the probable meaning of a value that its schema refuses; empty without a close one."""
     if isinstance(node, List):
         return _of_list(node, schema, path)
     if isinstance(node, Map):
         listed = path[-1:] and path[-1] in GROUPS
-        return _flow([{key: plain(entry.value)} for key, entry in node.entries.items()]) if listed else ""
+        return _flow([{key: to_plain(entry.value)} for key, entry in node.entries.items()]) if listed else ""
     if node.value is None or node.via:
         return ""
     return _of_text(node.text, schema) if isinstance(node.value, str) else _of_constant(node, schema)
 
 
-def advice(node: Node, schema: Mapping[str, Any], path: Path) -> str:
+def advise(node: Node, schema: Mapping[str, Any], path: Path) -> str:
     """Return how to write a thing that takes more than another value."""
     if isinstance(node, Scalar):
         return str(schema.get("x-hint", "")) if A_NUMBER.fullmatch(node.text) else ""
     if isinstance(node, Map):
         by_name = isinstance(path[-1], int) and path[-2:-1] == ("needs",) if path else False
         return "inputs go by name in a mapping, without a list: `needs: {model: STAGE, ...}`" if by_name else ""
-    if schema.get("x-noun") == CONDITION and len(node.items) > 1 and not suggestion(node, schema, path):
+    if schema.get("x-noun") == CONDITION and len(node.items) > 1 and not suggest(node, schema, path):
         return f"conditions that differ are members of a group: `all: [{path[-1]}: {{...}}, {path[-1]}: {{...}}]`"
     return ""
 
@@ -49,7 +49,7 @@ def advice(node: Node, schema: Mapping[str, Any], path: Path) -> str:
 def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
     """Suggest the mapping that a misplaced list stands for: a key takes an item, or the items are its fields."""
     properties: Mapping[str, Any] = schema.get("properties", {})
-    items = plain(node)
+    items = to_plain(node)
     if "shape" in properties:
         return f"{{shape: [{', '.join(map(json_text, items))}]}}"
     if near := closest(str(path[-1]), schema.get("x-lists", ())) if path else "":
@@ -128,14 +128,14 @@ def _compared(comparison: re.Match[str]) -> str:
 
 
 def _names(schema: Mapping[str, Any]) -> list[str]:
-    return [choice for choice in constants(schema) if isinstance(choice, str)]
+    return [choice for choice in list_constants(schema) if isinstance(choice, str)]
 
 
-def constants(schema: Mapping[str, Any]) -> Iterator[Any]:
+def list_constants(schema: Mapping[str, Any]) -> Iterator[Any]:
     """Yield the values that a schema lists."""
     yield from schema.get("enum", ())
     for branch in (*schema.get("anyOf", ()), *([schema["else"]] if "else" in schema else [])):
-        yield from constants(branch)
+        yield from list_constants(branch)
 
 
 def _flow(data: Any) -> str:

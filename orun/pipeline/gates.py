@@ -12,8 +12,8 @@ from orun.pipeline.instances import Instance
 from orun.pipeline.model import RULES, Gate, Group, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
-from orun.pipeline.scales import WORSE, lets_worse, misfit
-from orun.pipeline.thresholds import threshold
+from orun.pipeline.scales import WORSE, find_misfit, lets_worse
+from orun.pipeline.thresholds import read_threshold
 from orun.stages.contract import Port
 from orun.stages.kind import Kind
 from orun.text.suggestions import closest, one_of
@@ -70,7 +70,7 @@ class Ground(Record, frozen=True):
         return self.better.get(name) or BY_UNIT.get(unit or "", "neither")
 
 
-def gates(ground: Ground) -> tuple[Gate | Group, ...]:
+def read_gates(ground: Ground) -> tuple[Gate | Group, ...]:
     """Return the gates of a stage, a gate for each rule, and its groups."""
     return tuple(_read(ground, ground.instance.node.map("gate"), ("stages", ground.instance.id, "gate")))
 
@@ -145,12 +145,12 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
     for rule, entry_of_rule in rules.items():
         comparable = rule not in AGAINST_REFERENCE or _is_comparable(ground, metric, rule, entry_of_rule.key, sound)
         value = entry_of_rule.value
-        if not isinstance(value, Scalar) or value.broken or not (limit := threshold(rule, value, ground.problems)):
+        if not isinstance(value, Scalar) or value.broken or not (limit := read_threshold(rule, value, ground.problems)):
             continue
         limits[rule] = limit
         gate = Gate(metric, rule, limit, undecided, entry_of_rule.key.position, by=by)
         unit, better = ground.unit(metric), ground.direction(metric)
-        if unit is not None and (wrong := misfit(gate, unit)):
+        if unit is not None and (wrong := find_misfit(gate, unit)):
             ground.problems.add(value.span, wrong.message, expected=wrong.expected, suggestion=wrong.suggestion)
         if comparable and REFERENCE in ground.kind.spec.inputs and (message := lets_worse(gate, better, unit)):
             ground.problems.add(entry_of_rule.key, message, suggestion=WORSE[better])

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Edge = tuple[str, str]  # from a stage to the stage after it
 
 
-def ordered(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[str], list[list[str]]]:
+def sort_topologically(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[str], list[list[str]]]:
     """Return a topological order that keeps the original order if possible, and the loops that were cut for it.
 
     Returns:

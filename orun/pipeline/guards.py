@@ -16,7 +16,7 @@ from orun.stages.contract import Spec
 RELEASING = "release/"  # prefix of kinds that pass on their input, perhaps with metadata or in a bundle
 
 
-def guarded(
+def add_guards(
     stages: Mapping[str, Stage], specs: Mapping[str, Spec], axes: Mapping[str, Axes], order: Collection[str]
 ) -> dict[str, Stage]:
     """Return the stages, each release with its guards.

@@ -40,7 +40,7 @@ def agree(first: Axes, second: Axes) -> bool:
     return all(first[axis].text == value.text for axis, value in second.items() if axis in first)
 
 
-def links(needs: Node | None) -> list[Link]:
+def read_links(needs: Node | None) -> list[Link]:
     """Return the entries of `needs` in any of its forms; malformed entries are left out."""
     named: list[tuple[str | None, Node]]
     if isinstance(needs, Map):

@@ -16,20 +16,20 @@ from orun.pipeline.environments import Environments
 from orun.pipeline.expressions import Expressions
 from orun.pipeline.files import Files, beside_target
 from orun.pipeline.gate_targets import require_judged
-from orun.pipeline.graph import ordered
-from orun.pipeline.guards import guarded
+from orun.pipeline.graph import sort_topologically
+from orun.pipeline.guards import add_guards
 from orun.pipeline.instances import Axes, Instance
 from orun.pipeline.matrix import Expansion
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.nodes import Entry, Map, Scalar
-from orun.pipeline.placement import labels_of_targets, shipped
+from orun.pipeline.placement import labels_of_targets, read_shipped
 from orun.pipeline.problems import Problems
 from orun.pipeline.providers import known_providers
-from orun.pipeline.secrets import secrets
+from orun.pipeline.secrets import read_secrets
 from orun.pipeline.sources import connect_sources
 from orun.pipeline.stages import make
-from orun.pipeline.targets import targets
-from orun.pipeline.unused import unused
+from orun.pipeline.targets import read_targets
+from orun.pipeline.unused import list_unused
 from orun.pipeline.validate import validate
 from orun.pipeline.values import Surroundings, localise
 from orun.stages import registry
@@ -75,7 +75,7 @@ class Loader:
         providers = known_providers(tree.map("targets"), self.problems)
         unsound = validate(tree, schema.build(self.kinds.values(), providers), self.problems)
         self.environments.read(tree.map("environments"), self.root, unsound)
-        named = targets(tree.map("targets"), providers, self.environments, self.root, unsound, self.problems)
+        named = read_targets(tree.map("targets"), providers, self.environments, self.root, unsound, self.problems)
         labels = labels_of_targets(tree.map("targets"), unsound)
         surroundings = Surroundings(self.root, tuple(named), labels, self.code, unsound, self.problems)
         by_id = {instance.id: instance for instance in instances}
@@ -87,8 +87,8 @@ class Loader:
         stages = connect_sources(instances, stages, self.problems)
         require_judged(instances, stages, named, self.problems)
         require_axes(instances, stages, unsound, self.problems)
-        self.secrets = secrets(tree, instances, self.problems)
-        self.ship = shipped(tree, self.root, unsound, self.problems)
+        self.secrets = read_secrets(tree, instances, self.problems)
+        self.ship = read_shipped(tree, self.root, unsound, self.problems)
         self.problems.check()
         return self._pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
 
@@ -140,11 +140,13 @@ class Loader:
 
     def _pipeline(self, tree: Map, stages: Mapping[str, Stage], axes: Mapping[str, Axes]) -> Pipeline:
         edges = [(before, stage.id) for stage in stages.values() for before in stage.upstream]
-        order, _ = ordered(tuple(stages), edges)
+        order, _ = sort_topologically(tuple(stages), edges)
         if any(kind.spec.releases for kind in self.kinds.values()):
-            stages = guarded(stages, {name: self.kinds[stage.uses].spec for name, stage in stages.items()}, axes, order)
+            stages = add_guards(
+                stages, {name: self.kinds[stage.uses].spec for name, stage in stages.items()}, axes, order
+            )
             edges += [(guard, stage.id) for stage in stages.values() for guard in stage.guards]
-            order, _ = ordered(tuple(stages), edges)
+            order, _ = sort_topologically(tuple(stages), edges)
         name, seed = tree.get("name"), tree.get("seed")
         return Pipeline(
             name=name.text if isinstance(name, Scalar) else self.file.stem,
@@ -157,7 +159,7 @@ class Loader:
                 for name, kind in self.kinds.items()
             },
             overrides=self.overrides,
-            unused=unused(tree, str(self.file), self.used, stages.values()),
+            unused=list_unused(tree, str(self.file), self.used, stages.values()),
             secrets=self.secrets,
             ship=self.ship,
         )

@@ -132,28 +132,28 @@ class Map(Record, frozen=True, dict=True):
 Node = Scalar | List | Map
 
 
-def plain(node: Node) -> Any:
+def to_plain(node: Node) -> Any:
     """Return the node as Python data, as in a file without variables: a literal `${` is `$${` again."""
     if isinstance(node, Map):
-        return {key: plain(entry.value) for key, entry in node.entries.items()}
+        return {key: to_plain(entry.value) for key, entry in node.entries.items()}
     if isinstance(node, List):
-        return [plain(item) for item in node.items]
+        return [to_plain(item) for item in node.items]
     if isinstance(node.value, str) and not node.broken:
         return node.value.replace("${", "$${")
     return node.value
 
 
-def scalars(node: Node) -> Iterator[Scalar]:
+def list_scalars(node: Node) -> Iterator[Scalar]:
     """Yield every scalar in a node."""
     if isinstance(node, Scalar):
         yield node
         return
     children = node.items if isinstance(node, List) else tuple(entry.value for entry in node.entries.values())
     for child in children:
-        yield from scalars(child)
+        yield from list_scalars(child)
 
 
-def repeated(items: Iterable[Node]) -> Iterator[Scalar]:
+def find_repeated(items: Iterable[Node]) -> Iterator[Scalar]:
     """Yield the scalars of a list whose texts occur earlier in it."""
     before: set[str] = set()
     for item in items:

@@ -49,7 +49,7 @@ def _labels(node: Node) -> dict[str, str]:
     return {name: entry.value.text for name, entry in entries.items() if isinstance(entry.value, Scalar)}
 
 
-def shipped(tree: Map, root: Path, unsound: Collection[NodePath], problems: Problems) -> tuple[str, ...]:
+def read_shipped(tree: Map, root: Path, unsound: Collection[NodePath], problems: Problems) -> tuple[str, ...]:
     """Return the paths under `ship`, relative to the pipeline's folder; note each that is not in the project."""
     listed = tree.get(SHIP)
     if not isinstance(listed, List):

@@ -85,7 +85,7 @@ class Requirements:
         try:
             self._take(path, above, constrains=constrains)
         except (OSError, ValueError) as error:
-            return f"cannot read {written!r}: {reason(error)}", EXPECTED
+            return f"cannot read {written!r}: {reason_of(error)}", EXPECTED
         return "", ""
 
 
@@ -93,7 +93,7 @@ def _problem(path: Path, number: int, line: str, part: str, message: str, expect
     return Problem(Position(str(path), number, line.find(part) + 1), abridged(message), line, len(part), expected)
 
 
-def reason(error: OSError | ValueError) -> str:
+def reason_of(error: OSError | ValueError) -> str:
     """Return why a file cannot be read: the system's own words for an error of the system."""
     if isinstance(error, OSError):
         return error.strerror or str(error)

@@ -34,7 +34,7 @@ class Misfit(Record, frozen=True):
     suggestion: str = ""
 
 
-def misfit(gate: Gate, unit: Unit) -> Misfit | None:
+def find_misfit(gate: Gate, unit: Unit) -> Misfit | None:
     """Return the misfit of a threshold with another unit, without the unit of a time, or out of range."""
     limit = gate.threshold
     held = f"{gate.metric!r} cannot be held against {limit.text!r}: it {UNIT_WORDS[unit]}"

@@ -13,7 +13,7 @@ from orun.pipeline.problems import Problems
 IN_KEYS = (OPTIMIZE, HASH_SEED, "PYTHONPATH")  # variables in the keys of custom stages
 
 
-def secrets(tree: Map, instances: Iterable[Instance], problems: Problems) -> tuple[str, ...]:
+def read_secrets(tree: Map, instances: Iterable[Instance], problems: Problems) -> tuple[str, ...]:
     """Return the names under `secrets`; note names that are also under `env`, or that cannot be secrets."""
     declared = {item.text: item for item in tree.listed("secrets") if isinstance(item, Scalar)}
     for name, item in declared.items():

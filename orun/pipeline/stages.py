@@ -8,7 +8,7 @@ from typing import Any
 from orun.core.metrics import Better
 from orun.core.targets import Target, gpus_of
 from orun.pipeline.environments import Environments
-from orun.pipeline.gates import Ground, gates
+from orun.pipeline.gates import Ground, read_gates
 from orun.pipeline.grammar import Limits
 from orun.pipeline.instances import PRIMARY, Instance
 from orun.pipeline.model import Gate, Group, Reference, Stage, conditions
@@ -57,7 +57,7 @@ def make(
         problems=surroundings.problems,
     )
     limits = Values(surroundings).fields(LIMITS, instance.node, path)
-    judged = gates(ground)
+    judged = read_gates(ground)
     gpus = _resource(limits, "gpus")
     needs, after = wire(instance, kind, instances, surroundings.unsound, surroundings.problems)
     return Stage(

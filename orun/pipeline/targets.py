@@ -28,7 +28,7 @@ LIBRARY = "library"
 SHARED_LIBRARIES = (b"\x7fELF", b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # Linux, Windows, macOS twice
 
 
-def targets(
+def read_targets(
     declared: Map,
     specs: Mapping[str, ProviderSpec],
     environments: Environments,

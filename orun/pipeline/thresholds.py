@@ -21,7 +21,7 @@ from orun.text.units import (
 )
 
 
-def threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
+def read_threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | None:
     """Return the limit of a rule; None for an invalid one, which is noted."""
     parts = split(node.text)
     if parts is None:

@@ -13,7 +13,7 @@ from orun.pipeline.targets import DEFAULT
 from orun.text.suggestions import closest
 
 
-def unused(tree: Map, file: str, variables: Collection[str], stages: Collection[Stage]) -> tuple[str, ...]:
+def list_unused(tree: Map, file: str, variables: Collection[str], stages: Collection[Stage]) -> tuple[str, ...]:
     """Return a sentence for each unused variable and target."""
     named = {target.name for stage in stages for target in stage.targets}
     return (

@@ -9,9 +9,9 @@ from typing import Any
 
 from jsonschema import Draft7Validator, validators
 
-from orun.pipeline.forms import advice, constants, suggestion
+from orun.pipeline.forms import advise, list_constants, suggest
 from orun.pipeline.fragments import CONDITION, json_text
-from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, describe, find, plain
+from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, describe, find, to_plain
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import closest, one_of
 
@@ -35,7 +35,7 @@ def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Pa
         The paths of the wrong values.
     """
     report = _Report(root, schema["definitions"]["stage"], problems)
-    errors = list(_Validator(schema).iter_errors(plain(root)))
+    errors = list(_Validator(schema).iter_errors(to_plain(root)))
     # Sorted, because jsonschema visits unknown keys in no fixed order and only the first hundred are reported.
     for error in sorted(errors, key=lambda error: find(root, tuple(error.absolute_path))[1]):
         report.take(error)
@@ -156,14 +156,14 @@ class _Report:
         self.reported.add(span.position)
         noun = error.schema.get("x-noun", "")
         message = f"{_name(path)} cannot be {describe(node)}"
-        if noun and isinstance(node, Scalar) and isinstance(node.value, str) and any(constants(error.schema)):
+        if noun and isinstance(node, Scalar) and isinstance(node.value, str) and any(list_constants(error.schema)):
             message = f"{node.value!r} is not {_article(noun)} {noun}"
         self.problems.add(
             span,
             message,
             expected=expectation(error.schema),
-            suggestion=suggestion(node, error.schema, path),
-            hint=advice(node, error.schema, path),
+            suggestion=suggest(node, error.schema, path),
+            hint=advise(node, error.schema, path),
         )
 
 

@@ -10,12 +10,12 @@ from orun.errors import DeviceUnknown
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.facts import LocalFacts
 from orun.planning.implicit_deps import package_versions
-from orun.runner.preflight import lacks, too_large
+from orun.runner.preflight import find_excess, find_lacks
 
 ISOLATED = "its isolated environment is made on the machine that plans"
 
 
-def machine_facts(pipeline: Pipeline, machine: str, available: Resources) -> MachineFacts:
+def collect_facts(pipeline: Pipeline, machine: str, available: Resources) -> MachineFacts:
     """Return what this machine, by its id, knows of a pipeline loaded on it; stages may use what is available."""
     local = LocalFacts(pipeline)
     return MachineFacts.collect(
@@ -29,7 +29,7 @@ def machine_facts(pipeline: Pipeline, machine: str, available: Resources) -> Mac
 def _facts_of(pipeline: Pipeline, stage: Stage, local: LocalFacts, available: Resources) -> StageFacts:
     if stage.environments:
         return StageFacts(missing=(ISOLATED,))
-    missing = [problem.message for problem in (*lacks(pipeline, stage), *too_large(stage, available))]
+    missing = [problem.message for problem in (*find_lacks(pipeline, stage), *find_excess(stage, available))]
     components: Components = ()
     try:
         components = local.components(stage)

@@ -28,19 +28,23 @@ def require(plan: Plan, chosen: Collection[str], available: Resources) -> None:
     Raises:
         PipelineError: with everything that is missing, each at its stage's line.
     """
-    if problems := missing(plan, chosen, available):
+    if problems := find_missing(plan, chosen, available):
         raise PipelineError(problems)
 
 
-def missing(plan: Plan, chosen: Collection[str], available: Resources) -> list[Problem]:
+def find_missing(plan: Plan, chosen: Collection[str], available: Resources) -> list[Problem]:
     """Return what the stages that must run lack, each at its stage's line; see `require`."""
     to_run = _to_run(plan, chosen)
     problems = [
         item
         for stage in to_run
-        for item in (*lacks(plan.pipeline, stage), *too_large(stage, available), *unset(plan.pipeline, stage))
+        for item in (
+            *find_lacks(plan.pipeline, stage),
+            *find_excess(stage, available),
+            *find_unset(plan.pipeline, stage),
+        )
     ]
-    for name, problem in without_machine(plan, chosen).items():
+    for name, problem in find_without_machine(plan, chosen).items():
         problems.append(Problem(plan[name].stage.position, f"stage {name!r}: {problem}", hint="orun agent --help"))
     return problems
 
@@ -50,7 +54,7 @@ def is_without_machine(step: Step) -> bool:
     return any(item.code == ReasonCode.NO_MACHINE for item in step.reasons)
 
 
-def without_machine(plan: Plan, chosen: Collection[str]) -> dict[str, str]:
+def find_without_machine(plan: Plan, chosen: Collection[str]) -> dict[str, str]:
     """Return the chosen stages that no machine of a fleet can run, with the reason."""
     steps = (step for step in plan.steps if step.stage.id in chosen and is_without_machine(step))
     return {step.stage.id: str(step.reasons[0].arguments["problem"]) for step in steps}
@@ -71,7 +75,7 @@ def make_environments(plan: Plan, chosen: Collection[str], notify: Notify) -> No
         if errors := [failed[environment] for environment in stage.environments if environment in failed]:
             problems += [_environment_problem(stage, error) for error in errors]
         elif not _is_skipped(plan.pipeline, stage):
-            problems += lacks(plan.pipeline, stage)
+            problems += find_lacks(plan.pipeline, stage)
     if problems:
         raise PipelineError(problems)
 
@@ -88,7 +92,7 @@ def _to_run(plan: Plan, chosen: Collection[str]) -> list[Stage]:
     return [step.stage for step in due if not step.machine and not is_without_machine(step)]
 
 
-def too_large(stage: Stage, available: Resources) -> list[Problem]:
+def find_excess(stage: Stage, available: Resources) -> list[Problem]:
     """Return a problem if a stage asks for more memory or GPUs than there are. It can do with fewer cores."""
     problems = []
     if available.memory is not None and (stage.memory or 0) > available.memory:
@@ -111,7 +115,7 @@ def too_large(stage: Stage, available: Resources) -> list[Problem]:
     return problems
 
 
-def unset(pipeline: Pipeline, stage: Stage) -> list[Problem]:
+def find_unset(pipeline: Pipeline, stage: Stage) -> list[Problem]:
     """Return a problem for each variable that a user's function cannot do without and that is not set.
 
     Only names under `secrets` or `env` count: the code may set others itself.
@@ -148,7 +152,7 @@ def _environment_problem(stage: Stage, error: EnvironmentFailed) -> Problem:
     return Problem(stage.position, f"stage {stage.id!r} cannot run: {error.problem}: {why}", hint=error.hint)
 
 
-def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
+def find_lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
     """Return what a stage lacks on this machine: packages, and providers of its target.
 
     Nothing is known of an isolated environment that has not been made yet.
@@ -157,7 +161,7 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
         return []
     spec, packages = pipeline.kinds[stage.uses].spec, venvs.packages(stage.environment)
     try:
-        needs = needed_tools(pipeline, stage)
+        needs = list_needed_tools(pipeline, stage)
     except Exception as error:  # a plug-in may raise anything
         if pipeline.kinds[stage.uses].origin != "plug-in":
             raise
@@ -182,7 +186,7 @@ def lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
     return [Problem(stage.position, message, hint=hint)]
 
 
-def needed_tools(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
+def list_needed_tools(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
     """Return the tools that a stage needs -> the parameter that asks for it; empty for the tools of its kind.
 
     Those of its kind come first.

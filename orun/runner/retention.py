@@ -26,7 +26,7 @@ class Root:
     why: str
 
 
-def accepted(inventory: Inventory, more_baselines: Iterable[Path]) -> tuple[Root, ...]:
+def list_accepted(inventory: Inventory, more_baselines: Iterable[Path]) -> tuple[Root, ...]:
     """Return the models that baselines name: those beside the files of the runs in the store, and further ones.
 
     Raises:
@@ -35,7 +35,7 @@ def accepted(inventory: Inventory, more_baselines: Iterable[Path]) -> tuple[Root
     return tuple(root for path in sorted(_baselines(inventory, more_baselines)) for root in _models(path))
 
 
-def accepted_runs(inventory: Inventory, more_baselines: Iterable[Path]) -> frozenset[str]:
+def list_accepted_runs(inventory: Inventory, more_baselines: Iterable[Path]) -> frozenset[str]:
     """Return the runs that baselines were accepted from, and the last run of each baseline's pipeline.
 
     By that run the baseline is found.
@@ -53,7 +53,7 @@ def _baselines(inventory: Inventory, more_baselines: Iterable[Path]) -> set[Path
     return {path_beside(Path(run.file)) for run in inventory.runs} | {path.absolute() for path in more_baselines}
 
 
-def unknown_baselines(inventory: Inventory) -> tuple[str, ...]:
+def list_unknown_baselines(inventory: Inventory) -> tuple[str, ...]:
     """Return a sentence for each pipeline whose baseline is unknown because no file of it is where it ran."""
     files: dict[str, set[str]] = defaultdict(set)
     for run in inventory.runs:
@@ -74,7 +74,7 @@ def _models(path: Path) -> Iterator[Root]:
             yield Root(stage.model, f"accepted for {name} in {near(str(path))}")
 
 
-def releases(inventory: Inventory, last: int | None = None) -> tuple[Root, ...]:
+def list_releases(inventory: Inventory, last: int | None = None) -> tuple[Root, ...]:
     """Return the bundles that carry a version: of each name the `last` versions, or all if None."""
     versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     used = inventory.last_used()

@@ -26,7 +26,7 @@ from orun.planning.plan import DUE, Plan
 from orun.planning.planner import Planner
 from orun.runner.preflight import make_environments
 from orun.runner.runner import Runner
-from orun.runner.stage_results import unjudged
+from orun.runner.stage_results import list_unjudged
 from orun.store.layout import store_option
 from orun.text.suggestions import near
 
@@ -176,7 +176,7 @@ class RunSession(Record, frozen=True):
         """Return the gates of the stages that this run leaves out."""
         needed = self._needed()
         left_out = (stage for stage in self.planner.pipeline.stages if stage.id not in needed)
-        return tuple(gate.title for stage in left_out for gate in unjudged(stage))
+        return tuple(gate.title for stage in left_out for gate in list_unjudged(stage))
 
     def _add_to_history(self, result: RunResult) -> None:
         """Add the measurements to the history. A history that cannot be written fails no release."""

@@ -23,7 +23,7 @@ from orun.pipeline.model import KindUse, Pipeline
 from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, package_versions
 from orun.planning.plan import Done, Step
 from orun.planning.provenance import Provenance
-from orun.runner.undeclared_writes import IsolationCheck, reused_writes, reused_writes_note
+from orun.runner.undeclared_writes import IsolationCheck, describe_reused_writes, find_reused_writes
 from orun.store import Action, ImplicitDependencies, Store, UndeclaredWrite
 from orun.store.layout import VERSION_FILE, command_options, default_store, private_paths, safe_name
 
@@ -119,9 +119,9 @@ class StageExecution(Record, frozen=True):
         self.require_unchanged()
         self._require_packages(result)
         implicit_deps, writes = self._implicit_dependencies(result), self._undeclared_writes(result)
-        if reused := reused_writes(implicit_deps, self.store.latest(self.pipeline.name, self.step.stage.id)):
+        if reused := find_reused_writes(implicit_deps, self.store.latest(self.pipeline.name, self.step.stage.id)):
             writes = {**reused, **writes}
-            result = replace(result, notes=(*result.notes, reused_writes_note(sorted(reused))))
+            result = replace(result, notes=(*result.notes, describe_reused_writes(sorted(reused))))
         IsolationCheck(self.pipeline, done, self.store).require(self.step.stage, implicit_deps, writes)
         with self.store.together():
             return self._store(result, implicit_deps, writes)

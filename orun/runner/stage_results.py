@@ -47,7 +47,7 @@ def result_of_failure(step: Step, error: StageError) -> StageResult:
         failure=Failure(type(error).__name__, error.problem, error.why, error.hint, error.log, error.advice),
         position=step.stage.position,
         inputs=step.components,
-        unjudged=unjudged(step.stage),
+        unjudged=list_unjudged(step.stage),
         needs=step.stage.before,
         machine=step.machine,
     )
@@ -61,12 +61,12 @@ def result_not_run(stage: Stage, outcome: Outcome, reasons: tuple[Reason, ...], 
         outcome,
         reasons,
         position=stage.position,
-        unjudged=unjudged(stage, fails=strict and outcome == "skipped"),
+        unjudged=list_unjudged(stage, fails=strict and outcome == "skipped"),
         needs=stage.before,
     )
 
 
-def unjudged(stage: Stage, *, fails: bool = False) -> tuple[Unjudged, ...]:
+def list_unjudged(stage: Stage, *, fails: bool = False) -> tuple[Unjudged, ...]:
     """Return the gates of a stage that has no measurement to judge."""
     return tuple(
         Unjudged(stage.id, gate.metric, gate.rule, gate.threshold.text, gate.position, gate.scope, fails)

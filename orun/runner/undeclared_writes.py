@@ -79,7 +79,7 @@ class IsolationCheck(Record, frozen=True):
         return (portable_name(root / reference.path, root, project) for reference in stage.references)
 
 
-def reused_writes(dependencies: ImplicitDependencies, last: Action | None) -> dict[str, UndeclaredWrite]:
+def find_reused_writes(dependencies: ImplicitDependencies, last: Action | None) -> dict[str, UndeclaredWrite]:
     """Return the undeclared writes of a stage's last run that this run read unchanged, such as caches, by path.
 
     Nothing says which code made them: an edit of a helper runs the stage again without emptying its cache.
@@ -92,7 +92,7 @@ def reused_writes(dependencies: ImplicitDependencies, last: Action | None) -> di
     }
 
 
-def reused_writes_note(names: Sequence[str]) -> str:
+def describe_reused_writes(names: Sequence[str]) -> str:
     """Return the note that a result may contain stale content of such files."""
     return (
         f"it read {first_few(names)}, written beside its output by an earlier run: the content may come from code or "

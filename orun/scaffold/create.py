@@ -16,7 +16,7 @@ from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
 from orun.report.run_options import store_of
 from orun.scaffold.data_text import FUNCTION, data_text
-from orun.scaffold.goal import Condition, gates_of, objectives
+from orun.scaffold.goal import Condition, gates_of, list_objectives
 from orun.scaffold.init_command import init_command
 from orun.scaffold.inspection_process import declare_data, read_label_kind, read_model
 from orun.scaffold.left_out import reason_of
@@ -169,7 +169,7 @@ def _searched(
         verdicts on it.
     """
     attempts = []
-    for objective in objectives(request.goal):
+    for objective in list_objectives(request.goal):
         attempt, measured = _measured(file, replace(request, objective=objective), store, write, listener)
         write(file, text_of(file, attempt, gates_of(request.goal)))
         verdicts = _run(file, store, listener).verdicts

@@ -159,7 +159,7 @@ def _likely_unit(value: float, unit: Unit) -> str:
     return unit if in_base_unit else USUAL[unit]
 
 
-def objectives(conditions: tuple[Condition, ...]) -> tuple[Objective, ...]:
+def list_objectives(conditions: tuple[Condition, ...]) -> tuple[Objective, ...]:
     """Return the figures to minimize, in the order of the searches: each minimizes one and bounds the accuracy."""
     stages = {condition.stage for condition in conditions}
     if "tune" not in stages:
@@ -200,7 +200,7 @@ def gates_of(conditions: tuple[Condition, ...]) -> dict[str, dict[str, dict[str,
     return gates
 
 
-def accuracy_metrics(conditions: tuple[Condition, ...], fidelity: Fidelity) -> list[str]:
+def list_accuracy_metrics(conditions: tuple[Condition, ...], fidelity: Fidelity) -> list[str]:
     """Return the metrics of a goal in the form of the parameter `metrics` of `measure/accuracy`."""
     names: list[str] = [fidelity]
     for condition in conditions:

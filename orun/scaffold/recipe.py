@@ -8,7 +8,7 @@ from typing import Any, Literal
 from orun.core.dynamic_axes import batch_axes
 from orun.core.serialization import Record, replace
 from orun.scaffold.data_text import Declaration
-from orun.scaffold.goal import Condition, Fidelity, Objective, accuracy_metrics, searched
+from orun.scaffold.goal import Condition, Fidelity, Objective, list_accuracy_metrics, searched
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.targets import TargetText
 
@@ -270,7 +270,7 @@ def _search(request: Request) -> StageText:
 
 
 def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
-    metrics, graph = accuracy_metrics(request.goal, request.fidelity), request.facts.graph
+    metrics, graph = list_accuracy_metrics(request.goal, request.fidelity), request.facts.graph
     if graph and {*graph.classes} & {*(request.outputs or graph.outputs)} and AGREEMENT not in metrics:
         metrics.append(AGREEMENT)
     parameters: dict[str, Any] = {"metrics": metrics, "dataset": DATA}

@@ -18,7 +18,7 @@ from orun.store.gc_candidates import GcCandidates
 from orun.store.inventory import Inventory, read_inventory
 from orun.store.layout import note_path
 from orun.store.materialize import move_folder
-from orun.store.pins import pins
+from orun.store.pins import list_pins
 from orun.store.session_directory import live_leases
 from orun.store.store import Store
 
@@ -146,7 +146,7 @@ def _choose(store: Store, keep: Keep) -> _Choice:
     inventory = read_inventory(store)
     sizes = {digest: status.st_size for digest, status in store.parts.objects.all()}
     used = inventory.last_used()
-    roots = {pin.tree for pin in pins(store)} | set(keep.trees)
+    roots = {pin.tree for pin in list_pins(store)} | set(keep.trees)
     runs = _find_old_runs(inventory, keep, roots)
     kept = roots.union(*(run.trees for run in inventory.last_runs(keep.runs)))
     needed = {digest for tree in kept for digest in inventory.objects_of(tree)}

@@ -63,11 +63,11 @@ def unpin(store: Store, name: str) -> None:
         try:
             _path(store, name).unlink()
         except FileNotFoundError:
-            names = ", ".join(pin.name for pin in pins(store)) or "none"
+            names = ", ".join(pin.name for pin in list_pins(store)) or "none"
             raise UsageError(f"there is no pin {name!r}", why=f"pins: {names}", hint="orun store pins") from None
 
 
-def pins(store: Store) -> tuple[Pin, ...]:
+def list_pins(store: Store) -> tuple[Pin, ...]:
     """Return all pins by name.
 
     Raises:

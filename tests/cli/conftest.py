@@ -85,7 +85,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture
 def no_providers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `orun doctor` try no providers: each takes a process, and one test of it tries them."""
-    monkeypatch.setattr(providers, "compiled_in", tuple)
+    monkeypatch.setattr(providers, "list_compiled_in", tuple)
 
 
 def write_project(folder: Path) -> None:

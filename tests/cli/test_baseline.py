@@ -9,7 +9,7 @@ import pytest
 
 from orun.store import Store
 from orun.store.gc import Keep, collect
-from orun.store.pins import pins
+from orun.store.pins import list_pins
 from tests.faults.projects import write_model
 
 from .conftest import PIPELINE, CommandLine, steady
@@ -271,7 +271,7 @@ def test_accepted_models_are_kept_whatever_becomes_of_the_file(orun: CommandLine
 
     def pinned() -> dict[str, str]:
         with Store.open(store) as opened:
-            return {pin.name: pin.tree for pin in pins(opened)}
+            return {pin.name: pin.tree for pin in list_pins(opened)}
 
     orun("words.yaml", "--store", str(store))
     shown = orun("baseline", "accept", "words.yaml", "--store", str(store), "--json")

@@ -10,7 +10,7 @@ import pytest
 
 from orun.cli.doctor import lines_of
 from orun.environment import distributions
-from orun.environment.platforms import missing_here
+from orun.environment.platforms import list_missing_functions
 from orun.executors import why_untraced
 from orun.report.terminal import Terminal
 from tests.project import install_hint
@@ -86,9 +86,9 @@ def test_a_store_that_cannot_be_written_and_no_runtime() -> None:
 
 
 def test_what_other_systems_lack(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert missing_here() == ()
+    assert list_missing_functions() == ()
     monkeypatch.setattr("orun.environment.platforms.sys", SimpleNamespace(platform="darwin"))
-    lines = lines_of({**FACTS, "missing": missing_here()}, Terminal())
+    lines = lines_of({**FACTS, "missing": list_missing_functions()}, Terminal())
     assert lines[4:8] == [*(f"missing on this system: {clause}" for clause in MISSING_ON_MACOS), ""]
 
 

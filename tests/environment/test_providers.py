@@ -73,4 +73,4 @@ def test_what_a_probe_makes_of_its_process(
 
 
 def test_what_the_runtime_was_built_with() -> None:
-    assert "CPUExecutionProvider" in providers.compiled_in()
+    assert "CPUExecutionProvider" in providers.list_compiled_in()

@@ -9,7 +9,7 @@ import yaml
 from orun.errors import PipelineError
 from orun.pipeline import compose as module
 from orun.pipeline.compose import compose
-from orun.pipeline.nodes import List, Map, Scalar, find, plain
+from orun.pipeline.nodes import List, Map, Scalar, find, to_plain
 from orun.pipeline.problems import LIMIT, Problems, render
 from orun.pipeline.text import read
 from tests.pipeline.support import mapping, node, write
@@ -51,7 +51,7 @@ def told(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.mark.usefixtures("parser")
 def test_a_file_has_the_values_of_yaml_1_2(tmp_path: Path) -> None:
-    assert plain(node(tmp_path, SAMPLE)) == {
+    assert to_plain(node(tmp_path, SAMPLE)) == {
         "name": "bert: é",
         "version": 1.1,
         "stages": [{"a": 1, "b": ["x", "y"]}, {"deep": {"k": "on"}, "same": {"k": "on"}}],
@@ -100,7 +100,7 @@ def test_an_empty_text_has_no_root(tmp_path: Path) -> None:
 
 def test_merge_keys_bring_in_what_the_mapping_does_not_have(tmp_path: Path) -> None:
     text = "base: &b {x: 1, y: 2}\nmore: &m {y: 3, z: 4}\nown: {<<: [*b, *m], x: 0}\n"
-    assert plain(node(tmp_path, text)) == {
+    assert to_plain(node(tmp_path, text)) == {
         "base": {"x": 1, "y": 2},
         "more": {"y": 3, "z": 4},
         "own": {"y": 2, "z": 4, "x": 0},
@@ -108,7 +108,7 @@ def test_merge_keys_bring_in_what_the_mapping_does_not_have(tmp_path: Path) -> N
 
 
 def test_a_quoted_number_is_text(tmp_path: Path) -> None:
-    assert plain(node(tmp_path, "a: '1'\nb: \"on\"\n")) == {"a": "1", "b": "on"}
+    assert to_plain(node(tmp_path, "a: '1'\nb: \"on\"\n")) == {"a": "1", "b": "on"}
 
 
 def nested(depth: int) -> str:
@@ -155,7 +155,7 @@ def test_the_last_of_two_equal_keys_does_not_count(tmp_path: Path) -> None:
     problems = Problems()
     root = compose(read(write(tmp_path, "a: 1\na: 2\n")), problems)
     assert isinstance(root, Map)
-    assert plain(root) == {"a": 1}
+    assert to_plain(root) == {"a": 1}
     assert len(problems) == 1
 
 

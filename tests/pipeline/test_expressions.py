@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from orun.errors import PipelineError
-from orun.pipeline.expressions import Expressions, used_axes
-from orun.pipeline.nodes import Map, Scalar, plain, scalars
+from orun.pipeline.expressions import Expressions, list_used_axes
+from orun.pipeline.nodes import Map, Scalar, list_scalars, to_plain
 from orun.pipeline.problems import Problems
 from tests.pipeline.support import EXPORT, complaint, loaded, mapping
 
@@ -28,7 +28,7 @@ def resolved(folder: Path, text: str) -> object:
     node = expressions.substitute(mapping(folder, f"value: {text}"))
     problems.check()
     assert isinstance(node, Map)
-    return plain(node)["value"]
+    return to_plain(node)["value"]
 
 
 def test_a_whole_value_keeps_its_type(tmp_path: Path) -> None:
@@ -66,7 +66,7 @@ def test_a_value_stands_where_it_is_used_and_a_path_belongs_to_the_file_that_wro
 
 def test_axes_that_are_used_are_found(tmp_path: Path) -> None:
     root = mapping(tmp_path, "a: ${matrix.x}-${ matrix.y }\nb: ['$${matrix.z}', '${vars.v}']\n")
-    assert used_axes(scalars(root)) == {"x", "y"}
+    assert list_used_axes(list_scalars(root)) == {"x", "y"}
 
 
 def test_variables_that_multiply_are_refused(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from orun.errors import PipelineError, UsageError
 from orun.pipeline import load
 from orun.pipeline.files import MAX_CHAIN, MAX_FILES, Files, merge
-from orun.pipeline.nodes import find, plain
+from orun.pipeline.nodes import find, to_plain
 from orun.pipeline.problems import Problems, render
 from tests.pipeline.support import EXPORT, complaint, mapping, write
 
@@ -17,13 +17,13 @@ from tests.pipeline.support import EXPORT, complaint, mapping, write
 def test_a_merge_goes_key_by_key_and_the_top_wins(tmp_path: Path) -> None:
     base = mapping(tmp_path, "a: {x: 1, y: [1, 2]}\nb: text\nc: {k: 1}\n")
     top = mapping(tmp_path, "a: {y: [3], z: 4}\nb: {now: a mapping}\nd: new\n")
-    assert plain(merge(base, top)) == {
+    assert to_plain(merge(base, top)) == {
         "a": {"x": 1, "y": [3], "z": 4},
         "b": {"now": "a mapping"},
         "c": {"k": 1},
         "d": "new",
     }
-    assert list(plain(merge(base, top))) == ["a", "b", "c", "d"]
+    assert list(to_plain(merge(base, top))) == ["a", "b", "c", "d"]
 
 
 def test_positions_are_those_of_the_file_where_a_key_stands(tmp_path: Path) -> None:
@@ -64,7 +64,7 @@ def test_each_file_is_read_once_however_many_extend_it(tmp_path: Path) -> None:
         write(tmp_path, f"stages:\n{EXPORT}", f"{side}{levels}.yaml")
     root = Files(Problems()).read(write(tmp_path, "extends: [left0.yaml, right0.yaml]\n"))
     assert root is not None
-    assert plain(root)["vars"].keys() == {"left", "right"}
+    assert to_plain(root)["vars"].keys() == {"left", "right"}
 
 
 def test_a_loop_behind_a_file_that_several_extend_is_told_once(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orun.errors import UsageError
-from orun.pipeline.graph import RENDERERS, ordered, select
+from orun.pipeline.graph import RENDERERS, select, sort_topologically
 from orun.pipeline.model import Pipeline
 from tests.pipeline.support import EXPORT, loaded
 
@@ -102,8 +102,10 @@ def test_of_an_unknown_stage_of_a_matrix_the_nearest_are_suggested(tmp_path: Pat
 
 
 def test_loops_are_found_and_the_rest_is_ordered() -> None:
-    assert ordered(["c", "b", "a"], [("a", "b")]) == (["c", "a", "b"], [])
-    order, loops = ordered(["a", "b", "c", "d", "e"], [("b", "a"), ("c", "b"), ("a", "c"), ("c", "d"), ("e", "e")])
+    assert sort_topologically(["c", "b", "a"], [("a", "b")]) == (["c", "a", "b"], [])
+    order, loops = sort_topologically(
+        ["a", "b", "c", "d", "e"], [("b", "a"), ("c", "b"), ("a", "c"), ("c", "d"), ("e", "e")]
+    )
     # Each needs the next: a needs b, b needs c, c needs a.
     assert loops == [["a", "b", "c"], ["e"]]
     assert order == ["a", "b", "c", "d", "e"]
@@ -111,12 +113,12 @@ def test_loops_are_found_and_the_rest_is_ordered() -> None:
 
 def test_the_shortest_loop_is_told() -> None:
     edges = [("b", "a"), ("c", "b"), ("d", "c"), ("a", "d"), ("a", "b")]
-    assert ordered(["a", "b", "c", "d"], edges)[1] == [["a", "b"]]
+    assert sort_topologically(["a", "b", "c", "d"], edges)[1] == [["a", "b"]]
 
 
 def test_ten_thousand_stages_in_a_chain_are_ordered() -> None:
     names = [f"s{number}" for number in range(10_000)]
-    order, loops = ordered(list(reversed(names)), list(pairwise(names)))
+    order, loops = sort_topologically(list(reversed(names)), list(pairwise(names)))
     assert order == names
     assert loops == []
 

@@ -35,7 +35,7 @@ from orun.remote.sync import Sync
 from orun.remote.trust import Keyring
 from orun.remote.upload import record_of
 from orun.runner.fleet import FleetMessage
-from orun.runner.machine_facts import machine_facts
+from orun.runner.machine_facts import collect_facts
 from orun.store import Action, ImplicitDependencies, Store
 
 SNAPSHOT = Snapshot("0" * 64, "pipeline.yaml")
@@ -87,7 +87,7 @@ class FakeFleet:
         assert snapshot == SNAPSHOT
         assert remote.startswith("file://")
         self._known = {machine.id for machine in self.machines()}
-        here = machine_facts(load(self.file, {}), "", Resources(self.cores, None, 0))
+        here = collect_facts(load(self.file, {}), "", Resources(self.cores, None, 0))
         return tuple(self._facts(here, machine.id) for machine in self.machines())
 
     def look(self, snapshot: Snapshot, remote: str) -> None:

@@ -15,7 +15,7 @@ import pytest
 from orun.errors import StoreError, UsageError
 from orun.fs.bounded_reads import read_bounded
 from orun.fs.locks import Lock
-from orun.runner.retention import releases
+from orun.runner.retention import list_releases
 from orun.stages.release._manifest import MANIFEST
 from orun.store import Store, checksummed_json
 from orun.store.gc import Keep, RemovedRun, collect
@@ -240,5 +240,5 @@ def test_of_a_bundle_that_cannot_be_read_it_is_not_known_whether_it_is_a_release
 
     monkeypatch.setattr(store.parts.objects, "read", fail)
     with pytest.raises(StoreError) as caught:
-        releases(found)
+        list_releases(found)
     assert caught.value.problem == "cannot read from the store: the disk reports an error"

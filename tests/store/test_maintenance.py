@@ -11,7 +11,7 @@ from blake3 import blake3
 
 from orun.errors import StoreError, UsageError
 from orun.store import Store, checksummed_json
-from orun.store.pins import Pin, pin, pins, unpin
+from orun.store.pins import Pin, list_pins, pin, unpin
 from orun.store.stats import Usage, stats
 from orun.store.verify import Verified, verify
 from tests.store.support import action, add, bytes_read, edit_and_restore_time, flip, needs_proc, object_path
@@ -19,15 +19,15 @@ from tests.store.support import action, add, bytes_read, edit_and_restore_time, 
 
 def test_pins_come_back(store: Store) -> None:
     tree = add(store, {"model.onnx": b"1"})
-    assert pins(store) == ()
+    assert list_pins(store) == ()
     first, second = pin(store, "v1/rc", tree), pin(store, "v0", tree)
-    assert pins(store) == (second, first)
+    assert list_pins(store) == (second, first)
     assert first == Pin("v1/rc", tree, first.at)
     other = add(store, {"model.onnx": b"2"})
     moved = pin(store, "v0", other)
-    assert pins(store) == (moved, first)
+    assert list_pins(store) == (moved, first)
     unpin(store, "v1/rc")
-    assert pins(store) == (moved,)
+    assert list_pins(store) == (moved,)
     with pytest.raises(UsageError) as caught:
         unpin(store, "v1")
     assert str(caught.value) == "there is no pin 'v1'\n  pins: v0\n  hint: orun store pins"
@@ -59,7 +59,7 @@ def test_only_what_is_whole_is_pinned(store: Store) -> None:
         "  model.onnx is missing from the store\n"
         "  hint: Run the pipeline again, which repairs it, and pin the new artifact: orun FILE"
     )
-    assert pins(store) == ()
+    assert list_pins(store) == ()
 
 
 def test_an_index_that_cannot_be_opened_is_no_damage(store: Store) -> None:

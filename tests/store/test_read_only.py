@@ -50,7 +50,7 @@ def untouched(*folders: Path) -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_providers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spare `orun doctor` a process for each execution provider."""
-    monkeypatch.setattr(providers, "compiled_in", tuple)
+    monkeypatch.setattr(providers, "list_compiled_in", tuple)
 
 
 def make_project(folder: Path) -> Project:

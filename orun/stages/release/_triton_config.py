@@ -117,7 +117,7 @@ def _require_supported(settings: Settings, target: Target) -> None:
         )
 
 
-def unsupported_options(target: Target) -> list[str]:
+def list_unsupported_options(target: Target) -> list[str]:
     """Return the session options of the target that Triton's back end has no parameter for."""
     level = target.session.get("graph_optimization_level")
     known = {*SESSION, "execution_mode", *(["graph_optimization_level"] if level in (*LEVELS, "all") else [])}

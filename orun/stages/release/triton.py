@@ -64,7 +64,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.core.targets import Target
     from orun.measure.session_settings import FILE_NAME, add_settings, read_settings
     from orun.stages._graph.io import load_graph
-    from orun.stages.release._triton_config import Settings, render_config, takes_texts, unsupported_options
+    from orun.stages.release._triton_config import Settings, list_unsupported_options, render_config, takes_texts
 
     model = load_graph(context.model())
     target = context.target
@@ -83,7 +83,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     text = render_config(model, settings, target)
     if params.warm_up and not settings.warm_up:
         context.note("the server does not warm up: the model has text inputs, and may fail on empty texts")
-    if target and (options := unsupported_options(target)):
+    if target and (options := list_unsupported_options(target)):
         context.note(f"Triton has no parameter for {', '.join(options)} of target {target.name!r}")
     if params.max_batch_size > 1:
         _try_batches(context, params)
