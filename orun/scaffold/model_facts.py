@@ -52,25 +52,15 @@ def with_values(item: InputFact) -> InputFact:
 
 
 class ColumnFact(Record, frozen=True):
-    """A column that a scikit-learn estimator takes.
+    """A column that a scikit-learn estimator takes."""
 
-    Attributes:
-        name: as in the data frame that the estimator was fitted on.
-        kind: what it holds.
-        values: categories, or words of a vocabulary.
-        center: a typical number.
-        spread: how far numbers are from it.
-        doubt: the part of the estimator that does not say what the column holds; empty when none.
-        takes_missing: whether it is known to take NaN, or the empty text, for a value that is missing.
-    """
-
-    name: str
-    kind: Literal["number", "category", "text"] = "number"
-    values: tuple[Value, ...] = ()
-    center: float = 0.0
-    spread: float = 1.0
-    doubt: str = ""
-    takes_missing: bool = False
+    name: str  # as in the data frame that the estimator was fitted on
+    kind: Literal["number", "category", "text"] = "number"  # what it holds
+    values: tuple[Value, ...] = ()  # categories, or words of a vocabulary
+    center: float = 0.0  # a typical number
+    spread: float = 1.0  # how far numbers are from it
+    doubt: str = ""  # the part of the estimator that does not say what the column holds; empty when none
+    takes_missing: bool = False  # whether it is known to take NaN, or the empty text, for a missing value
 
     @property
     def holds_text(self) -> bool:
@@ -79,37 +69,21 @@ class ColumnFact(Record, frozen=True):
 
 
 class GraphFacts(Record, frozen=True):
-    """The model as an ONNX graph.
-
-    Attributes:
-        inputs: what it takes.
-        outputs: names of its outputs.
-        batched: those whose first axis is the inputs' first one.
-        classes: those of integers or flags, which have no angle.
-        layers: number of layers that can be quantized, by operator type.
-        attention: number of attention layers.
-        parameters: number of weights.
-        size: bytes of the model and its external data.
-        opset: version of the standard operator set.
-        sizes: sizes that dynamic axes can take, where not every size will do.
-        is_quantized: whether it computes with quantized weights already.
-        is_single_valued: whether its outputs have no other floats than one for each example.
-        unknown: operators that ONNX Runtime does not have, as `domain:operator`; those of no domain by name alone.
-    """
+    """The model as an ONNX graph."""
 
     inputs: tuple[InputFact, ...] = ()
     outputs: tuple[str, ...] = ()
-    batched: tuple[str, ...] = ()
-    classes: tuple[str, ...] = ()
-    layers: Mapping[str, int] = {}
-    attention: int = 0
-    parameters: int = 0
-    size: int = 0
-    opset: int = 0
-    sizes: Mapping[str, tuple[int, ...]] = {}
-    is_quantized: bool = False
-    is_single_valued: bool = False
-    unknown: tuple[str, ...] = ()
+    batched: tuple[str, ...] = ()  # outputs whose first axis is the inputs' first one
+    classes: tuple[str, ...] = ()  # outputs of integers or flags, which have no angle
+    layers: Mapping[str, int] = {}  # number of layers that can be quantized, by operator type
+    attention: int = 0  # number of attention layers
+    parameters: int = 0  # number of weights
+    size: int = 0  # bytes of the model and its external data
+    opset: int = 0  # version of the standard operator set
+    sizes: Mapping[str, tuple[int, ...]] = {}  # of dynamic axes, where not every size will do
+    is_quantized: bool = False  # whether it computes with quantized weights already
+    is_single_valued: bool = False  # whether its outputs have no other floats than one for each example
+    unknown: tuple[str, ...] = ()  # operators that ONNX Runtime lacks: `domain:operator`; of no domain by name
 
     @property
     def is_convolutional(self) -> bool:
@@ -119,39 +93,22 @@ class GraphFacts(Record, frozen=True):
 
 
 class ModelFacts(Record, frozen=True):
-    """A model as `orun init` sees it.
-
-    Attributes:
-        form: the framework that it is converted from.
-        source: the file, folder or `file.py:function`, relative to the pipeline file.
-        inputs: what the conversion declares; empty where the converter reads it from the model.
-        outputs: names of the outputs that the conversion declares.
-        sizes: sizes that dynamic axes can take, where not every size will do.
-        longest: largest number of tokens that it takes; 0 when unknown.
-        family: the family of `optimize/transformer`; empty when unknown.
-        is_ctc: whether it transcribes sounds, with scores of a character for each frame.
-        columns: columns that a scikit-learn estimator takes.
-        is_matrix: whether it takes them as one matrix, `X`.
-        refusal: why it cannot take made-up examples; empty when it can.
-        needs_trust: whether reading it runs code that is in the file (pickle).
-        warning: what the user should know of the file; may be empty.
-        graph: the model as ONNX; None until it is converted.
-    """
+    """A model as `orun init` sees it."""
 
     form: Form
-    source: str
-    inputs: tuple[InputFact, ...] = ()
-    outputs: tuple[str, ...] = ()
-    sizes: Mapping[str, tuple[int, ...]] = {}
-    longest: int = 0
-    family: str = ""
-    is_ctc: bool = False
-    columns: tuple[ColumnFact, ...] = ()
-    is_matrix: bool = False
-    refusal: str = ""
-    needs_trust: bool = False
-    warning: str = ""
-    graph: GraphFacts | None = None
+    source: str  # file, folder or `file.py:function`, relative to the pipeline file
+    inputs: tuple[InputFact, ...] = ()  # what the conversion declares; empty where the model says it
+    outputs: tuple[str, ...] = ()  # names that the conversion declares
+    sizes: Mapping[str, tuple[int, ...]] = {}  # of dynamic axes, where not every size will do
+    longest: int = 0  # largest number of tokens that it takes; 0 when unknown
+    family: str = ""  # of `optimize/transformer`; empty when unknown
+    is_ctc: bool = False  # whether it transcribes sounds, with scores of a character for each frame
+    columns: tuple[ColumnFact, ...] = ()  # that a scikit-learn estimator takes
+    is_matrix: bool = False  # whether it takes them as one matrix, `X`
+    refusal: str = ""  # why it cannot take made-up examples; empty when it can
+    needs_trust: bool = False  # whether reading it runs code that is in the file (pickle)
+    warning: str = ""  # what the user should know of the file; may be empty
+    graph: GraphFacts | None = None  # None until it is converted
 
     def size_of(self, axis: str, usual: int) -> int:
         """Return a size of a dynamic axis: the usual one, unless the model can take others only."""

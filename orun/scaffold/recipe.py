@@ -33,35 +33,20 @@ class Number(str):
 
 
 class Request(Record, frozen=True):
-    """Request for a pipeline: the model, its facts, and the options.
-
-    Attributes:
-        facts: the model.
-        target: target of the release.
-        data: examples, as the file names them; empty for made-up examples that need no name.
-        goal: conditions of the release; without any, gates have measured thresholds.
-        objective: figure that the search for a goal minimizes.
-        left_out: names of optional stages that refused the model, with their reasons.
-        is_made_up: whether `data` names made-up examples.
-        outputs: the outputs to compare with the original's; all when empty.
-        runs_here: whether this machine has the target, if it is not the CPU, so that outputs are compared on it.
-        labels: what the labels of the examples are, as far as that is known; empty without labels.
-        has_unsuitable_labels: whether they are known not to be what the model answers.
-        drawback: what the release is worse in than the original, as measured: `larger and slower`; empty for none.
-    """
+    """Request for a pipeline: the model, its facts, and the options."""
 
     facts: ModelFacts
     target: TargetText
-    data: Declaration = ""
-    goal: tuple[Condition, ...] = ()
-    objective: Objective = "latency"
-    left_out: Mapping[str, str] = {}
-    is_made_up: bool = False
-    outputs: tuple[str, ...] = ()
-    runs_here: bool = False
-    labels: LabelKind = ""
-    has_unsuitable_labels: bool = False
-    drawback: str = ""
+    data: Declaration = ""  # as the file names them; empty for made-up examples that need no name
+    goal: tuple[Condition, ...] = ()  # conditions of the release; without any, gates have measured thresholds
+    objective: Objective = "latency"  # figure that the search for a goal minimizes
+    left_out: Mapping[str, str] = {}  # names of optional stages that refused the model, with their reasons
+    is_made_up: bool = False  # whether `data` names made-up examples
+    outputs: tuple[str, ...] = ()  # to compare with the original's; all when empty
+    runs_here: bool = False  # whether this machine has the target (not the CPU), to compare outputs on
+    labels: LabelKind = ""  # what the labels of the examples are, as far as that is known; empty without labels
+    has_unsuitable_labels: bool = False  # whether they are known not to be what the model answers
+    drawback: str = ""  # what is worse than in the original, as measured: `larger and slower`; empty for none
 
     @property
     def has_own_data(self) -> bool:

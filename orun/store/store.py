@@ -28,23 +28,15 @@ class Store:
 
     Nothing in it is trusted: an object counts as intact only while it has the signature of its last reading. Every
     method raises `StoreError` for errors of the operating system. For one thread at a time.
-
-    Attributes:
-        root: its folder.
-        read_only: nothing changes in it, not even damaged files.
-        private: paths of the folders and files that only orun reads.
-        files: digests of files outside of it.
-        notices: damaged and foreign files and what was done about them, one sentence each.
-        parts: its parts, for maintenance.
     """
 
     def __init__(self, root: Path, *, read_only: bool = False) -> None:
         self.root = root
-        self.read_only = read_only
-        self.private = private_paths(root)
-        self.notices: list[str] = []
+        self.read_only = read_only  # nothing changes in it, not even damaged files
+        self.private = private_paths(root)  # paths that only orun reads
+        self.notices: list[str] = []  # one sentence each
         self.parts = assemble(root, self.notices, read_only=read_only)
-        self.files = StatCache(self.parts.index, root)
+        self.files = StatCache(self.parts.index, root)  # digests of files outside of it
         weakref.finalize(self, _finalize, self.parts)
 
     @classmethod
