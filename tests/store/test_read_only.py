@@ -174,7 +174,7 @@ CALL_EACH = """
 import json, sys
 from orun.cli.main import main
 from orun.environment import providers
-providers.compiled_in = tuple
+providers.list_compiled_in = tuple
 codes = [main(words) for words in json.loads(sys.argv[1])]
 print(json.dumps(codes))
 """
