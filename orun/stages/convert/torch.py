@@ -206,7 +206,6 @@ def _inputs(params: Params) -> list[Input]:
 
 
 def _require_names(context: Context, params: Params) -> None:
-    """Refuse inputs and outputs of one name, or without a name."""
     clash = sorted(set(params.outputs) & set(params.inputs))
     if clash or len(set(params.outputs)) < len(params.outputs):
         names = ", ".join(clash) or ", ".join(params.outputs)

@@ -167,7 +167,6 @@ def _find(context: Context, model: ModelProto, params: Params) -> list[Layer]:
 
 
 def _open_probe(context: Context, model: ModelProto, params: Params, layers: list[Layer]) -> Probe | None:
-    """Return the model with its dataset, if there is one."""
     from orun.stages._graph.io import input_names
     from orun.stages._graph.missing import require_ranges
     from orun.stages.datasets import load_dataset

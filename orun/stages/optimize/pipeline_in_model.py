@@ -144,7 +144,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _require_sense(context: Context, params: Params) -> None:
-    """Refuse parameters that say nothing, or contradict one another."""
     if not (params.image or params.text or params.labels or params.boxes):
         hint = "set `image`, `text`, `labels` or `boxes`"
         raise context.failed("there is nothing to put into the model", hint=hint)

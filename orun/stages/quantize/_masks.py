@@ -44,7 +44,6 @@ def exclude_masks(
 
 
 def _note_nodes(context: Context, reason: str, nodes: Iterable[NodeProto]) -> None:
-    """Note nodes that could be quantized and stay in float, with the reason."""
     names = [node.name for node in nodes if node.op_type in QDQRegistry or node.op_type in QLinearOpsRegistry]
     if names:
         stay = f"{len(names)} nodes stay" if len(names) > 1 else "1 node stays"

@@ -228,7 +228,6 @@ def _judge(context: Context, params: Params, dataset: Dataset, variants: Mapping
 
 
 def _summarize(trial: Trial, search: Search) -> dict[str, Any]:
-    """Return a trial as plain data for the model's property."""
     target = search.places[trial.settings.place]
     return {
         **asdict(trial.settings),

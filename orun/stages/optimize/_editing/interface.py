@@ -76,7 +76,6 @@ def set_axes(draft: Draft, sizes: Mapping[str, int | str], place: str) -> None:
 
 
 def _require_axis(draft: Draft, subject: str, size: int | str, place: str) -> None:
-    """Refuse a size below 1, and an empty name of an axis."""
     if size == "" or (isinstance(size, int) and size < 1):
         raise draft.failed(place, f"{subject} cannot be {size!r}")
 
@@ -169,7 +168,6 @@ def _normalise(name: str, former: ir.DataType, steps: Sequence[tuple[str, Array]
 
 
 def _values(domain: InputDomain, name: str, change: InputType) -> dict[str, InputValues]:
-    """Return the values of an input in its new type."""
     before = domain.inputs.get(name, InputValues())
     bounded = before.low is not None or before.high is not None
     if change.dtype in BYTES and (change.mean or change.std or not bounded) and before.fill == "random":

@@ -17,7 +17,6 @@ from orun.stages.optimize._editing.interface import require_typed
 
 
 def _share(draft: Draft, merger: Merge, place: str) -> None:
-    """Let inputs of both models be the same."""
     if not merger.prefix:
         raise draft.failed(place, "`share` needs `prefix`", why="both models have an input of that name")
     inputs = draft.inputs
@@ -126,7 +125,6 @@ def _connections(merger: Merge, ours: ModelProto, other: ModelProto, place: str)
 def _require_fitting(
     draft: Draft, first: ModelProto, second: ModelProto, connections: Mapping[str, str], place: str
 ) -> None:
-    """Refuse connections between types, and models of operator sets, that do not fit."""
     outputs = {value.name: value.type.tensor_type.elem_type for value in first.graph.output}
     inputs = {value.name: value.type.tensor_type.elem_type for value in second.graph.input}
     for source, target in connections.items():

@@ -169,7 +169,6 @@ def _four_axes(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
 
 
 def _broadcast(first: tuple[Dim, ...] | None, second: tuple[Dim, ...] | None) -> tuple[Dim, ...] | None:
-    """Return the shape of an elementwise result."""
     if first is None or second is None:
         return None
     rank = max(len(first), len(second))

@@ -72,7 +72,6 @@ def _along(attributes: Mapping[str, Any], axis: int) -> dict[str, Any]:
 
 
 def _arrays(layer: Layer, left: Array, right: Array) -> tuple[Array, Array]:
-    """Return both factors in the shape of weights."""
     if not layer.is_convolution:
         return left, right
     channels, kernel = layer.array.shape[1], layer.array.shape[2:]
