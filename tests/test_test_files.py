@@ -13,8 +13,8 @@ import orun
 
 TESTS = Path(__file__).parent
 PACKAGE = Path(orun.__file__).parent
-# What libraries offer under a private name alone, and what IPython calls.
-ALLOWED = {"_decomposed", "_exit", "_flatten_layers", "_list_optimizers", "_list_other_optimizers", "_repr_html_"}
+# `os._exit`, and what IPython calls.
+ALLOWED = {"_exit", "_repr_html_"}
 WHOLE_PACKAGE = {"acceptance", "benchmarks", "docs", "faults", "packaging", "reruns"}  # folders that test all rooms
 MODULES = ("orun", "benchmarks", "tests")
 MAY_USE = re.compile(

@@ -59,6 +59,8 @@ class FakeFleet:
         stores: of machines, by their ids.
         closed: how often the fleet was closed.
         news: messages that come before all others.
+        gone: machines that left the fleet.
+        waiting: orders without an answer, with their machines.
     """
 
     file: Path
@@ -74,7 +76,7 @@ class FakeFleet:
     closed: int = 0
     news: list[FleetMessage] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
-    _waiting: list[tuple[Order, str]] = field(default_factory=list)
+    waiting: list[tuple[Order, str]] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
 
     def machines(self) -> tuple[Machine, ...]:
@@ -112,8 +114,8 @@ class FakeFleet:
     def start(self, order: Order, machine: str) -> None:
         """Take an order."""
         self.orders.append((order.stage, machine))
-        self._waiting.append((order, machine))
-        under_way = sum(name == machine for _, name in self._waiting)
+        self.waiting.append((order, machine))
+        under_way = sum(name == machine for _, name in self.waiting)
         self.busiest[machine] = max(self.busiest.get(machine, 0), under_way)
 
     def wait(self, timeout: float) -> list[FleetMessage]:
@@ -122,9 +124,9 @@ class FakeFleet:
         if news := self.news:
             self.news = []
             return news
-        if not self._waiting:
+        if not self.waiting:
             return []
-        order, machine = self._waiting.pop(0)
+        order, machine = self.waiting.pop(0)
         answers = self.answers.get(order.stage)
         answer = answers.pop(0) if answers else build
         return answer(self, order, machine)
@@ -134,12 +136,12 @@ class FakeFleet:
 
     def cancel(self, stage: str) -> None:
         """Forget an order."""
-        self._waiting = [(order, machine) for order, machine in self._waiting if order.stage != stage]
+        self.waiting = [(order, machine) for order, machine in self.waiting if order.stage != stage]
 
     def close(self) -> None:
         """Forget all orders."""
         self.closed += 1
-        self._waiting.clear()
+        self.waiting.clear()
 
     def machine_of(self, stage: str) -> list[str]:
         """The machines that had an order of a stage, in order."""
@@ -191,8 +193,8 @@ def build(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
 def lose(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     """The machine is gone, with every order that it has."""
     fleet.gone.add(machine)
-    lost = [order, *(item for item, name in fleet._waiting if name == machine)]
-    fleet._waiting = [(item, name) for item, name in fleet._waiting if name != machine]
+    lost = [order, *(item for item, name in fleet.waiting if name == machine)]
+    fleet.waiting = [(item, name) for item, name in fleet.waiting if name != machine]
     return [Lost(item.stage, machine, "no answer for 15 s") for item in lost]
 
 
