@@ -40,15 +40,15 @@ PIPELINES = {
     "many": f"""{TOP}
   import: {{uses: convert/onnx, with: {{path: layers.onnx}}}}
   simplify: {{uses: optimize/simplify, needs: import}}
-  shapes: {{uses: optimize/shapes, needs: simplify}}
-  same: {{uses: optimize/python, needs: shapes, with: {{function: faults.py:leave_alone}}}}
+  noted: {{uses: optimize/python, needs: simplify, with: {{function: faults.py:note}}}}
+  same: {{uses: optimize/python, needs: noted, with: {{function: faults.py:leave_alone}}}}
   int8: {{uses: quantize/dynamic, needs: same}}
 {ACCURACY.format(model="int8").replace("rows", "many_rows")}""",
     "fusion": f"""{TOP}
   import: {{uses: convert/onnx, with: {{path: layers.onnx}}}}
   fuse: {{uses: optimize/python, needs: import, with: {{function: faults.py:fuse_wrongly, check: false}}}}
-  shapes: {{uses: optimize/shapes, needs: fuse}}
-{ACCURACY.format(model="shapes")}""",
+  noted: {{uses: optimize/python, needs: fuse, with: {{function: faults.py:note}}}}
+{ACCURACY.format(model="noted")}""",
     "slow": f"""{TOP}
   import: {{uses: convert/onnx, with: {{path: plain.onnx}}}}
   edit: {{uses: optimize/python, needs: import, with: {{function: faults.py:make_slow}}}}

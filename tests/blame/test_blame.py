@@ -88,7 +88,7 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
     assert measured == [
         "accuracy of 64 examples of int8",
         "accuracy of 64 examples of import",
-        "accuracy of 64 examples of shapes",  # `same` is `shapes`, byte for byte
+        "accuracy of 64 examples of noted",  # `same` is `noted`, byte for byte
         "accuracy of same",
         "accuracy of int8 without",
     ]
@@ -108,7 +108,7 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
     assert [(level.stage, level.passes, level.why) for level in hasty.levels] == [
         ("import", True, ""),
         ("simplify", None, "not needed: less was lost around it"),
-        ("shapes", True, ""),
+        ("noted", True, ""),
         ("same", True, ""),
         ("int8", False, ""),
     ]
@@ -157,7 +157,7 @@ def test_a_wrong_fusion(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> No
     assert [(level.stage, level.passes) for level in blamed.levels] == [
         ("import", True),
         ("fuse", False),
-        ("shapes", False),
+        ("noted", False),
     ]
     assert (blamed.culprit, blamed.chosen, len(blamed.places)) == ("fuse", 1, 1)
     (place,) = blamed.places

@@ -13,6 +13,7 @@ from orun.errors import OrunError
 from tests.stages.conftest import MODULES
 from tests.stages.modules import trees
 from tests.stages.support import StageRun, answers, run_stage
+from tests.thin import mostly_slow
 
 LIBRARIES = [
     pytest.param(name, marks=pytest.mark.skipif(find_spec(name) is None, reason=f"{name} is not installed"))
@@ -74,7 +75,7 @@ def test_values_that_are_missing(tmp_path: Path, library: str) -> None:
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("model", ["digits", "two", "bodies"])
+@pytest.mark.parametrize("model", mostly_slow(["digits", "two", "bodies"], "two"))
 def test_its_own_files(tmp_path: Path, library: str, model: str) -> None:
     own = getattr(trees, f"{library}_{model}")()
     data = "bodies" if model == "bodies" else "digits"
