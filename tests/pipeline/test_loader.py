@@ -34,6 +34,16 @@ def test_the_name_is_that_of_the_file_when_left_out(tmp_path: Path) -> None:
     assert load(write(tmp_path, f"stages:\n{EXPORT}", "my model.yaml")).name == "my model"
 
 
+def test_code_that_python_cannot_parse_is_shown_where_it_fails(tmp_path: Path) -> None:
+    tmp_path.joinpath("broken.py").write_text("def load_model(:\n    return None\n", encoding="utf-8")
+    export = "{uses: convert/torch, with: {model: broken.py:load_model, inputs: {x: {shape: [1]}}, outputs: [y]}}"
+    assert complaint(tmp_path, f"stages:\n  export: {export}\n") == (
+        "broken.py:1:16: error: Python cannot parse this: invalid syntax\n"
+        "    1 | def load_model(:\n"
+        "      |                ^"
+    )
+
+
 def test_loading_knows_nothing_of_the_machine_and_imports_nothing_heavy(tmp_path: Path) -> None:
     accuracy = "{uses: measure/accuracy, needs: export, with: {dataset: code.py:pairs, metrics: [accuracy]}}"
     file = write(tmp_path, f"stages:\n{EXPORT}  a: {accuracy}\n")
@@ -46,8 +56,8 @@ def test_loading_knows_nothing_of_the_machine_and_imports_nothing_heavy(tmp_path
         "heavy &= set(sys.modules)\n"
         "print(sorted(light), sorted(heavy))"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert done.stdout == "[] []\n"
+    process = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert process.stdout == "[] []\n"
 
 
 def test_values_are_plain_and_defaults_are_in(tmp_path: Path) -> None:
@@ -184,15 +194,15 @@ def test_what_narrows_a_gate(tmp_path: Path) -> None:
     )
     pipeline = loaded(tmp_path, text)
 
-    def told(stage: str) -> list[str]:
+    def message(stage: str) -> list[str]:
         return [
             f"{condition.metric} {condition.rule}{condition.scope}"
             for condition in conditions(pipeline.stage(stage).gates)
         ]
 
     common = ["p50 max", "p50 min_speedup against old", "p50 min_speedup"]
-    assert told("latency[on=cpu]") == [*common, "p99 max", "mean max"]
-    assert told("latency[on=box]") == [*common, "p90 max", "p99 max", "mean max"]
+    assert message("latency[on=cpu]") == [*common, "p99 max", "mean max"]
+    assert message("latency[on=box]") == [*common, "p90 max", "p99 max", "mean max"]
     group = pipeline.stage("latency[on=box]").gates[-1]
     assert isinstance(group, Group)
     inner = group.members[1]
@@ -275,7 +285,7 @@ stages:
 
 
 def test_a_bad_stage_does_not_hide_what_is_wrong_with_those_after_it(tmp_path: Path) -> None:
-    told = complaint(
+    message = complaint(
         tmp_path,
         "stages:\n"
         "  a: {uses: nothing/such}\n"
@@ -284,7 +294,7 @@ def test_a_bad_stage_does_not_hide_what_is_wrong_with_those_after_it(tmp_path: P
         "  d: {uses: optimize/simplify, needs: c, with: {skp: []}}\n"
         "  e: {uses: quantize/dynamic, needs: f, timeout: soon}\n",
     )
-    assert [line.partition(" error: ")[2] for line in told.splitlines() if " error: " in line] == [
+    assert [line.partition(" error: ")[2] for line in message.splitlines() if " error: " in line] == [
         "there is no kind of stage 'nothing/such'",
         "'rtol' cannot be 'high'",
         "'c' cannot be 'text'",
@@ -309,8 +319,8 @@ def test_a_stage_that_comes_after_one_that_feeds_it_needs_it_once(tmp_path: Path
 
 @pytest.mark.parametrize("needs", ["[]", "{}", "{reference: export}"])
 def test_an_input_that_must_be_connected(needs: str, tmp_path: Path) -> None:
-    told = complaint(tmp_path, f"stages:\n{EXPORT}  l: {{uses: measure/latency, needs: {needs}}}\n")
-    assert told.splitlines()[0] == "p.yaml:3:30: error: the input 'model' of measure/latency is not connected"
+    message = complaint(tmp_path, f"stages:\n{EXPORT}  l: {{uses: measure/latency, needs: {needs}}}\n")
+    assert message.splitlines()[0] == "p.yaml:3:30: error: the input 'model' of measure/latency is not connected"
 
 
 def test_two_names_for_one_mistake_are_one_problem(tmp_path: Path) -> None:
@@ -365,7 +375,7 @@ def test_inputs_are_a_dataset_or_what_inputs_take(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "said"),
+    ("inputs", "message"),
     [
         ("{mask: {fil: mask}}", "'fil' is not a key"),
         ("{mask: {fill: left}}", "'fill' cannot be 'left'"),
@@ -373,6 +383,6 @@ def test_inputs_are_a_dataset_or_what_inputs_take(tmp_path: Path) -> None:
         ("{path: model.onnx, lables: y}", "'lables' is not a key"),
     ],
 )
-def test_mistakes_in_inputs_are_those_of_the_form_that_was_meant(tmp_path: Path, inputs: str, said: str) -> None:
+def test_mistakes_in_inputs_are_those_of_the_form_that_was_meant(tmp_path: Path, inputs: str, message: str) -> None:
     text = f"stages:\n{EXPORT}  s: {{uses: optimize/simplify, needs: export, with: {{inputs: {inputs}}}}}\n"
-    assert said in complaint(tmp_path, text)
+    assert message in complaint(tmp_path, text)

@@ -1,2 +1,0 @@
-def load_model(:
-    return None
