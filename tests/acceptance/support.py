@@ -19,11 +19,11 @@ ROOT = Path(__file__).parents[2]
 PIPELINES = ROOT / "pipelines"
 
 
-def command(*words: str | Path, cwd: Path) -> str:
+def command(*arguments: str | Path, cwd: Path) -> str:
     """What a command prints; it must succeed."""
-    done = subprocess.run([str(word) for word in words], cwd=cwd, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    process = subprocess.run([str(word) for word in arguments], cwd=cwd, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout + process.stderr
+    return process.stdout
 
 
 def copy_pipelines(folder: Path) -> Path:
@@ -31,12 +31,12 @@ def copy_pipelines(folder: Path) -> Path:
     return shutil.copytree(PIPELINES, folder / "pipelines", ignore=shutil.ignore_patterns("__pycache__"))
 
 
-def run_json(folder: Path, name: str, *words: str) -> tuple[int, dict[str, Any]]:
+def run_json(folder: Path, name: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     """Run a pipeline file of a folder in a process of its own; return the exit code and the result."""
-    line = [sys.executable, "-m", "orun", name, "--json", *words]
-    done = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False, timeout=580)
-    result: dict[str, Any] = json.loads(done.stdout)
-    return done.returncode, result
+    line = [sys.executable, "-m", "orun", name, "--json", *arguments]
+    process = subprocess.run(line, cwd=folder, capture_output=True, text=True, check=False, timeout=580)
+    result: dict[str, Any] = json.loads(process.stdout)
+    return process.returncode, result
 
 
 def shorten(*stages: str) -> list[str]:
@@ -47,7 +47,7 @@ def shorten(*stages: str) -> list[str]:
 
 def make_environments(file: Path) -> None:
     """Make the isolated environments of a pipeline, which later tests find; skip where there is no package index."""
-    for environment in {one for stage in load(file).stages for one in stage.environments}:
+    for environment in {name for stage in load(file).stages for name in stage.environments}:
         try:
             venv_builder.make(environment)
         except EnvironmentFailed as error:
@@ -61,7 +61,7 @@ def copy_plugin(file: Path, library: str, into: Path) -> Path:
 
     A plug-in finds the libraries that it loads itself beside it.
     """
-    (environment,) = {one for stage in load(file).stages for one in stage.environments}
+    (environment,) = {name for stage in load(file).stages for name in stage.environments}
     (path,) = Path(venvs.interpreter(environment).python).parents[1].rglob(library)
     for folder in path.parents[1].glob(f"{path.parent.name}*"):
         shutil.copytree(folder, into / folder.name)

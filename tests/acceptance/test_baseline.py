@@ -44,15 +44,15 @@ def project(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def orun(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "orun", *words]
+def orun(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "orun", *arguments]
     return subprocess.run(command, cwd=project, capture_output=True, text=True, check=False, timeout=240)
 
 
-def verdict(project: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
-    done = orun(project, "tiny.yaml", "--json", *words)
-    (found,) = json.loads(done.stdout)["verdicts"]
-    return done.returncode, found
+def verdict(project: Path, *arguments: str) -> tuple[int, Mapping[str, Any]]:
+    process = orun(project, "tiny.yaml", "--json", *arguments)
+    (record,) = json.loads(process.stdout)["verdicts"]
+    return process.returncode, record
 
 
 @pytest.mark.slow  # the quick ones are in tests/gates and test_gates.py
@@ -61,8 +61,8 @@ def test_a_regression_against_the_accepted_release(project: Path) -> None:
     assert (code, first["outcome"]) == (0, "no baseline")
     assert first["why"] == "no baseline yet for `latency`; to accept this release: `orun baseline accept tiny.yaml`"
 
-    done = orun(project, "baseline", "accept", "tiny.yaml")
-    assert done.returncode == 0, done.stderr
+    process = orun(project, "baseline", "accept", "tiny.yaml")
+    assert process.returncode == 0, process.stderr
     accepted = json.loads((project / "tiny.baseline.json").read_text())
     assert list(accepted["stages"]["latency"]["metrics"]) >= ["cpu"]
 

@@ -25,14 +25,14 @@ class Project:
 
     folder: Path
 
-    def orun(self, *words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "orun", *words]
+    def orun(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "orun", *arguments]
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
 
-    def run(self, *words: str) -> tuple[int, Mapping[str, Any]]:
+    def run(self, *arguments: str) -> tuple[int, Mapping[str, Any]]:
         """Exit code and result of a run."""
-        done = self.orun("bert.yaml", "--json", *words)
-        return done.returncode, json.loads(done.stdout)
+        process = self.orun("bert.yaml", "--json", *arguments)
+        return process.returncode, json.loads(process.stdout)
 
     def edit(self, name: str, old: str, new: str) -> None:
         text = (self.folder / name).read_text()
@@ -79,10 +79,10 @@ def test_it_ends_with_every_gate_judged(cold: tuple[Project, Mapping[str, Any]])
 def test_static_integers_share_what_comes_before_them_and_keep_the_accuracy(project: Project) -> None:
     """The whole pipeline; how much faster they are than float is for a quiet machine to say."""
     short = ("with.time=0s", "with.warmup=0s", "with.max_launches=3", "with.samples=6", "gate.speedup.min=0.01")
-    words = [word for value in short for word in ("--set", f"stages.latency.{value}")]
-    done = project.orun("bert-static.yaml", "--json", *words)
-    result = json.loads(done.stdout)
-    assert done.returncode == 0, result
+    options = [word for value in short for word in ("--set", f"stages.latency.{value}")]
+    process = project.orun("bert-static.yaml", "--json", *options)
+    result = json.loads(process.stdout)
+    assert process.returncode == 0, result
     stages = dict.fromkeys(("int8", "accuracy", "latency", "release"), "built")
     assert outcomes(result) == {"export": "cached", "simplify": "cached", **stages}
     judged = [(gate["stage"], gate["metric"], gate["outcome"]) for gate in result["verdicts"]]
@@ -130,9 +130,9 @@ def test_the_bundle_verifies_and_a_flipped_bit_does_not(
     data = bytearray(model.read_bytes())
     data[len(data) // 2] ^= 1
     model.write_bytes(data)
-    done = project.orun("verify", str(copy))
-    assert done.returncode != 0
-    assert "model.onnx" in done.stdout + done.stderr
+    process = project.orun("verify", str(copy))
+    assert process.returncode != 0
+    assert "model.onnx" in process.stdout + process.stderr
 
 
 BROKEN = '''

@@ -92,7 +92,7 @@ def own_job(system: System) -> dict[str, Any]:
 def filled(document: Any, inputs: Mapping[str, Any], pattern: str) -> dict[str, Any]:
     """A document with its inputs in their places."""
     values = {name: (declared or {}).get("default", "pipelines/release.yaml") for name, declared in inputs.items()}
-    text = re.sub(pattern, lambda found: json.dumps(values[found[1]])[1:-1], json.dumps(document))
+    text = re.sub(pattern, lambda match: json.dumps(values[match[1]])[1:-1], json.dumps(document))
     loaded: dict[str, Any] = json.loads(text)
     return loaded
 
@@ -141,13 +141,13 @@ def github(job: Mapping[str, Any], project: Path, scripts: Path) -> Sequence[sub
         "GITHUB_WORKSPACE": str(project),
         "GITHUB_STEP_SUMMARY": str(project / "summary.md"),
     }
-    done: list[subprocess.CompletedProcess[str]] = []
-    for one in job["steps"]:
-        failed = any(ended.returncode for ended in done)
-        skipped = scripts == HERE and is_install(one.get("run", ""))
-        if "run" in one and not skipped and (not failed or one.get("if") == "always()"):
-            done.append(step(one["run"], project, scripts, {**environ, **one.get("env", {})}))
-    return done
+    processes: list[subprocess.CompletedProcess[str]] = []
+    for job_step in job["steps"]:
+        failed = any(ended.returncode for ended in processes)
+        skipped = scripts == HERE and is_install(job_step.get("run", ""))
+        if "run" in job_step and not skipped and (not failed or job_step.get("if") == "always()"):
+            processes.append(step(job_step["run"], project, scripts, {**environ, **job_step.get("env", {})}))
+    return processes
 
 
 @JOBS
@@ -183,7 +183,7 @@ def test_github(project: Path, scripts: Path, job_of: Callable[[System], dict[st
 def require_saved_store(job: Mapping[str, Any], project: Path) -> None:
     """The store is restored, and saved after it was cleaned up, whatever has failed."""
     steps: dict[str, dict[str, Any]] = {
-        one.get("uses", "").partition("@")[0] or one["run"]: one for one in job["steps"]
+        step.get("uses", "").partition("@")[0] or step["run"]: step for step in job["steps"]
     }
     restore, save = steps["actions/cache/restore"]["with"], steps["actions/cache/save"]
     assert save == {"uses": "actions/cache/save@v4", "if": "always()", "with": {k: restore[k] for k in ("path", "key")}}

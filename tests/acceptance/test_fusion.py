@@ -18,7 +18,7 @@ def test_every_attention_is_fused(tmp_path: Path, name: str, attentions: int, se
     assert (code, [stage["outcome"] for stage in result["stages"]]) == (0, ["built"] * 3), result
     assert not [gate for gate in result["verdicts"] if gate["outcome"] != "passed"]
     fuse, latency = result["stages"][1:]
-    metrics = {metric: found["value"] for metric, found in fuse["metrics"].items()}
+    metrics = {metric: figures["value"] for metric, figures in fuse["metrics"].items()}
     assert (metrics["attentions"], metrics["attentions_left"]) == (attentions, 0)
     assert metrics["fused.MultiHeadAttention"] == separate
     assert latency["metrics"]["p50"]["value"] > 0
@@ -31,8 +31,8 @@ def test_a_decoder_with_its_cache(tmp_path: Path) -> None:
     code, result = run_json(tmp_path, "llama.yaml", *shorten("prompt", "token"))
     assert (code, [stage["outcome"] for stage in result["stages"]]) == (0, ["built"] * 6), result
     assert [gate["outcome"] for gate in result["verdicts"]] == ["passed"] * 3
-    found = {stage["stage"]: stage["metrics"] for stage in result["stages"]}
-    assert found["fuse"]["attentions_left"]["value"] == 0
-    assert found["int4"]["quantized"]["value"] == 15
-    assert found["accuracy"]["cosine.mean"]["value"] > 0.98
-    assert all(found[stage]["p50"]["value"] > 0 for stage in ("prompt", "token"))
+    metrics = {stage["stage"]: stage["metrics"] for stage in result["stages"]}
+    assert metrics["fuse"]["attentions_left"]["value"] == 0
+    assert metrics["int4"]["quantized"]["value"] == 15
+    assert metrics["accuracy"]["cosine.mean"]["value"] > 0.98
+    assert all(metrics[stage]["p50"]["value"] > 0 for stage in ("prompt", "token"))

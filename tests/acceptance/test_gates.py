@@ -85,15 +85,15 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-def orun(project: Path, *words: str) -> tuple[int, str]:
+def orun(project: Path, *arguments: str) -> tuple[int, str]:
     """Run a command line in this process; return its exit code and what it prints."""
     out = io.StringIO()
     with contextlib.chdir(project), contextlib.redirect_stdout(out):
-        return main(words), out.getvalue()
+        return main(arguments), out.getvalue()
 
 
-def result(project: Path, *words: str) -> tuple[int, Mapping[str, Any]]:
-    code, out = orun(project, *words, "--json", "--no-blame")
+def result(project: Path, *arguments: str) -> tuple[int, Mapping[str, Any]]:
+    code, out = orun(project, *arguments, "--json", "--no-blame")
     return code, json.loads(out)
 
 
@@ -125,14 +125,14 @@ def test_a_release_waits_for_the_gates_on_its_model(project: Path) -> None:
     """Its `needs` names none of them; the one of a target that this machine lacks keeps it from nothing."""
     (project / "given.yaml").write_text(GIVEN)
     kept, eased = (), ("--set=stages.accuracy.gate.accuracy.min=10%",)
-    found = []
-    for words in (kept, eased, eased, kept):
-        code, run = result(project, "given.yaml", *words)
+    outcomes = []
+    for options in (kept, eased, eased, kept):
+        code, run = result(project, "given.yaml", *options)
         stages = {stage["stage"]: (stage["outcome"], *stage["reasons"][:1]) for stage in run["stages"]}
-        found.append((code, stages["release"], stages["publish"], (project / "there").is_dir()))
+        outcomes.append((code, stages["release"], stages["publish"], (project / "there").is_dir()))
     blocked = ("blocked", "a gate of accuracy failed"), ("blocked", "release did not run")
     built = ("built", "never run before")
-    assert found == [
+    assert outcomes == [
         (1, *blocked, False),
         (0, built, built, True),
         (0, ("cached", "up to date"), ("cached", "up to date"), True),
@@ -141,15 +141,15 @@ def test_a_release_waits_for_the_gates_on_its_model(project: Path) -> None:
 
 
 def test_whether_an_undecided_gate_may_pass_is_judged_again_and_measured_once(project: Path) -> None:
-    found = []
+    judged = []
     for undecided in ("allow", "fail"):
         rules = {"max_drop": "40%", "undecided": undecided}
         gate = (f"--set=stages.accuracy.gate.accuracy.{name}={value}" for name, value in rules.items())
         code, run = result(project, "gated.yaml", "--set=stages.accuracy.with.samples=8", *gate)
         (verdict,) = run["verdicts"]
         outcomes = {stage["stage"]: stage["outcome"] for stage in run["stages"]}
-        found.append((code, verdict["outcome"], verdict["fails"], outcomes["accuracy"]))
-    assert found == [(0, "undecided", False, "built"), (4, "undecided", True, "cached")]
+        judged.append((code, verdict["outcome"], verdict["fails"], outcomes["accuracy"]))
+    assert judged == [(0, "undecided", False, "built"), (4, "undecided", True, "cached")]
 
 
 def test_the_accepted_release_on_another_machine(project: Path, tmp_path: Path) -> None:
@@ -167,15 +167,15 @@ def test_the_accepted_release_on_another_machine(project: Path, tmp_path: Path) 
     (who,) = {stage["who"] for stage in json.loads((project / "next.baseline.json").read_text())["stages"].values()}
     shutil.copytree(project, other, ignore=shutil.ignore_patterns("artifacts"))
     write(other / "model.onnx", 0)
-    found = []
-    for words in ((), (remote,)):
-        code, run = result(other, "next.yaml", *words)
-        found.append((code, re.sub(r"\d{4}-\d\d-\d\d", "DAY", run["verdicts"][0]["why"])))
+    outcomes = []
+    for options in ((), (remote,)):
+        code, run = result(other, "next.yaml", *options)
+        outcomes.append((code, re.sub(r"\d{4}-\d\d-\d\d", "DAY", run["verdicts"][0]["why"])))
     start = "the regression of accuracy against the accepted baseline is 33.3 %"
     paired = "95 % interval 24.5 % to 43.6 %; McNemar's score interval over 90 examples, 0 better and 30 worse"
     stored = "figures stored on DAY, not example by example: the accepted model is not in the store"
     signed = f"; {who} accepted that baseline on DAY"
-    assert found == [
+    assert outcomes == [
         (1, f"{start} (95 % interval 23.6 % to 43.6 %; {stored}): shown to be more than 5%{signed}"),
         (1, f"{start} ({paired}): shown to be more than 5%{signed}"),
     ]

@@ -144,9 +144,9 @@ def test_two_commands_lead_to_judged_gates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    make, words, uses = MODELS[kind]
+    make, options, uses = MODELS[kind]
     make()
-    assert main(["init", *words, "-o", "release.yaml"]) == 0, capsys.readouterr().err
+    assert main(["init", *options, "-o", "release.yaml"]) == 0, capsys.readouterr().err
     assert "left out" not in capsys.readouterr().out
     result = api.run("release.yaml")
     assert uses < {stage.uses for stage in result.stages}

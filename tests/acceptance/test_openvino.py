@@ -135,9 +135,9 @@ def test_a_compiled_model_is_loaded_back_and_measured_in_place_of_the_model(proj
     result = run(project, stages)
     files = {}
     for stage in ("engine", "embedded"):
-        found = values(result, stage)
-        assert (found["compiled"], found["left"], found["max_abs_error"]) == (1, 0, 0)
-        assert found["load"] > 0
+        figures = values(result, stage)
+        assert (figures["compiled"], figures["left"], figures["max_abs_error"]) == (1, 0, 0)
+        assert figures["load"] > 0
         folder = Path(result[stage].out)
         engine = json.loads((folder / "engine.json").read_text())
         assert (engine["form"], engine["version"]) == ("context", "1.31.1")
@@ -188,7 +188,7 @@ def test_a_cache_that_its_provider_does_not_take_back_is_no_engine(project: Path
     result = run(project, stages + measured("import", "build"))
     require_measured(result)
     (project / "cache").mkdir()
-    (environment,) = {one for stage in load(project / "pipeline.yaml").stages for one in stage.environments}
+    (environment,) = {name for stage in load(project / "pipeline.yaml").stages for name in stage.environments}
     python = venvs.interpreter(environment).python
     seen = {command(python, "-c", OPEN, "cache", cwd=project) for _ in range(2)}
     if len(seen) == 1:  # what it took back is what is there

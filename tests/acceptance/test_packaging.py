@@ -36,10 +36,10 @@ def linked(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     scripts = make_environment(tmp_path_factory, "--no-deps", str(wheel))
     (site,) = scripts.parent.glob("lib/*/site-packages")
     (orun,) = distributions(name="orun", path=[str(site)])
-    for found in required(orun):
-        for name in {file.parts[0] for file in found.files or ()} - {"..", "__pycache__"}:
+    for package in required(orun):
+        for name in {file.parts[0] for file in package.files or ()} - {"..", "__pycache__"}:
             if not (site / name).exists():
-                (site / name).symlink_to(str(found.locate_file(name)))
+                (site / name).symlink_to(str(package.locate_file(name)))
     return scripts
 
 
@@ -47,22 +47,22 @@ def required(package: Distribution) -> Iterator[Distribution]:
     """What a package requires without extras, and what that requires, as it is in the environment of the tests."""
     for requirement in map(Requirement, package.requires or ()):
         if not requirement.marker or requirement.marker.evaluate({"extra": ""}):
-            yield (found := distribution(requirement.name))
-            yield from required(found)
+            yield (needed := distribution(requirement.name))
+            yield from required(needed)
 
 
-def make_environment(factory: pytest.TempPathFactory, *words: str) -> Path:
+def make_environment(factory: pytest.TempPathFactory, *arguments: str) -> Path:
     """Scripts of a new environment in which pip has installed this."""
     scripts = factory.mktemp("environment") / "bin"
     venv.create(scripts.parent, symlinks=True)
-    pip(scripts, "install", "--quiet", "--no-compile", *words)
+    pip(scripts, "install", "--quiet", "--no-compile", *arguments)
     return scripts
 
 
-def pip(scripts: Path, *words: str) -> str:
+def pip(scripts: Path, *arguments: str) -> str:
     """Run our own pip for an environment, which has none; what is imported there is compiled then."""
     python = scripts / "python"
-    return command(sys.executable, "-m", "pip", "--python", python, *words, cwd=scripts)
+    return command(sys.executable, "-m", "pip", "--python", python, *arguments, cwd=scripts)
 
 
 @pytest.fixture
@@ -96,11 +96,11 @@ def test_planning_works_where_nothing_else_is_installed(linked: Path, project: P
 def refused(orun: Path, project: Path) -> str:
     """What a run says that lacks packages, where no uv is on PATH."""
     environment = {**os.environ, "PATH": NO_UV}
-    done = subprocess.run(
+    process = subprocess.run(
         [orun, "relu.yaml"], cwd=project, env=environment, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 2
-    return done.stderr
+    assert process.returncode == 2
+    return process.stderr
 
 
 def test_a_run_says_which_extra_it_lacks_before_anything_starts(linked: Path, project: Path, wheel: Path) -> None:

@@ -70,18 +70,18 @@ def install(project: Path, version: str) -> None:
     (metadata / "entry_points.txt").write_text("[orun.stages]\nexample/echo = orun_example.echo\n")
 
 
-def orun(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def orun(project: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(project / "site"), os.environ.get("PYTHONPATH", "")])
     }
-    command = [sys.executable, "-m", "orun", *words]
+    command = [sys.executable, "-m", "orun", *arguments]
     return subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
 
 
 def run(project: Path) -> Mapping[str, Any]:
-    done = orun(project, "echo.yaml", "--json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    (stage,) = json.loads(done.stdout)["stages"]
+    process = orun(project, "echo.yaml", "--json")
+    assert process.returncode == 0, process.stdout + process.stderr
+    (stage,) = json.loads(process.stdout)["stages"]
     return dict(stage)
 
 
@@ -104,9 +104,9 @@ def test_it_runs_is_cached_and_runs_again_when_its_package_changes(project: Path
 
 def test_its_parameters_are_checked_as_any_other(project: Path) -> None:
     (project / "echo.yaml").write_text(PIPELINE.replace("times: 3", "tims: 3"))
-    done = orun(project, "validate", "echo.yaml")
-    assert done.returncode == 2
-    assert done.stderr == (
+    process = orun(project, "validate", "echo.yaml")
+    assert process.returncode == 2
+    assert process.stderr == (
         "echo.yaml:6:22: error: 'tims' is not a parameter of example/echo\n"
         "    6 |     with: {text: ab, tims: 3}\n"
         "      |                      ^^^^\n"

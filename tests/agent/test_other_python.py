@@ -30,8 +30,8 @@ def find_other_python() -> str:
     """Return a Python of another minor version that orun supports, on the path or of pyenv; empty if there is none."""
     names = [f"python3.{minor}" for minor in MINORS if minor != sys.version_info.minor]
     versions = Path.home() / ".pyenv" / "versions"
-    found = chain(map(shutil.which, names), *(versions.glob(f"*/bin/{name}") for name in names))
-    return next((str(path) for path in found if path and works(str(path))), "")
+    candidates = chain(map(shutil.which, names), *(versions.glob(f"*/bin/{name}") for name in names))
+    return next((str(path) for path in candidates if path and works(str(path))), "")
 
 
 def works(python: str) -> bool:
@@ -99,6 +99,6 @@ def test_a_run_goes_on_without_the_machine_and_says_why(
     assert outcomes(result) == {"make": "built", "upper": "built"}
     assert {result["make"].machine, result["upper"].machine} == {"a"}
     assert [event.text for event in events if isinstance(event, Notice) and event.level == "warning"] == [warning]
-    done = CliRunner().invoke(doctor, ["--on", urls], standalone_mode=False)
-    assert (done.return_value, done.stderr) == (2, f"warning: {warning}\n")
-    assert [line.split()[0] for line in done.stdout.splitlines()] == ["machine", "a"]
+    answer = CliRunner().invoke(doctor, ["--on", urls], standalone_mode=False)
+    assert (answer.return_value, answer.stderr) == (2, f"warning: {warning}\n")
+    assert [line.split()[0] for line in answer.stdout.splitlines()] == ["machine", "a"]

@@ -55,8 +55,8 @@ def test_a_module_that_is_none_of_the_project_is_to_be_installed(tmp_path: Path,
 
 def _error(module: str) -> StageFailed:
     advice = f"pip install {module}"
-    what = f"s raised ModuleNotFoundError: No module named '{module}'"
-    return StageFailed("s", what, hint="Run it alone: orun p.yaml", advice=advice, of_machine=True, module=module)
+    problem = f"s raised ModuleNotFoundError: No module named '{module}'"
+    return StageFailed("s", problem, hint="Run it alone: orun p.yaml", advice=advice, of_machine=True, module=module)
 
 
 @pytest.mark.parametrize(

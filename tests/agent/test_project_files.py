@@ -37,9 +37,9 @@ def test_a_removed_file_does_not_travel(file: Path) -> None:
 def test_shipped_paths_travel(file: Path) -> None:
     (file.parent / "data" / "deep").mkdir()
     (file.parent / "data" / "deep" / "y.txt").touch()
-    whole = list_project_files(file.parent, ["data"])
-    assert {"data/x.txt", "data/deep/y.txt"} < whole.paths.keys()
-    assert whole.left_out == ()
+    files = list_project_files(file.parent, ["data"])
+    assert {"data/x.txt", "data/deep/y.txt"} < files.paths.keys()
+    assert files.left_out == ()
     single = list_project_files(file.parent, ["data/x.txt"])
     assert "data/x.txt" in single.paths
     assert single.left_out == ("data/deep/",)

@@ -234,11 +234,11 @@ def test_an_agent_sheds_low_priority_and_the_variables_of_ray() -> None:
         "print(problems, os.getpriority(os.PRIO_PROCESS, 0), 'RAY_JOB' in os.environ, OOM_SCORE.read_text())"
     )
     command = ["nice", "-n", "7", "sh", "-c", f'echo 500 > /proc/self/oom_score_adj; exec {sys.executable} -c "{code}"']
-    done = subprocess.run(command, env={**os.environ, "RAY_JOB": "1"}, capture_output=True, text=True, check=True)
+    process = subprocess.run(command, env={**os.environ, "RAY_JOB": "1"}, capture_output=True, text=True, check=True)
     if os.geteuid() == 0:
-        assert done.stdout == "[] 0 False 0\n\n"
+        assert process.stdout == "[] 0 False 0\n\n"
     else:
-        assert "stages run at nice level 7: measurements are slower than they should be" in done.stdout
+        assert "stages run at nice level 7: measurements are slower than they should be" in process.stdout
 
 
 def test_an_agent_of_a_ray_worker_sheds_its_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:

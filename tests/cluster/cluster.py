@@ -43,12 +43,12 @@ class Cluster:
         own = {"HOME": str(home), "RAY_AUTH_TOKEN": "0" * 64, "PYTHONPATH": str(Path(__file__).parents[2])}
         return {**ray_environment(), **own, "TERM": "xterm"}  # where Ray colours even what goes to a file
 
-    def start(self, machine: str, *words: str, **environment: str) -> subprocess.Popen[str]:
+    def start(self, machine: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start `python WORDS` on a machine, in a process group of its own."""
         files = self.folder / machine / "ray"
         files.mkdir(parents=True, exist_ok=True)
         process = subprocess.Popen(
-            self.network.command(machine, files, sys.executable, *words),
+            self.network.command(machine, files, sys.executable, *arguments),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

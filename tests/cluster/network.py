@@ -13,9 +13,9 @@ _networks = itertools.count()
 RAY = "/tmp/ray"  # noqa: S108 - where Ray keeps its sockets; their paths must be short
 
 
-def ip(*words: str) -> None:
+def ip(*arguments: str) -> None:
     """Run `ip`."""
-    subprocess.run(["ip", *words], check=True, capture_output=True, timeout=30)
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, timeout=30)
 
 
 def why_no_network() -> str:
@@ -65,16 +65,16 @@ class Network:
         """Return the address of a machine."""
         return f"10.99.{os.getpid() % 250}.{self._numbers[name]}"  # another network for each process of tests
 
-    def command(self, name: str, folder: Path, *words: str) -> list[str]:
+    def command(self, name: str, folder: Path, *arguments: str) -> list[str]:
         """Return a command line that runs on a machine; the process that it starts becomes the program.
 
         Args:
             name: the machine.
             folder: of the machine, for Ray's files: in a shared one, machines that start at a time disturb each other.
-            words: the program and its arguments.
+            arguments: the program and its arguments.
         """
         mount = ["unshare", "--mount", "sh", "-c", f'mount --bind "$0" {RAY} && exec "$@"', str(folder)]
-        return ["ip", "netns", "exec", self._prefix + name, *mount, *words]
+        return ["ip", "netns", "exec", self._prefix + name, *mount, *arguments]
 
     def cut(self, name: str) -> None:
         """Cut a machine's link."""

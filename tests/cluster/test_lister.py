@@ -31,9 +31,9 @@ def message(process: subprocess.Popen[str]) -> dict[str, Any]:
     raise AssertionError("".join(lines))
 
 
-def start(cluster: Cluster, machine: str, *words: str, **environment: str) -> subprocess.Popen[str]:
+def start(cluster: Cluster, machine: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
     """Start a program that imports Ray."""
-    return cluster.start(machine, "-m", f"orun.cluster.{words[0]}", cluster.head, *words[1:], **environment)
+    return cluster.start(machine, "-m", f"orun.cluster.{arguments[0]}", cluster.head, *arguments[1:], **environment)
 
 
 def tell(process: subprocess.Popen[str], line: str = "") -> dict[str, Any]:
@@ -122,12 +122,12 @@ def test_ray_ends_with_its_last_user_however_that_ends(cluster: Cluster) -> None
 def raylets(cluster: Cluster, machine: str) -> list[int]:
     """Return the processes of Ray on a machine."""
     option = f"--node_ip_address={cluster.network.address(machine)}".encode()
-    found = []
+    processes = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):  # it ended meanwhile
             if option in path.read_bytes().split(b"\0"):
-                found.append(int(path.parent.name))
-    return found
+                processes.append(int(path.parent.name))
+    return processes
 
 
 def test_a_name_that_is_taken_is_refused(cluster: Cluster) -> None:

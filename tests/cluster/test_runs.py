@@ -64,20 +64,20 @@ def test_a_measurement_beside_ray_has_a_clean_environment_and_says_so(cluster: C
     assert [item["value"] for item in components if item.get("subject") == "beside"] == [f"ray {version('ray')}"]
 
 
-@pytest.mark.parametrize("what", ["killed", "cut off"])
-def test_a_stage_of_a_lost_machine_starts_again_on_another(cluster: Cluster, tmp_path: Path, what: str) -> None:
+@pytest.mark.parametrize("victim", ["killed", "cut off"])
+def test_a_stage_of_a_lost_machine_starts_again_on_another(cluster: Cluster, tmp_path: Path, victim: str) -> None:
     project = make_project(tmp_path / "project")
     with agent(cluster, "a", "builder") as first, agent(cluster, "b", "bench") as second:
         run = start_run(cluster, project, "slow.yaml")
         lost = machine_of(run, "slow")
-        if what == "killed":
+        if victim == "killed":
             (first if lost == "a" else second).send_signal(signal.SIGKILL)
         else:
             cluster.network.cut(lost)
         try:
             output = output_of(run)
         finally:
-            if what != "killed":
+            if victim != "killed":
                 cluster.network.mend(lost)
         assert run.returncode == 0, output
         other = "b" if lost == "a" else "a"
@@ -87,12 +87,12 @@ def test_a_stage_of_a_lost_machine_starts_again_on_another(cluster: Cluster, tmp
 
 def sleepers(agent: subprocess.Popen[str]) -> list[int]:
     """Return the processes below an agent that its stages have started."""
-    found = []
+    sleeping = []
     for process in processes.descendants(agent.pid):
         with contextlib.suppress(OSError):  # it ended meanwhile
             if Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"sleep\0"):
-                found.append(process)
-    return found
+                sleeping.append(process)
+    return sleeping
 
 
 def wait_until(condition: Callable[[], bool]) -> None:

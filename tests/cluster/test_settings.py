@@ -41,9 +41,9 @@ def test_a_wrong_address_is_refused(text: str) -> None:
 
 
 def test_a_head_that_is_not_there_is_named_with_the_command_that_starts_one() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]  # nobody listens
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]  # nobody listens
         with pytest.raises(settings.HeadError) as refused:
             settings.check_head(f"127.0.0.1:{port}")
     assert str(refused.value) == (
