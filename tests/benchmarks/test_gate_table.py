@@ -22,8 +22,8 @@ def test_a_share_with_its_interval() -> None:
 def line(
     planted: float, ours: str, seconds: float, ratio: float, rivals: dict[str, bool] | None = None
 ) -> dict[str, Any]:
-    found = {"planted": planted, "limit": 0.05, "ours": ours, "seconds": seconds, "cpu_seconds": 6.0, "load": 4.0}
-    return found | {"pressure": 0.5, "launches": [math.log1p(ratio)] * 3} | ({"rivals": rivals} if rivals else {})
+    record = {"planted": planted, "limit": 0.05, "ours": ours, "seconds": seconds, "cpu_seconds": 6.0, "load": 4.0}
+    return record | {"pressure": 0.5, "launches": [math.log1p(ratio)] * 3} | ({"rivals": rivals} if rivals else {})
 
 
 def test_what_the_table_counts() -> None:
@@ -44,9 +44,9 @@ def test_what_the_table_counts() -> None:
 
 
 def test_what_is_missing_is_spread_evenly() -> None:
-    done = [{"planted": 0.0, "limit": 0.05}]
+    records = [{"planted": 0.0, "limit": 0.05}]
     equal, slower = (0.0, 0.05), (0.05, 0.05)
-    assert order_cases({equal: 4, slower: 2}, done) == [slower, equal, equal, slower, equal]
+    assert order_cases({equal: 4, slower: 2}, records) == [slower, equal, equal, slower, equal]
 
 
 @pytest.mark.parametrize(("ratio", "outcome"), [(0.0, "passed"), (0.05, "failed")])

@@ -18,7 +18,7 @@ def line(case: Case, ratio: Estimate) -> dict[str, Any]:
     if case.pair == "int8":
         metrics = {"speedup": Metric(ratio.value, "x", "higher", "timing", ratio)}
     else:
-        difference = Estimate(*(one - 1 for one in (ratio.value, ratio.low, ratio.high)))
+        difference = Estimate(*(bound - 1 for bound in (ratio.value, ratio.low, ratio.high)))
         baseline = Comparison(1.0, ratio, difference, "by test, 3 launches", 3)
         metrics = {"p50": Metric(ratio.value, "s", "lower", "timing", ratio, baseline=baseline)}
     return {"case": case.name, "metrics": encode(metrics), "launches": [0.0] * 3, "seconds": 4.0, "load": 2.0}
@@ -47,10 +47,10 @@ def test_runs_that_know_little_do_not_move_the_pooled_value() -> None:
     assert weighted_median([(3.6, 1.0), (3.2, 1.0), (3.4, 1.0)]) == 3.4
 
 
-@pytest.mark.parametrize(("done", "missing"), [(0, 4), (1, 3), (4, 0)])
-def test_a_benchmark_goes_on_where_it_stopped(done: int, missing: int) -> None:
+@pytest.mark.parametrize(("recorded", "missing"), [(0, 4), (1, 3), (4, 0)])
+def test_a_benchmark_goes_on_where_it_stopped(recorded: int, missing: int) -> None:
     cases = [FLOAT, INT8]
     order = [(case, seed) for seed in range(2) for case in cases]
-    lines = [line(case, Estimate(1.0, 0.9, 1.1)) for case, _ in order[:done]]
-    assert missing_cases(cases, 2, lines) == order[done:]
-    assert len(order[done:]) == missing
+    lines = [line(case, Estimate(1.0, 0.9, 1.1)) for case, _ in order[:recorded]]
+    assert missing_cases(cases, 2, lines) == order[recorded:]
+    assert len(order[recorded:]) == missing

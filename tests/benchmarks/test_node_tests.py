@@ -38,10 +38,10 @@ def image_case() -> Case:
                 rtol=1e-3, atol=1e-7)  # fmt: skip
 
 
-def verdicts(one: Case) -> dict[str, str]:
-    found: list[Row | None] = []
-    examine(read_test(one), list(KINDS), found.append)
-    return {row.kind: row.verdict for row in found if row}
+def verdicts(case_tried: Case) -> dict[str, str]:
+    results: list[Row | None] = []
+    examine(read_test(case_tried), list(KINDS), results.append)
+    return {row.kind: row.verdict for row in results if row}
 
 
 def test_every_kind_is_judged_by_the_outputs_of_the_test() -> None:
@@ -74,8 +74,8 @@ def test_a_process_that_dies_is_named_and_the_next_kind_goes_on(monkeypatch: pyt
             say(Row("wordy", kind, "right"))
 
     monkeypatch.setattr(node_tests, "examine", dying)
-    found = list(rows(case(), ["optimize/graph", "convert/opset", "quantize/dynamic"]))
-    assert found == [
+    results = list(rows(case(), ["optimize/graph", "convert/opset", "quantize/dynamic"]))
+    assert results == [
         Row("wordy", "optimize/graph", "right"),
         Row("wordy", "convert/opset", "crashed", "exit status 3"),
         Row("wordy", "quantize/dynamic", "right"),
@@ -83,13 +83,13 @@ def test_a_process_that_dies_is_named_and_the_next_kind_goes_on(monkeypatch: pyt
 
 
 def test_the_tables() -> None:
-    found = [
+    results = [
         Row("a", "optimize/graph", "right"),
         Row("b", "optimize/graph", "refused", "input 'x' of the model is not a tensor: made up"),
         Row("c", "optimize/graph", "refused", "input 'y' of the model is not a tensor: made up"),
         Row("d", "optimize/graph", "wrong", "output 'z'"),
     ]
-    assert summary(found, ["optimize/graph"]).splitlines() == [
+    assert summary(results, ["optimize/graph"]).splitlines() == [
         "| kind | right | refused | wrong | crashed | skipped |",
         "| --- | --- | --- | --- | --- | --- |",
         "| optimize/graph | 1 | 2 | 1 | 0 | 0 |",

@@ -43,7 +43,7 @@ def test_help_says_what_is_measured(script: ModuleType, capsys: pytest.CaptureFi
 def test_a_graph_is_a_pipeline(tmp_path: Path, shape: Shape) -> None:
     pipeline = orun.load(write_pipeline(tmp_path, shape, 5))
     before = {stage.id: tuple(stage.needs.values()) for stage in pipeline.stages}
-    assert before == {f"s{number}": () if one is None else (f"s{one}",) for number, one in edges(shape, 5)}
+    assert before == {f"s{number}": () if source is None else (f"s{source}",) for number, source in edges(shape, 5)}
     result = orun.run(pipeline, store=tmp_path / "store")
     assert result.exit_code == 0
     assert [Path(stage.out or "", "number.txt").read_text() for stage in result.stages] == list("01234")
@@ -63,16 +63,16 @@ def test_a_deleted_output_is_put_back(capsys: pytest.CaptureFixture[str]) -> Non
 
 
 def test_figures_are_medians_of_rounds_in_turn() -> None:
-    said: list[str] = []
+    order: list[str] = []
     times = iter([Spent(1, 10), Spent(5, 50), Spent(2, 20), Spent(7, 70), Spent(9, 90), Spent(6, 60)])
 
     def task(name: str) -> Spent:
-        said.append(name)
+        order.append(name)
         return next(times)
 
-    found = in_turn({"a": lambda: task("a"), "b": lambda: task("b")}, 3)
-    assert said == ["a", "b", "a", "b", "a", "b"]
-    assert found == {"a": Spent(2, 20), "b": Spent(6, 60)}
+    figures = in_turn({"a": lambda: task("a"), "b": lambda: task("b")}, 3)
+    assert order == ["a", "b", "a", "b", "a", "b"]
+    assert figures == {"a": Spent(2, 20), "b": Spent(6, 60)}
 
 
 def test_tables_and_verdicts() -> None:

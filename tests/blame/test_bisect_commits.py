@@ -15,10 +15,10 @@ from tests.git import commit, git
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    made = Project(tmp_path)
-    git(made.folder, "init", "-q")
-    commit(made.folder, "first")
-    return made
+    repository = Project(tmp_path)
+    git(repository.folder, "init", "-q")
+    commit(repository.folder, "first")
+    return repository
 
 
 def test_those_that_touch_the_file_that_did_it(project: Project) -> None:

@@ -30,15 +30,15 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project whose code adds what MORE says."""
     for name in ("MORE", "ORUN_GOOD_MORE", "ORUN_BAD_MORE"):
         monkeypatch.delenv(name, raising=False)
-    made = Project(tmp_path)
-    made.edit("helper.py", "def value(text):", "import os\n\n\ndef value(text):")
-    made.edit("helper.py", "len(text)", "len(text) + len(os.environ.get('MORE', ''))")
-    return made
+    new_project = Project(tmp_path)
+    new_project.edit("helper.py", "def value(text):", "import os\n\n\ndef value(text):")
+    new_project.edit("helper.py", "len(text)", "len(text) + len(os.environ.get('MORE', ''))")
+    return new_project
 
 
 def run_badly(file: Path, store: Path, path: Sequence[Path], *options: str) -> str:
     """Run a pipeline, whose gate fails, in a process that has modules of these folders; the name of the run."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "orun", str(file), "--store", str(store), "-q", "--no-blame", *options],
         cwd=file.parent,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path)), "TMPDIR": str(store.parent)},
@@ -47,7 +47,7 @@ def run_badly(file: Path, store: Path, path: Sequence[Path], *options: str) -> s
         check=False,
         timeout=240,  # a measurement elsewhere may have the machine
     )
-    assert done.returncode == 1, done.stderr
+    assert process.returncode == 1, process.stderr
     with Store.open(store) as opened:
         return opened.runs()[-1].name
 
@@ -89,14 +89,14 @@ def test_values_that_nobody_knows_any_more(project: Project, monkeypatch: pytest
     monkeypatch.delenv("MORE")
     monkeypatch.setenv("ORUN_BAD_MORE", "b")
     bisection = project.bisect(good, bad)
-    said = (
+    message = (
         "environment variable MORE of score was changed "
         "(only its digest is stored: set ORUN_GOOD_MORE; ORUN_BAD_MORE is not the value of that run)"
     )
-    assert bisection.fixed == (said,)
+    assert bisection.fixed == (message,)
     assert bisection.sentence == (
         "score score max 10 fails, and the runs have no differences that can be tried here (built here, it is good); "
-        f"other differences: {said}"
+        f"other differences: {message}"
     )
     assert bisection.advice == (f"variables: ORUN_GOOD_MORE=... ORUN_BAD_MORE=... orun bisect {good.run} {bad.run}",)
 
@@ -129,11 +129,11 @@ def test_the_code_of_orun_itself(tmp_path: Path) -> None:
     with Store.open(store) as opened:
         bisection = bisect(opened, good.run, bad)
     version = orun.__version__
-    said = f"the code behind size: different code of the same version orun {version}"
-    assert bisection.fixed == (said,)
+    message = f"the code behind size: different code of the same version orun {version}"
+    assert bisection.fixed == (message,)
     assert bisection.sentence == (
         "size nodes max 1000 fails, and the runs have no differences that can be tried here (built here, it is good); "
-        f"other differences: {said}"
+        f"other differences: {message}"
     )
     (advised,) = bisection.advice
     assert advised == (

@@ -33,9 +33,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
             wheel(tmp_path / "index", name, version)
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site-packages'}:{os.environ.get('PYTHONPATH', '')}")
-    made = Project(tmp_path)
-    (made.folder / "helper.py").write_text(COUNTED)
-    return made
+    new_project = Project(tmp_path)
+    (new_project.folder / "helper.py").write_text(COUNTED)
+    return new_project
 
 
 def install(project: Project, name: str, version: str) -> None:
@@ -80,7 +80,7 @@ def test_the_package_that_did_it(project: Project) -> None:
     assert result.sentence == (
         "score score max 10 fails because of package: tiny==1.0 -> tiny==2.0; 2 other changes do not matter"
     )
-    assert {made.requirements for made in venvs.read_all().values()} == {
+    assert {record.requirements for record in venvs.read_all().values()} == {
         ("other==1.0", "tiny==1.0"),
         ("other==1.0", "tiny==2.0"),
         ("other==2.0", "tiny==1.0"),

@@ -18,31 +18,31 @@ def needs(*wanted: int) -> Test[int]:
 
 
 def test_every_cause_is_found_exactly() -> None:
-    for cause in (*[(one,) for one in EIGHT], *itertools.combinations(EIGHT, 2), (0, 3, 7)):
+    for cause in (*[(change,) for change in EIGHT], *itertools.combinations(EIGHT, 2), (0, 3, 7)):
         assert tuple(minimize(EIGHT, needs(*cause))) == cause
 
 
 def test_a_single_cause_takes_few_tests() -> None:
-    asked: list[Sequence[int]] = []
+    tests: list[Sequence[int]] = []
 
     def test(chosen: Sequence[int]) -> Outcome:
-        asked.append(chosen)
+        tests.append(chosen)
         return "bad" if 5 in chosen else "good"
 
     assert minimize(list(range(64)), test) == [5]
-    assert len(asked) == 8
+    assert len(tests) == 8
 
 
 def test_two_causes_far_apart_take_few_partial_builds() -> None:
     """What was left out stays out when the rest is taken apart once more."""
-    asked: set[tuple[int, ...]] = set()
+    tests: set[tuple[int, ...]] = set()
 
     def test(chosen: Sequence[int]) -> Outcome:
-        asked.add(tuple(chosen))
+        tests.add(tuple(chosen))
         return "bad" if {0, 31} <= set(chosen) else "good"
 
     assert minimize(list(range(32)), test) == [0, 31]
-    assert len(asked) == 30
+    assert len(tests) == 30
 
 
 def test_causes_that_do_it_each_by_itself() -> None:

@@ -149,13 +149,13 @@ def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_w
         case = latency.Investigation(
             experiment, question.stage, question.gate, chain, "", then, "the accepted baseline", slow
         )
-        told = case.compare_earlier(diagnosis, then)
+        compared = case.compare_earlier(diagnosis, then)
         other = case.compare_earlier(diagnosis, replace(then, last="another"))
         nobody = case.compare_earlier(replace(diagnosis, culprit=""), then)
     start = f"`import` is not the model that it was in {project.good.run} (model.onnx changed)"
     very = f"{start}: built from the earlier one, `int8` is unchanged"
     slower = "it takes 2 ms longer than the accepted baseline (20 %); no node explains it"
-    assert (told.culprit, told.sentence) == ("import", f"{very}; {slower}")
+    assert (compared.culprit, compared.sentence) == ("import", f"{very}; {slower}")
     assert (other.culprit, other.sentence, other.notes) == ("int8", "`int8` is slow", (start,))
     assert nobody.sentence == f"`int8` is slow; {very}"
 

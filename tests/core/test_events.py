@@ -150,8 +150,8 @@ def test_every_event_comes_back_from_its_line(project: Project) -> None:
 def test_what_is_not_documented_is_found(change: dict[str, Any], problem: str) -> None:
     line = line_of(WAITING, encode(WAITING), 1.0) | change
     validator = jsonschema.Draft7Validator({**event_schema.build(), "oneOf": [{"$ref": "#/definitions/StageWaiting"}]})
-    found = [error.message for whole in validator.iter_errors(line) for error in whole.context or ()]
-    assert problem in found
+    messages = [error.message for outer_error in validator.iter_errors(line) for error in outer_error.context or ()]
+    assert problem in messages
     assert problems([line]) != []
 
 

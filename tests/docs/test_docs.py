@@ -57,9 +57,9 @@ def test_the_generated_pages_are_current() -> None:
 
 
 def test_every_kind_has_a_row_and_every_column_of_it() -> None:
-    found = tomllib.loads((ROOT / "docs" / "kinds.toml").read_text(encoding="utf-8"))
-    assert sorted(found) == sorted(BUILTIN), "docs/kinds.toml says of each kind on what it was tried"
-    for kind, columns in found.items():
+    document = tomllib.loads((ROOT / "docs" / "kinds.toml").read_text(encoding="utf-8"))
+    assert sorted(document) == sorted(BUILTIN), "docs/kinds.toml says of each kind on what it was tried"
+    for kind, columns in document.items():
         assert sorted(columns) == ["checked", "large", "tried"], kind
         assert all(columns.values()), f"{kind} has an empty column"
 
@@ -108,8 +108,8 @@ def test_a_guide_says_where_the_files_are_that_its_pipelines_take(page: Path) ->
     text = page.read_text(encoding="utf-8")
     blocks = [content for language, content in BLOCK.findall(text) if language == "yaml"]
     shown = set(re.findall(r"^# ([\w.-]+)$", text, re.MULTILINE))
-    taken = {name for block in blocks for name in TAKEN.findall(block)} - shown
-    assert [name for name in sorted(taken) if f"`{name}`" not in BLOCK.sub("", text)] == []
+    used = {name for block in blocks for name in TAKEN.findall(block)} - shown
+    assert [name for name in sorted(used) if f"`{name}`" not in BLOCK.sub("", text)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_id)
@@ -118,16 +118,16 @@ def test_every_command_of_a_page_is_one(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     blocks = [content for language, content in BLOCK.findall(text) if language in ("sh", "text")]
     for line in [*INLINE.findall(BLOCK.sub("", text)), *(line for block in blocks for line in SHELL.findall(block))]:
-        words = shlex.split(line.split(" | ")[0].split(" > ")[0])[1:]
-        if not words or words[0].startswith("_") or words[0] in ("--help", "--version"):
+        arguments = shlex.split(line.split(" | ")[0].split(" > ")[0])[1:]
+        if not arguments or arguments[0].startswith("_") or arguments[0] in ("--help", "--version"):
             continue
-        nested = " ".join(words[:2])
-        verb = nested if nested in verbs else words[0] if words[0] in verbs else "run"
-        if verb == "run" and words[0] != "run":
-            assert words[0] == "FILE" or words[0].endswith(".yaml"), line
+        nested = " ".join(arguments[:2])
+        verb = nested if nested in verbs else arguments[0] if arguments[0] in verbs else "run"
+        if verb == "run" and arguments[0] != "run":
+            assert arguments[0] == "FILE" or arguments[0].endswith(".yaml"), line
         known = {name for parameter in verbs[verb].params for name in parameter.opts} | {"--help"}
-        given = {word.partition("=")[0] for word in words if word.startswith("-")}
-        assert given <= known, line
+        options = {word.partition("=")[0] for word in arguments if word.startswith("-")}
+        assert options <= known, line
 
 
 def json_of(page: str) -> list[Any]:
@@ -140,7 +140,8 @@ def test_settings_of_editors_and_assistants_name_what_there_is() -> None:
     (settings,) = json_of("docs/how-to/editor.md")
     assert settings == {"yaml.schemas": {"pipeline.schema.json": "pipelines/*.yaml"}}
     assert "orun schema > pipeline.schema.json" in editor
-    servers = [(found.get("mcpServers") or found["servers"])["orun"] for found in json_of("docs/how-to/agents.md")]
+    documents = json_of("docs/how-to/agents.md")
+    servers = [(document.get("mcpServers") or document["servers"])["orun"] for document in documents]
     options = {name for parameter in dict(generator().verbs())["mcp"].params for name in parameter.opts}
     assert len(servers) == 4
     for server in servers:

@@ -41,9 +41,9 @@ def run_script(folder: Path, **variables: str) -> subprocess.CompletedProcess[st
 
 
 def test_the_batch_script_starts_an_agent_with_a_store_on_the_node(tmp_path: Path) -> None:
-    done = run_script(tmp_path, ORUN_HEAD="login1:6379", ORUN_VENV=str(tmp_path / "venv"), ORUN_ACCELERATOR="T4")
-    assert done.stderr == ""
-    assert json.loads(done.stdout) == {
+    process = run_script(tmp_path, ORUN_HEAD="login1:6379", ORUN_VENV=str(tmp_path / "venv"), ORUN_ACCELERATOR="T4")
+    assert process.stderr == ""
+    assert json.loads(process.stdout) == {
         "words": [
             "agent", "--join", "login1:6379", "--name", "node7", "--grace", "50s", "--label", "accelerator=T4",
         ],
@@ -53,9 +53,9 @@ def test_the_batch_script_starts_an_agent_with_a_store_on_the_node(tmp_path: Pat
 
 
 def test_the_batch_script_asks_for_the_head(tmp_path: Path) -> None:
-    done = run_script(tmp_path, ORUN_VENV=str(tmp_path / "venv"))
-    assert done.returncode == 1
-    assert "ORUN_HEAD: is HOST:PORT of orun head" in done.stderr
+    process = run_script(tmp_path, ORUN_VENV=str(tmp_path / "venv"))
+    assert process.returncode == 1
+    assert "ORUN_HEAD: is HOST:PORT of orun head" in process.stderr
 
 
 def documents() -> list[dict[str, Any]]:

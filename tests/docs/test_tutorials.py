@@ -19,7 +19,7 @@ SLOWER = "note: the release is slower"  # where the processor has no instruction
 FIGURE = re.compile(r"-?\d[\d.]*( (ns|µs|ms|s|min|kB|MB|%)(?!\w))?")
 
 
-def words(text: str) -> Counter[str]:
+def count_words(text: str) -> Counter[str]:
     """The words of an output without figures: cells of a table are folded by the width of these."""
     lines = [line for line in text.splitlines() if not BUSY.match(line) and not line.startswith(SLOWER)]
     text = re.sub(r"\b[0-9a-f]{64}\b", "DIGEST", "\n".join(lines))
@@ -41,6 +41,6 @@ def test_the_first_release_prints_what_its_page_shows(tmp_path: Path) -> None:
             text = pipeline.read_text(encoding="utf-8").replace("data: null", "data: model_data.py:examples")
             pipeline.write_text(ACCURACY.sub(content, text), encoding="utf-8")
         elif language == "text":
-            assert words(printed) == words(content)
+            assert count_words(printed) == count_words(content)
             compared += 1
     assert compared == 4

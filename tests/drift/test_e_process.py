@@ -46,9 +46,9 @@ def test_the_division_of_a_log_into_blocks_does_not_matter() -> None:
     random = np.random.default_rng(0)
     reference, values = random.normal(size=(50, 3)), random.normal(0.5, 1, (150, 3))
     values[::7, 1] = np.nan
-    whole = capital_of(reference, values)
+    undivided = capital_of(reference, values)
     for block in (1, 13, 100):
-        assert capital_of(reference, values, block=block) == pytest.approx(whole, rel=1e-9)
+        assert capital_of(reference, values, block=block) == pytest.approx(undivided, rel=1e-9)
 
 
 def test_few_lives_without_drift_have_an_alarm() -> None:
@@ -72,9 +72,9 @@ def test_drift_after_many_records_is_found(drift: Any, most: int) -> None:
     test = DriftTest.begin([random.normal(size=500) for _ in range(20)], random)
     test.add(random.normal(size=(500, 20)), np.arange(500.0))
     evidence = test.add(drift(random, (most, 20)), 500 + np.arange(float(most)))
-    found = evidence.capital >= 3000
-    assert found.any(axis=0).all()
-    since = evidence.since[found.argmax(axis=0), np.arange(20)]
+    is_drift = evidence.capital >= 3000
+    assert is_drift.any(axis=0).all()
+    since = evidence.since[is_drift.argmax(axis=0), np.arange(20)]
     assert abs(np.median(since) - 500) <= 5
 
 
@@ -95,11 +95,11 @@ def test_a_record_that_does_not_count_changes_nothing() -> None:
 def test_a_state_goes_on() -> None:
     random = np.random.default_rng(5)
     reference, values = random.normal(size=(50, 2)), random.normal(1, 1, (40, 2))
-    whole = capital_of(reference, values)
+    undivided = capital_of(reference, values)
     test = DriftTest.begin(list(reference.T), np.random.default_rng(0))
     test.add(values[:15], np.zeros(15))
     again = DriftTest(test.random, **{name: array.copy() for name, array in test.arrays().items()})
-    assert again.add(values[15:], np.zeros(25)).capital == pytest.approx(whole[15:])
+    assert again.add(values[15:], np.zeros(25)).capital == pytest.approx(undivided[15:])
 
 
 def test_capital_stays_finite() -> None:

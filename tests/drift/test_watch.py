@@ -118,11 +118,11 @@ def test_looking_twice_is_looking_once(release: Path, serve: Serve, tmp_path: Pa
     serve(170)
     nightly = orun.watch([tmp_path / "requests.jsonl.1", path], release, state=state)
     assert nightly.left_out == {"read before": 130}
-    whole = orun.watch([tmp_path / "requests.jsonl.1", path], release)
-    assert (nightly.records, whole.records) == (300, 300)
-    for one, other in zip(nightly.statistics, whole.statistics, strict=True):
-        assert (one.name, one.verdict) == (other.name, other.verdict)
-        assert one.p == pytest.approx(other.p)
+    at_once = orun.watch([tmp_path / "requests.jsonl.1", path], release)
+    assert (nightly.records, at_once.records) == (300, 300)
+    for statistic, other in zip(nightly.statistics, at_once.statistics, strict=True):
+        assert (statistic.name, statistic.verdict) == (other.name, other.verdict)
+        assert statistic.p == pytest.approx(other.p)
 
 
 def test_drift_stays_found(release: Path, serve: Serve, tmp_path: Path) -> None:

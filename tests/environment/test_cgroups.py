@@ -15,7 +15,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 
 
 @pytest.mark.parametrize(
-    ("said", "cores"),
+    ("quota", "cores"),
     [
         ("200000 100000", [2]),
         ("150000 100000", [2]),  # half a core is one that may be busy
@@ -24,9 +24,9 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
         ("", []),
     ],
 )
-def test_a_quota_of_version_2(machine: Path, said: str, cores: list[int]) -> None:
+def test_a_quota_of_version_2(machine: Path, quota: str, cores: list[int]) -> None:
     put(machine / "proc/self/cgroup", "0::/kubepods/pod/container\n")
-    put(machine / "cgroup/kubepods/pod/container/cpu.max", f"{said}\n")
+    put(machine / "cgroup/kubepods/pod/container/cpu.max", f"{quota}\n")
     assert cgroups.cores() == cores
 
 

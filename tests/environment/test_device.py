@@ -61,9 +61,9 @@ def cpuinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 @pytest.mark.parametrize("cores", [1, 2, 300])
 def test_the_processor_is_that_of_the_first_core(cpuinfo: Path, cores: int) -> None:
     cpuinfo.write_text("\n".join(X86.format(core=core) for core in range(cores)) + "\n")
-    found = processor.cpu()
-    assert found["cpu"] == "Intel(R) Xeon(R) Processor"
-    assert found["cpu flags"] == blake3(b"amx_int8 fpu vme").hexdigest()[:16]
+    models = processor.cpu()
+    assert models["cpu"] == "Intel(R) Xeon(R) Processor"
+    assert models["cpu flags"] == blake3(b"amx_int8 fpu vme").hexdigest()[:16]
 
 
 @pytest.mark.parametrize(
@@ -85,12 +85,12 @@ def test_a_processor_of_arm_is_known_by_its_numbers(cpuinfo: Path, monkeypatch: 
     """Linux gives it no name: two of different makes would pass for one."""
     monkeypatch.setattr(platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(platform, "processor", lambda: "")
-    found = []
+    models = []
     for part in ("0xd0c", "0xd40"):
         cpuinfo.write_text("\n".join(ARM.format(core=core, part=part) for core in range(2)))
         processor.cpu.cache_clear()
-        found.append(processor.cpu()["cpu"])
-    assert found == ["aarch64 0x41 0xd0c 0x1 1", "aarch64 0x41 0xd40 0x1 1"]
+        models.append(processor.cpu()["cpu"])
+    assert models == ["aarch64 0x41 0xd0c 0x1 1", "aarch64 0x41 0xd40 0x1 1"]
     cpuinfo.unlink()
     processor.cpu.cache_clear()
     assert processor.cpu()["cpu"] == "aarch64"

@@ -44,8 +44,8 @@ def metadata(tmp_path: Path) -> Path:
 
 
 def test_a_repository(metadata: Path) -> None:
-    told = {"url": "https://host.invalid/one", "vcs_info": {"vcs": "git", "commit_id": "0123456789abcdef" * 2}}
-    (metadata / NOTE).write_text(json.dumps(told))
+    origin = {"url": "https://host.invalid/one", "vcs_info": {"vcs": "git", "commit_id": "0123456789abcdef" * 2}}
+    (metadata / NOTE).write_text(json.dumps(origin))
     assert label(str(metadata)) == "commit.0123456789abcdef"
 
 
@@ -97,8 +97,8 @@ def test_a_wheel_of_the_same_version_with_another_content(tmp_path: Path) -> Non
     versions, reasons = [], []
     for text in ("first", "second", "second"):
         versions.append(_install(tmp_path / text, packages, text))
-        done = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
-        reasons += json.loads(done.stdout)["stages"][0]["reasons"]
+        process = subprocess.run(command, env=variables, capture_output=True, text=True, check=True)
+        reasons += json.loads(process.stdout)["stages"][0]["reasons"]
         assert (tmp_path / "store" / "out" / "text" / "told" / "text").read_text() == text
     change = f"package one: {versions[0]} -> {versions[1]} (imported by the stage)"
     assert reasons == ["never run before", change, "up to date"]

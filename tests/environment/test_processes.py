@@ -58,9 +58,9 @@ def test_a_group_is_signalled_before_its_leader_is_given_up(tmp_path: Path) -> N
         ended.append(process)
         processes.signal_group(process, signal.SIGKILL)
 
-    found = processes.wait_for_child(end, block=False)
-    assert found is not None
-    assert (ended, found[:2]) == ([child.pid], (child.pid, 3 << 8))
+    waited = processes.wait_for_child(end, block=False)
+    assert waited is not None
+    assert (ended, waited[:2]) == ([child.pid], (child.pid, 3 << 8))
     child.returncode = 3  # it was waited for here
     assert os.read(pipe, 1) == b""
     os.close(pipe)

@@ -51,7 +51,7 @@ ANSWER = "print('loading'); print('orun found [\"TheProvider\"]', flush=True); p
 
 
 @pytest.mark.parametrize(
-    ("program", "found", "reason"),
+    ("program", "available", "reason"),
     [
         (ANSWER, ("TheProvider",), ""),
         (f"{ANSWER}; import os; os.abort()", ("TheProvider",), ""),  # as libraries of GPUs do when they are unloaded
@@ -63,12 +63,12 @@ ANSWER = "print('loading'); print('orun found [\"TheProvider\"]', flush=True); p
     ],
 )
 def test_what_a_probe_makes_of_its_process(
-    monkeypatch: pytest.MonkeyPatch, program: str, found: tuple[str, ...], reason: str
+    monkeypatch: pytest.MonkeyPatch, program: str, available: tuple[str, ...], reason: str
 ) -> None:
     monkeypatch.setattr(providers, "PROBE", program)
     providers.probe.cache_clear()
     loaded = providers.probe("TheProvider", "{}")
-    assert (loaded.providers, providers.first_reason(loaded.messages)) == (found, reason)
+    assert (loaded.providers, providers.first_reason(loaded.messages)) == (available, reason)
     providers.probe.cache_clear()
 
 

@@ -60,7 +60,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def made(once: Path, tmp_path: Path) -> Path:
+def environment_folder(once: Path, tmp_path: Path) -> Path:
     """The folder of `TINY`, which was made before: a copy of it, which is as good."""
     shutil.copytree(once, tmp_path / "environments", symlinks=True)
     return venvs.folder_of(TINY)
@@ -68,17 +68,17 @@ def made(once: Path, tmp_path: Path) -> Path:
 
 def make(environment: Environment = TINY) -> list[str]:
     """What was said while it was made."""
-    said: list[str] = []
-    venv_builder.make(environment, said.append)
-    return said
+    messages: list[str] = []
+    venv_builder.make(environment, messages.append)
+    return messages
 
 
 def ask(code: str, environment: Environment = TINY) -> str:
     """What a program prints in the environment, isolated from this process's variables."""
-    found = venvs.interpreter(environment)
-    variables = {"PYTHONPATH": found.path or ""}
-    done = subprocess.run([found.python, "-P", "-c", code], capture_output=True, text=True, check=True, env=variables)
-    return done.stdout.strip()
+    venv = venvs.interpreter(environment)
+    variables = {"PYTHONPATH": venv.path or ""}
+    process = subprocess.run([venv.python, "-P", "-c", code], capture_output=True, text=True, check=True, env=variables)
+    return process.stdout.strip()
 
 
 def start_making() -> subprocess.Popen[str]:
@@ -101,28 +101,28 @@ def test_it_runs_orun_with_its_own_packages_and_no_other(once: Path, monkeypatch
     assert ask(code) == f"1.0 {venvs.prefix(venvs.folder_of(TINY))} True None None"
 
 
-def test_what_was_removed_is_made_again_with_the_versions_it_had(index: Path, made: Path) -> None:
+def test_what_was_removed_is_made_again_with_the_versions_it_had(index: Path, environment_folder: Path) -> None:
     wheel(index, "inner", "2.0")
-    venvs.prefix(made).rename(made / "away")
+    venvs.prefix(environment_folder).rename(environment_folder / "away")
     assert make() == ["environment 'tiny': making it again, because its interpreter is gone (tiny==1.0)"]
     assert ask("import inner; print(inner.version)") == "1.0"
 
 
 def test_two_processes_make_it_together() -> None:
     first, second = start_making(), start_making()
-    said = sorted(process.communicate(timeout=120)[0] for process in (first, second))
-    assert said[0] in ("done\n", "environment 'tiny': another orun process makes it\ndone\n")
-    assert said[1] == "environment 'tiny': making it, once for this machine (tiny==1.0)\ndone\n"
+    messages = sorted(process.communicate(timeout=120)[0] for process in (first, second))
+    assert messages[0] in ("done\n", "environment 'tiny': another orun process makes it\ndone\n")
+    assert messages[1] == "environment 'tiny': making it, once for this machine (tiny==1.0)\ndone\n"
 
 
 def test_a_process_that_is_killed_leaves_nothing_that_passes_for_made(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked, answer = threading.Event(), threading.Event()
+    requested, answer = threading.Event(), threading.Event()
 
     class Waiting(SimpleHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.set()
+            requested.set()
             answer.wait(60)
             super().do_GET()
 
@@ -133,16 +133,16 @@ def test_a_process_that_is_killed_leaves_nothing_that_passes_for_made(
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv("PIP_FIND_LINKS", f"http://127.0.0.1:{server.server_port}/")
         process = start_making()
-        assert asked.wait(60)
+        assert requested.wait(60)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate(timeout=60)
         folder = venvs.folder_of(TINY)
         assert venvs.damage(folder) == "it is not there"
         answer.set()
-        said = make()
+        messages = make()
         server.shutdown()
     # pip goes on alone, and is waited for
-    assert said[-1] == "environment 'tiny': making it, once for this machine (tiny==1.0)"
+    assert messages[-1] == "environment 'tiny': making it, once for this machine (tiny==1.0)"
     assert venvs.damage(folder) == ""
 
 
@@ -175,19 +175,19 @@ def edit_with_its_time(path: Path) -> None:
         (change_version, "inner is 2.0 instead of 1.0"),
     ],
 )
-def test_what_was_changed_by_hand_is_noticed(made: Path, harm: Callable[[Path], None], why: str) -> None:
-    module = find_module(made)
+def test_what_was_changed_by_hand_is_noticed(environment_folder: Path, harm: Callable[[Path], None], why: str) -> None:
+    module = find_module(environment_folder)
     harm(module)
-    assert venvs.damage(made) == why.format(python=module.parents[1].name)
+    assert venvs.damage(environment_folder) == why.format(python=module.parents[1].name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", [edit, change_version])
-def test_what_was_changed_is_made_again(made: Path, harm: Callable[[Path], None]) -> None:
-    harm(find_module(made))
-    why = venvs.damage(made)
+def test_what_was_changed_is_made_again(environment_folder: Path, harm: Callable[[Path], None]) -> None:
+    harm(find_module(environment_folder))
+    why = venvs.damage(environment_folder)
     assert make() == [f"environment 'tiny': making it again, because {why} (tiny==1.0)"]
-    assert venvs.damage(made) == ""
+    assert venvs.damage(environment_folder) == ""
     assert ask("import inner; print(inner.version)") == "1.0"
 
 
@@ -206,13 +206,13 @@ def test_a_copy_is_as_good_with_caches_beside_the_code(
 @pytest.mark.parametrize(
     ("text", "why"), [(None, "gone"), ("{", "damaged"), ("[]", "damaged"), ('{"a": 1}', "damaged")]
 )
-def test_a_list_of_files_that_cannot_be_used_is_damage(made: Path, text: str | None, why: str) -> None:
-    listed = made / venv_contents.LIST
+def test_a_list_of_files_that_cannot_be_used_is_damage(environment_folder: Path, text: str | None, why: str) -> None:
+    listed = environment_folder / venv_contents.LIST
     if text is None:
         listed.unlink()
     else:
         listed.write_text(text)
-    assert venvs.damage(made) == f"the list of its files is {why}"
+    assert venvs.damage(environment_folder) == f"the list of its files is {why}"
 
 
 @pytest.mark.slow
@@ -339,6 +339,6 @@ def test_a_lock_file_is_installed_by_its_hashes(index: Path) -> None:
     assert make(locked) == ["environment 'e': making it, once for this machine (inner==1.0)"]
 
 
-def test_a_record_that_is_no_record_counts_for_nothing(made: Path) -> None:
+def test_a_record_that_is_no_record_counts_for_nothing(environment_folder: Path) -> None:
     venvs.record_of(TINY).write_text("{")
-    assert (venvs.is_known(TINY), venvs.damage(made)) == (False, "it is not there")
+    assert (venvs.is_known(TINY), venvs.damage(environment_folder)) == (False, "it is not there")
