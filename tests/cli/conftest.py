@@ -31,9 +31,9 @@ def orun(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) ->
     for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "CI", "GITHUB_ACTIONS", "GITHUB_STEP_SUMMARY", "ORUN_STORE"):
         monkeypatch.delenv(name, raising=False)
 
-    def call(*words: str) -> Outcome:
+    def call(*arguments: str) -> Outcome:
         capsys.readouterr()
-        code = main(words)
+        code = main(arguments)
         printed = capsys.readouterr()
         return Outcome(code, printed.out, printed.err)
 

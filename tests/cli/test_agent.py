@@ -30,10 +30,12 @@ def test_more_memory_than_there_is_cannot_be_lent() -> None:
 
 
 def test_labels_are_names_with_values() -> None:
-    done = CliRunner().invoke(command, ["--listen", "unix:///nowhere", "--label", "gpu"], standalone_mode=False)
-    assert str(done.exception) == "--label wants NAME=VALUE, not 'gpu'\n  hint: orun agent --label accelerator=T4 ..."
+    result = CliRunner().invoke(command, ["--listen", "unix:///nowhere", "--label", "gpu"], standalone_mode=False)
+    assert str(result.exception) == "--label wants NAME=VALUE, not 'gpu'\n  hint: orun agent --label accelerator=T4 ..."
 
 
 def _error(resources: str) -> str:
-    done = CliRunner().invoke(command, ["--listen", "unix:///nowhere", "--resources", resources], standalone_mode=False)
-    return str(done.exception)
+    result = CliRunner().invoke(
+        command, ["--listen", "unix:///nowhere", "--resources", resources], standalone_mode=False
+    )
+    return str(result.exception)

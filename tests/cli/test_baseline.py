@@ -63,8 +63,8 @@ def test_stages_with_gates_that_the_run_left_out_are_told(orun: CommandLine, gat
         "commit words.baseline.json\n"
     )
     orun("words.yaml")
-    whole = orun("baseline", "accept", "words.yaml")
-    assert steady(whole.out) == "accepted write, count, again, last of run RUN-words\ncommit words.baseline.json\n"
+    outcome = orun("baseline", "accept", "words.yaml")
+    assert steady(outcome.out) == "accepted write, count, again, last of run RUN-words\ncommit words.baseline.json\n"
     orun("words.yaml", "--to", "again")
     rest = orun("baseline", "accept", "words.yaml")
     assert steady(rest.out) == (
@@ -138,8 +138,8 @@ count  words          3    -
 note: no figures of count now; to see why: orun plan words.yaml
 """
     )
-    [_, words] = json.loads(orun("baseline", "diff", "words.yaml", "--json").out)["differences"]
-    assert (words["stage"], words["accepted"], words["current"]) == ("count", 3, None)
+    [_, word_count] = json.loads(orun("baseline", "diff", "words.yaml", "--json").out)["differences"]
+    assert (word_count["stage"], word_count["accepted"], word_count["current"]) == ("count", 3, None)
 
 
 SKIPPING = """\
@@ -212,10 +212,10 @@ def test_the_last_run_must_be_of_the_file_as_it_is(orun: CommandLine, gated: Pat
 
 @pytest.mark.usefixtures("gated")
 def test_what_to_type_has_the_values_and_the_store(orun: CommandLine) -> None:
-    asked = ("--store", "there", "--set", "stages.write.with.text=one two")
-    nothing = orun("baseline", "accept", "words.yaml", *asked)
+    options = ("--store", "there", "--set", "stages.write.with.text=one two")
+    nothing = orun("baseline", "accept", "words.yaml", *options)
     orun("words.yaml", "--store", "there")
-    other = orun("baseline", "accept", "words.yaml", *asked)
+    other = orun("baseline", "accept", "words.yaml", *options)
     again = "  hint: orun words.yaml --set 'stages.write.with.text=one two' --store there\n"
     assert (nothing.code, nothing.err) == (2, f"error: there is no run of words to accept\n{again}")
     assert (other.code, other.err) == (

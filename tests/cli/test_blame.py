@@ -55,13 +55,13 @@ def sized(project: Path, built: Path) -> Path:
 
 
 def test_a_run_looks_into_a_gate_that_failed(orun: CommandLine, sized: Path) -> None:
-    done = orun("sized.yaml", "--html", "report.html")
-    assert done.code == 1
-    assert "why, for 60 s at most (--no-blame leaves it out):" in done.out
-    assert "size size max 1kB" in done.out
+    outcome = orun("sized.yaml", "--html", "report.html")
+    assert outcome.code == 1
+    assert "why, for 60 s at most (--no-blame leaves it out):" in outcome.out
+    assert "size size max 1kB" in outcome.out
     run = max(path for path in (sized / "artifacts" / "runs").iterdir() if path.name.endswith("-sized"))
     (kept,) = json.loads((run / "blame.json").read_text())["blame"]
-    *_, sentence, blank, last = done.out.splitlines()
+    *_, sentence, blank, last = outcome.out.splitlines()
     assert (sentence, blank) == (kept["sentence"], "")
     assert re.fullmatch(r"failed: 3 stages \(3 cached\), 1 of 2 gates passed, 1 failed, [0-9.]+ m?s; exit 1", last)
     assert [level["stage"] for level in kept["levels"]] == ["import", "int8"]
@@ -75,7 +75,7 @@ CUT_SHORT = "the rest was skipped: time limit reached; to go on: orun blame size
 
 @pytest.mark.usefixtures("sized")
 @pytest.mark.parametrize(
-    ("words", "again"),
+    ("options", "again"),
     [
         ((), "--time 10min"),
         (("--quiet",), "--time 10min"),
@@ -85,12 +85,12 @@ CUT_SHORT = "the rest was skipped: time limit reached; to go on: orun blame size
     ],
 )
 def test_a_search_that_was_cut_short_says_how_to_go_on(
-    orun: CommandLine, monkeypatch: pytest.MonkeyPatch, words: Sequence[str], again: str
+    orun: CommandLine, monkeypatch: pytest.MonkeyPatch, options: Sequence[str], again: str
 ) -> None:
     monkeypatch.setattr(blame, "AUTOMATIC_SECONDS", 0.0)
-    done = orun("sized.yaml", *words)
-    assert done.code == 1
-    *_, sentence, stopped, blank, last = done.out.splitlines()
+    outcome = orun("sized.yaml", *options)
+    assert outcome.code == 1
+    *_, sentence, stopped, blank, last = outcome.out.splitlines()
     assert sentence == "size could not be measured at any stage before `size`: skipped: time limit reached"
     assert (stopped, blank) == (f"{CUT_SHORT} {again}", "")
     assert re.match(r"failed: 3 stages \(3 (cached|built)\), 1 of 2 gates passed, 1 failed, ", last)
@@ -99,8 +99,8 @@ def test_a_search_that_was_cut_short_says_how_to_go_on(
 @pytest.mark.usefixtures("sized")
 def test_a_search_of_its_own_that_was_cut_short_asks_for_twice_the_time(orun: CommandLine) -> None:
     orun("sized.yaml", "--no-blame")
-    (found,) = json.loads(orun("blame", "sized.yaml", "--time", "0.001ms", "--json").out)["blame"]
-    assert found["stopped"] == f"{CUT_SHORT} --time 10min"
+    (diagnosis,) = json.loads(orun("blame", "sized.yaml", "--time", "0.001ms", "--json").out)["blame"]
+    assert diagnosis["stopped"] == f"{CUT_SHORT} --time 10min"
     (question,) = find_requests(orun_api.load("sized.yaml"), orun_api.run("sized.yaml"))
     cut = Diagnosis("", "size", "size", "B", "", stopped=OUT_OF_TIME)
     assert blame.with_advice(cut, question, 930.0, None).stopped == f"{CUT_SHORT} --time 31min"
@@ -115,11 +115,11 @@ def test_who_stops_the_search_keeps_the_run(
         raise error
 
     monkeypatch.setattr(culprits, "blame", interrupted)
-    done = orun("sized.yaml", "--markdown", "summary.md", "--set", "stages.size.gate.size.max=2kB")
-    assert done.code == 1
-    assert done.out.splitlines()[-1].startswith("failed: 3 stages (3 cached), 1 of 2 gates passed, 1 failed, ")
+    outcome = orun("sized.yaml", "--markdown", "summary.md", "--set", "stages.size.gate.size.max=2kB")
+    assert outcome.code == 1
+    assert outcome.out.splitlines()[-1].startswith("failed: 3 stages (3 cached), 1 of 2 gates passed, 1 failed, ")
     again = "orun blame sized.yaml --set stages.size.gate.size.max=2kB"
-    assert done.err.splitlines()[-1] == f"the search was interrupted; to go on: {again}"
+    assert outcome.err.splitlines()[-1] == f"the search was interrupted; to go on: {again}"
     assert "failed: 3 stages" in (sized / "summary.md").read_text()
 
 
@@ -224,37 +224,37 @@ def test_its_own_runs_are_not_the_last_ones(orun: CommandLine, sized: Path) -> N
 
 
 def test_unless_told_not_to(orun: CommandLine, sized: Path) -> None:
-    done = orun("sized.yaml", "--no-blame")
-    assert done.code == 1
-    assert "why" not in done.out
+    outcome = orun("sized.yaml", "--no-blame")
+    assert outcome.code == 1
+    assert "why" not in outcome.out
     assert not list((sized / "artifacts").rglob("blame.json"))
 
 
 @pytest.mark.usefixtures("sized")
 def test_quietly_it_is_one_sentence(orun: CommandLine) -> None:
-    done = orun("sized.yaml", "-q")
-    assert done.code == 1
-    *_, sentence, blank, last = done.out.splitlines()
+    outcome = orun("sized.yaml", "-q")
+    assert outcome.code == 1
+    *_, sentence, blank, last = outcome.out.splitlines()
     assert sentence.startswith("size is ")
     assert (blank, last.split(":")[0]) == ("", "failed")
-    assert "why" not in done.out
+    assert "why" not in outcome.out
 
 
 @pytest.mark.usefixtures("sized")
 def test_json_has_it_too(orun: CommandLine) -> None:
-    done = orun("sized.yaml", "--json")
-    (found,) = json.loads(done.out)["blame"]
-    assert (found["stage"], found["metric"]) == ("size", "size")
+    outcome = orun("sized.yaml", "--json")
+    (diagnosis,) = json.loads(outcome.out)["blame"]
+    assert (diagnosis["stage"], diagnosis["metric"]) == ("size", "size")
 
 
 @pytest.mark.usefixtures("sized")
 def test_a_gate_that_passes_is_looked_into_when_it_is_named(orun: CommandLine) -> None:
-    done = orun("blame", "sized.yaml", "size.nodes", "--json")
-    assert done.code == 0
-    (found,) = json.loads(done.out)["blame"]
-    assert found["culprit"] == "int8"
-    assert found["sentence"] == "`int8` added 12 to nodes"
-    assert "places" not in found
+    outcome = orun("blame", "sized.yaml", "size.nodes", "--json")
+    assert outcome.code == 0
+    (diagnosis,) = json.loads(outcome.out)["blame"]
+    assert diagnosis["culprit"] == "int8"
+    assert diagnosis["sentence"] == "`int8` added 12 to nodes"
+    assert "places" not in diagnosis
 
 
 GIVING = """
@@ -279,11 +279,11 @@ GIVEN = """
 def test_nothing_is_given_away_to_find_something_out(orun: CommandLine, sized: Path) -> None:
     (sized / "giving.py").write_text(GIVING, encoding="utf-8")
     (sized / "sized.yaml").write_text(PIPELINE + GIVEN, encoding="utf-8")
-    done = orun("blame", "sized.yaml", "--json")
-    assert (done.code, [diagnosis["stage"] for diagnosis in json.loads(done.out)["blame"]]) == (0, ["size"])
+    outcome = orun("blame", "sized.yaml", "--json")
+    assert (outcome.code, [diagnosis["stage"] for diagnosis in json.loads(outcome.out)["blame"]]) == (0, ["size"])
     for name, why in (("upload", "upload"), ("after", "after comes after upload, which")):
-        done = orun("blame", "sized.yaml", name)
-        assert (done.code, done.err) == (
+        outcome = orun("blame", "sized.yaml", name)
+        assert (outcome.code, outcome.err) == (
             2,
             f"error: {why} publishes a release, so it does not run for an investigation\n  hint: orun sized.yaml\n",
         )
@@ -304,9 +304,9 @@ def test_a_gate_on_no_model(orun: CommandLine) -> None:
 
 @pytest.mark.usefixtures("project")
 def test_no_such_gate(orun: CommandLine) -> None:
-    done = orun("blame", "words.yaml", "speed")
-    assert done.code == 2
-    assert done.err == (
+    outcome = orun("blame", "words.yaml", "speed")
+    assert outcome.code == 2
+    assert outcome.err == (
         "error: there is no stage or gate 'speed' in words.yaml\n  stages with gates are count\n"
         "  hint: orun graph words.yaml\n"
     )
@@ -318,9 +318,9 @@ def test_no_such_gate(orun: CommandLine) -> None:
 
 @pytest.mark.usefixtures("project")
 def test_a_stage_that_fails(orun: CommandLine) -> None:
-    done = orun("blame", "words.yaml", "--set", "stages.write.with.text=boom")
-    assert done.code == 2
-    assert done.err.endswith(
+    outcome = orun("blame", "words.yaml", "--set", "stages.write.with.text=boom")
+    assert outcome.code == 2
+    assert outcome.err.endswith(
         "error: count raised ValueError: boom is no word\n  at words.py:18 in count\n"
         "  hint: orun words.yaml --set stages.write.with.text=boom\n"
     )
@@ -328,12 +328,12 @@ def test_a_stage_that_fails(orun: CommandLine) -> None:
 
 @pytest.mark.usefixtures("project")
 def test_no_time(orun: CommandLine) -> None:
-    done = orun("blame", "words.yaml", "count", "--time=0s")
-    assert done.code == 2
-    assert done.err == "error: --time leaves no time to find anything out\n  hint: orun blame FILE --time 10min\n"
-    done = orun("blame", "words.yaml", "count", "--time=-5s")
-    assert done.code == 2
-    assert done.err == (
+    outcome = orun("blame", "words.yaml", "count", "--time=0s")
+    assert outcome.code == 2
+    assert outcome.err == "error: --time leaves no time to find anything out\n  hint: orun blame FILE --time 10min\n"
+    outcome = orun("blame", "words.yaml", "count", "--time=-5s")
+    assert outcome.code == 2
+    assert outcome.err == (
         "error: --time wants a duration such as 90s or 30min, not '-5s'\n  a duration is not negative\n"
     )
     assert orun("blame", "words.yaml", "--time", "10m").out == "no gate failed\n"

@@ -33,8 +33,8 @@ def plain(text: str) -> str:
     return re.sub(r"\b[0-9a-f]{12}\b", "DIGEST", steady(text))
 
 
-def differences(orun: CommandLine, *words: str) -> dict[str, Any]:
-    shown = orun("diff", *words, "--json")
+def differences(orun: CommandLine, *arguments: str) -> dict[str, Any]:
+    shown = orun("diff", *arguments, "--json")
     assert shown.code == 0, shown.out
     document: dict[str, Any] = json.loads(shown.out)
     return document
@@ -95,7 +95,7 @@ def test_every_way_to_name_a_run(orun: CommandLine, project: Path, tmp_path: Pat
     first, second = run(orun, "one two three"), run(orun, "a b")
     wanted = differences(orun, "last~1", "last")
     assert (wanted["old"], wanted["new"]) == (first["run"], second["run"])
-    folders = [project / "artifacts" / "runs" / one["run"] for one in (first, second)]
+    folders = [project / "artifacts" / "runs" / run["run"] for run in (first, second)]
     printed = tmp_path / "printed.json"
     printed.write_text(json.dumps(first))
     assert differences(orun, first["run"], second["run"][:-6]) == wanted
@@ -109,8 +109,8 @@ def test_runs_are_counted_of_the_same_pipeline(orun: CommandLine, project: Path)
     first = run(orun, "one two three")
     assert orun("other.yaml").code == 0
     second = run(orun, "a b")
-    found = differences(orun)
-    assert (found["old"], found["new"]) == (first["run"], second["run"])
+    difference = differences(orun)
+    assert (difference["old"], difference["new"]) == (first["run"], second["run"])
     shown = orun("diff", "last~2", "last")
     assert (shown.code, shown.err.splitlines()) == (
         2,
@@ -123,16 +123,16 @@ def test_runs_are_counted_of_the_same_pipeline(orun: CommandLine, project: Path)
 
 
 def test_what_a_blocked_stage_would_rest_on_is_not_listed_as_gone() -> None:
-    made = replace(PASSED["release"], stage=BLOCKED.stage, inputs={"kind": "release/bundle", "seed": "0"})
-    found = compare(replace(PASSED, stages=(made,)), replace(PASSED, stages=(BLOCKED,)))
-    assert [(stage.outcome, stage.inputs) for stage in found.stages] == [(("built", "blocked"), ())]
+    built = replace(PASSED["release"], stage=BLOCKED.stage, inputs={"kind": "release/bundle", "seed": "0"})
+    difference = compare(replace(PASSED, stages=(built,)), replace(PASSED, stages=(BLOCKED,)))
+    assert [(stage.outcome, stage.inputs) for stage in difference.stages] == [(("built", "blocked"), ())]
 
 
 def test_a_stage_that_ended_differently_and_has_nothing_differs() -> None:
     blocked = replace(PASSED, stages=(BLOCKED,))
     skipped = replace(blocked, stages=(replace(BLOCKED, outcome="skipped"),))
-    (found,) = compare(blocked, skipped).stages
-    assert (found.stage, found.outcome) == ("release", ("blocked", "skipped"))
+    (difference,) = compare(blocked, skipped).stages
+    assert (difference.stage, difference.outcome) == ("release", ("blocked", "skipped"))
     assert compare(blocked, blocked).same
 
 
@@ -222,10 +222,10 @@ def test_a_stage_that_fails_and_one_that_is_new(orun: CommandLine, project: Path
     run(orun, "a b c")
     (project / "words.yaml").write_text(PIPELINE.replace("  count:", "  more:\n    uses: ./words.py:write\n  count:"))
     run(orun, "boom")
-    found = {stage["stage"]: stage for stage in differences(orun)["stages"]}
-    assert found["count"]["outcome"] == ["built", "failed"]
-    assert found["count"]["tree"][1] is None
-    assert found["more"]["outcome"] == [None, "built"]
+    difference = {stage["stage"]: stage for stage in differences(orun)["stages"]}
+    assert difference["count"]["outcome"] == ["built", "failed"]
+    assert difference["count"]["tree"][1] is None
+    assert difference["more"]["outcome"] == [None, "built"]
     assert "count  outcome   built" in orun("diff").out
 
 
@@ -287,7 +287,7 @@ def test_runs_by_which_init_measures_are_not_counted(orun: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (
             ("last~7",),
@@ -311,10 +311,10 @@ def test_runs_by_which_init_measures_are_not_counted(orun: CommandLine) -> None:
         ),
     ],
 )
-def test_what_is_no_run(orun: CommandLine, project: Path, words: tuple[str, ...], message: str) -> None:
+def test_what_is_no_run(orun: CommandLine, project: Path, arguments: tuple[str, ...], message: str) -> None:
     del project
     run(orun, "a b c")
-    shown = orun("diff", *words)
+    shown = orun("diff", *arguments)
     assert (shown.code, shown.out, shown.err) == (2, "", message)
 
 

@@ -34,14 +34,14 @@ def test_only_the_tools_of_its_stages_are_listed(orun: CommandLine, project: Pat
     installed = distributions.installed()
     runtime = distributions.find("onnxruntime")
     assert runtime is not None
-    apart = {"version": None, "needed_by": ["latency"], "install": "", "environment": "apart", "made": False}
+    row = {"version": None, "needed_by": ["latency"], "install": "", "environment": "apart", "made": False}
     assert (shown.code, shown.err) == (0, "")
     assert json.loads(shown.out)["tools"] == [
         {"tool": "onnx", "version": installed["onnx"], "needed_by": ["import", "size", "latency"], "install": ""},
         {"tool": "numpy", "version": installed["numpy"], "needed_by": ["size", "latency"], "install": ""},
         {"tool": runtime[0], "version": runtime[1], "needed_by": ["latency"], "install": ""},
-        {"tool": "onnxruntime", **apart},
-        {"tool": "numpy", **apart},
+        {"tool": "onnxruntime", **row},
+        {"tool": "numpy", **row},
     ]
 
 

@@ -38,14 +38,14 @@ def measured(project: Path, built: Path) -> Path:
 
 @pytest.mark.usefixtures("measured")
 def test_what_was_measured_is_kept_once(orun: CommandLine) -> None:
-    said = json.loads(orun("history", "--json").out)["series"]
-    assert {f"{one['stage']}.{one['metric']}": [p["value"] for p in one["points"]] for one in said} == {
+    series = json.loads(orun("history", "--json").out)["series"]
+    assert {f"{item['stage']}.{item['metric']}": [p["value"] for p in item["points"]] for item in series} == {
         "count.words": [3.0, 4.0],
         "write.length": [13.0, 18.0],
     }
-    (change,) = said[0]["changes"]
+    (change,) = series[0]["changes"]
     assert (change["index"], change["before"], change["after"]) == (1, 3.0, 4.0)
-    assert change["run"] == said[0]["points"][1]["run"]
+    assert change["run"] == series[0]["points"][1]["run"]
 
 
 @pytest.mark.usefixtures("measured")
@@ -68,8 +68,8 @@ def test_overview_and_detail(orun: CommandLine) -> None:
 
 def values(orun: CommandLine) -> dict[str, list[float]]:
     """What the history has of the numbers of words."""
-    said = json.loads(orun("history", "words", "--json").out)["series"]
-    return {one["stage"]: [point["value"] for point in one["points"]] for one in said}
+    series = json.loads(orun("history", "words", "--json").out)["series"]
+    return {item["stage"]: [point["value"] for point in item["points"]] for item in series}
 
 
 def test_the_past_of_a_stage_goes_on_under_its_new_name(measured: Path, orun: CommandLine) -> None:
@@ -107,8 +107,8 @@ def test_a_stage_beside_one_that_measures_the_same_has_no_past(measured: Path, o
 def test_one_pipeline_of_several(measured: Path, orun: CommandLine) -> None:
     (measured / "other.yaml").write_text("extends: words.yaml\nname: other\n")
     assert orun("other.yaml", "--set", "stages.write.with.text=a b c d e").code == 0
-    said = json.loads(orun("history", "words", "--pipeline", "other", "--json").out)["series"]
-    assert [(one["pipeline"], [p["value"] for p in one["points"]]) for one in said] == [("other", [5.0])]
+    series = json.loads(orun("history", "words", "--pipeline", "other", "--json").out)["series"]
+    assert [(item["pipeline"], [p["value"] for p in item["points"]]) for item in series] == [("other", [5.0])]
     assert [point["pipeline"] for point in json.loads(orun("history", "words", "--json").out)["series"]] == [
         "other",
         "words",
@@ -153,8 +153,8 @@ def test_a_shared_file(
     monkeypatch.setenv("ORUN_HISTORY", str(shared))
     for store in ("one", "two"):
         assert orun("run", "words.yaml", "--store", store).code == 0
-    (words,) = json.loads(orun("history", "count.words", "--json").out)["series"]
-    assert len(words["points"]) == 2
+    (series,) = json.loads(orun("history", "count.words", "--json").out)["series"]
+    assert len(series["points"]) == 2
 
 
 def test_a_history_that_cannot_be_written_fails_no_release(project: Path, orun: CommandLine) -> None:

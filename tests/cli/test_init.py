@@ -135,11 +135,11 @@ def test_a_place_that_cannot_be_written_is_told_before_the_model_is_read(model: 
     """It ended as a bug of orun, after the model was read."""
     (model.parent / ".github").touch()
     workflow = model.parent / ".github" / "workflows" / "mlp.yml"
-    for words, message in {
+    for options, message in {
         ("-o", "mlp.onnx/mlp.yaml"): "mlp.onnx/mlp.yaml cannot be written\n  mlp.onnx is a file, not a folder\n",
         ("--ci", "github"): f"{workflow} cannot be written\n  .github is a file, not a folder\n",
     }.items():
-        refused = orun("init", "mlp.onnx", *words)
+        refused = orun("init", "mlp.onnx", *options)
         assert (refused.code, refused.out, refused.err) == (2, "", f"error: {message}")
     assert sorted(path.name for path in model.parent.iterdir()) == [".github", "mlp.onnx"]
 
@@ -148,7 +148,7 @@ NAMED = "hint: name a model: a file, a folder, or file.py:function"
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["none.onnx"], ["there is no none.onnx", NAMED]),
         (
@@ -249,7 +249,7 @@ NAMED = "hint: name a model: a file, a folder, or file.py:function"
     ],
 )
 def test_models_that_cannot_be_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine, words: list[str], message: list[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine, arguments: list[str], message: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("forest.joblib").write_bytes(b"")
@@ -260,7 +260,7 @@ def test_models_that_cannot_be_read(
     Path("net.weights.h5").touch()
     Path("bert").mkdir()
     Path("bert/config.json").write_text('{"model_type": "bert"}')
-    refused = orun("init", *words)
+    refused = orun("init", *arguments)
     assert (refused.code, refused.err) == (2, "error: " + "\n  ".join(message) + "\n")
     assert not list(tmp_path.glob("*.yaml"))
 
@@ -350,11 +350,13 @@ def test_a_template_of_a_stage_elsewhere(tmp_path: Path, monkeypatch: pytest.Mon
         (f"{tmp_path}/here/ops.py", "./ops.py:count"),
         ("../more.py", "../more.py:count"),
     ):
-        done = orun("init", "--stage", f"{name}:count")
-        assert done.out.splitlines()[1] == (f"next: orun test {reference}; then `uses: {reference}` in a pipeline file")
+        outcome = orun("init", "--stage", f"{name}:count")
+        assert outcome.out.splitlines()[1] == (
+            f"next: orun test {reference}; then `uses: {reference}` in a pipeline file"
+        )
         assert orun("stages", reference).code == 0
-    done = orun("init", "--stage", "my ops.py:count")
-    assert done.out.splitlines()[1] == (
+    outcome = orun("init", "--stage", "my ops.py:count")
+    assert outcome.out.splitlines()[1] == (
         "next: orun test './my ops.py:count'; then `uses: ./my ops.py:count` in a pipeline file"
     )
 

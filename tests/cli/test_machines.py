@@ -57,9 +57,9 @@ class Made:
 def test_machines_are_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = Made(GOOD, left_out=["machine old runs another orun than this one"])
     monkeypatch.setattr("orun.runner.open_fleet.open_fleet", fleet)
-    done = CliRunner().invoke(verb.command, ["--on", "ray://head:6379"], env={"COLUMNS": "140"})
-    assert done.stderr == "warning: machine old runs another orun than this one\n"
-    assert [line.split() for line in done.stdout.splitlines()] == [
+    result = CliRunner().invoke(verb.command, ["--on", "ray://head:6379"], env={"COLUMNS": "140"})
+    assert result.stderr == "warning: machine old runs another orun than this one\n"
+    assert [line.split() for line in result.stdout.splitlines()] == [
         ["machine", "labels", "cores", "memory", "GPUs", "load", "orun", "Python", "onnxruntime", "torch"],
         ["bench-t4", "accelerator=T4,", "architecture=x86_64", "8", "34.4", "GB", "1", "0.5", "01234567",
          platform.python_version(), "1.31.1", "2.13.0"],
@@ -69,15 +69,15 @@ def test_machines_are_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_machines_are_a_document(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orun.runner.open_fleet.open_fleet", Made(GOOD))
-    done = CliRunner().invoke(verb.command, ["--on", "ray://head:6379", "--json"])
-    (machine,) = json.loads(done.stdout)
+    result = CliRunner().invoke(verb.command, ["--on", "ray://head:6379", "--json"])
+    (machine,) = json.loads(result.stdout)
     assert (machine["id"], machine["labels"]["accelerator"], machine["gpus"]) == ("bench-t4", "T4", 1)
 
 
 def test_a_fleet_without_machines_says_how_one_joins(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orun.runner.open_fleet.open_fleet", Made())
-    done = CliRunner().invoke(verb.command, ["--on", "ray://head:6379"])
-    assert done.stderr.splitlines()[-1] == "no machine is here; start an agent on one: orun agent --join head:6379"
+    result = CliRunner().invoke(verb.command, ["--on", "ray://head:6379"])
+    assert result.stderr.splitlines()[-1] == "no machine is here; start an agent on one: orun agent --join head:6379"
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_what_is_wrong_with_a_machine_is_said_with_what_to_do(machine: Machine, 
 def test_the_doctor_fails_if_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
     good, bad = replace(GOOD, clock=time()), replace(GOOD, id="old", clock=time(), versions={})
     monkeypatch.setattr("orun.runner.open_fleet.open_fleet", Made(good, bad))
-    done = CliRunner().invoke(doctor, ["--on", "ray://head:6379"], standalone_mode=False)
-    assert done.return_value == 2
-    assert [" ".join(line.split()) for line in done.stdout.splitlines()] == [
+    result = CliRunner().invoke(doctor, ["--on", "ray://head:6379"], standalone_mode=False)
+    assert result.return_value == 2
+    assert [" ".join(line.split()) for line in result.stdout.splitlines()] == [
         "machine state",
         "bench-t4 OK",
         "old neither ONNX Runtime nor PyTorch is installed there",
@@ -114,14 +114,14 @@ def test_the_doctor_is_content_with_good_machines(monkeypatch: pytest.MonkeyPatc
 def test_the_doctor_fails_if_a_machine_cannot_be_used(monkeypatch: pytest.MonkeyPatch) -> None:
     left_out = ["machine old runs another orun than this one"]
     monkeypatch.setattr("orun.runner.open_fleet.open_fleet", Made(replace(GOOD, clock=time()), left_out=left_out))
-    done = CliRunner().invoke(doctor, ["--on", "ray://head:6379", "--json"], standalone_mode=False)
-    assert (done.return_value, done.stderr) == (2, "warning: machine old runs another orun than this one\n")
-    assert json.loads(done.stdout) == {"machines": {"bench-t4": []}, "left_out": left_out}
+    result = CliRunner().invoke(doctor, ["--on", "ray://head:6379", "--json"], standalone_mode=False)
+    assert (result.return_value, result.stderr) == (2, "warning: machine old runs another orun than this one\n")
+    assert json.loads(result.stdout) == {"machines": {"bench-t4": []}, "left_out": left_out}
 
 
 def test_the_doctor_looks_at_a_fleet_or_at_a_file() -> None:
-    done = CliRunner().invoke(doctor, ["words.yaml", "--on", "ray://head:6379"], standalone_mode=False)
-    assert str(done.exception) == (
+    result = CliRunner().invoke(doctor, ["words.yaml", "--on", "ray://head:6379"], standalone_mode=False)
+    assert str(result.exception) == (
         "--on checks the machines of a fleet, and no file\n  hint: orun doctor --on ray://head:6379"
     )
 
@@ -129,5 +129,5 @@ def test_the_doctor_looks_at_a_fleet_or_at_a_file() -> None:
 def test_a_fleet_must_be_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("ORUN_ON", raising=False)
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(verb.command, [])
-    assert str(done.exception) == "no fleet is named\n  hint: --on ray://head:6379, or ORUN_ON"
+    result = CliRunner().invoke(verb.command, [])
+    assert str(result.exception) == "no fleet is named\n  hint: --on ray://head:6379, or ORUN_ON"

@@ -52,7 +52,7 @@ def test_a_group_alone_shows_its_help_and_is_a_mistake(orun: CommandLine) -> Non
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (
             ["plna"],
@@ -121,8 +121,8 @@ def test_a_group_alone_shows_its_help_and_is_a_mistake(orun: CommandLine) -> Non
         ),
     ],
 )
-def test_a_wrong_command_line(orun: CommandLine, words: list[str], message: str) -> None:
-    shown = orun(*words)
+def test_a_wrong_command_line(orun: CommandLine, arguments: list[str], message: str) -> None:
+    shown = orun(*arguments)
     assert (shown.code, shown.out, shown.err) == (2, "", message)
 
 
@@ -202,11 +202,11 @@ def test_a_package_of_orun_that_is_not_installed_is_no_bug(module: str, package:
 def test_a_bug_is_5_and_its_traceback_is_in_a_file(orun: CommandLine, failing: Failing) -> None:
     failing(KeyError("tree"))
     shown = orun("bert.yaml", "--set", "vars.token=s3cret")
-    first, where, hint = shown.err.splitlines()
+    first, location, hint = shown.err.splitlines()
     assert (shown.code, shown.out) == (5, "")
     assert first == "error: this is a bug in orun: KeyError: 'tree'"
     assert hint == "  hint: nothing that was stored is lost; please report it with that file"
-    log = Path(where.removeprefix("  the traceback and versions are in "))
+    log = Path(location.removeprefix("  the traceback and versions are in "))
     text = log.read_text(encoding="utf-8")
     log.unlink()
     assert text.startswith("command: orun bert.yaml --set vars.token=***\npython: 3.")
@@ -241,45 +241,47 @@ def test_memory_that_is_used_up_is_no_bug(orun: CommandLine, failing: Failing) -
 
 
 @pytest.mark.parametrize(
-    ("code", "what", "hint"),
+    ("code", "problem", "hint"),
     [
         (errno.EIO, "the disk reports an error", "Look for its cause: dmesg"),
         (errno.EACCES, "permission denied", "See whose it is: ls -ld '.'"),
     ],
 )
 def test_what_the_system_refuses_is_no_bug(
-    orun: CommandLine, failing: Failing, code: int, what: str, hint: str
+    orun: CommandLine, failing: Failing, code: int, problem: str, hint: str
 ) -> None:
     failing(OSError(code, os.strerror(code), "gone.yaml"))
     shown = orun("bert.yaml")
     assert (shown.code, shown.out) == (3, "")
-    assert shown.err == (f"error: cannot go on: {what}\n  gone.yaml: {os.strerror(code)}\n  hint: {hint}\n")
+    assert shown.err == (f"error: cannot go on: {problem}\n  gone.yaml: {os.strerror(code)}\n  hint: {hint}\n")
 
 
 def test_a_reader_that_has_gone_is_no_error() -> None:
     command = f"{sys.executable} -m orun stages --json; echo $? >&2"
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run(["sh", "-c", command], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    process = subprocess.run(["sh", "-c", command], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
     os.close(write)
-    assert done.stderr == "141\n"
+    assert process.stderr == "141\n"
 
 
 @pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
 def test_standard_streams_that_are_closed(project: Path, closed: str) -> None:
     command = f"{sys.executable} -m orun words.yaml {closed}"
-    done = subprocess.run(["sh", "-c", command], cwd=project, capture_output=True, text=True, check=False, timeout=100)
-    assert (done.returncode, done.stderr if "2>" not in closed else "") == (0, "")
+    process = subprocess.run(
+        ["sh", "-c", command], cwd=project, capture_output=True, text=True, check=False, timeout=100
+    )
+    assert (process.returncode, process.stderr if "2>" not in closed else "") == (0, "")
     assert (project / "artifacts" / "out" / "words" / "write" / "text.txt").is_file()
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no full device")
-@pytest.mark.parametrize("words", ["stages --json", "--version"])
-def test_a_disk_that_is_full_of_what_is_printed(words: str) -> None:
-    command = f"{sys.executable} -m orun {words} > /dev/full"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=100)
+@pytest.mark.parametrize("arguments", ["stages --json", "--version"])
+def test_a_disk_that_is_full_of_what_is_printed(arguments: str) -> None:
+    command = f"{sys.executable} -m orun {arguments} > /dev/full"
+    process = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False, timeout=100)
     message = "error: the output cannot be written\n  No space left on device\n"
-    assert (done.returncode, done.stderr) == (2, message)
+    assert (process.returncode, process.stderr) == (2, message)
 
 
 def test_a_file_named_like_a_verb_is_reached_by_its_path(
@@ -295,7 +297,12 @@ def test_a_file_named_like_a_verb_is_reached_by_its_path(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "plan").touch()
     (tmp_path / "mine").touch()
-    assert [orun(*words).code for words in (["./plan"], ["mine"], ["-k", "mine"], ["run", "plan"])] == [3, 3, 3, 3]
+    assert [orun(*arguments).code for arguments in (["./plan"], ["mine"], ["-k", "mine"], ["run", "plan"])] == [
+        3,
+        3,
+        3,
+        3,
+    ]
     assert loaded == ["./plan", "mine", "mine", "plan"]
 
 
@@ -306,9 +313,9 @@ def test_main_reads_the_words_of_the_process(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_bug_with_a_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    told = bug(ValueError("caf\udce9"), ["caf\udce9.yaml"])
+    message = bug(ValueError("caf\udce9"), ["caf\udce9.yaml"])
     (log,) = tmp_path.iterdir()
-    assert told.why == f"the traceback and versions are in {log}"
+    assert message.why == f"the traceback and versions are in {log}"
     assert log.read_text().startswith("command: orun caf\\udce9.yaml\n")
 
 

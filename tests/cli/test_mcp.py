@@ -26,10 +26,10 @@ TOOLS = ["list_pipelines", "list_stages", "validate", "plan", "explain", "histor
 
 
 @asynccontextmanager
-async def server(folder: Path, *words: str) -> AsyncIterator[ClientSession]:
+async def server(folder: Path, *options: str) -> AsyncIterator[ClientSession]:
     # the client passes a server a few variables only, without the PYTHONPATH that tests may be run with
     environment = dict(os.environ)
-    arguments = ["-m", "orun", "mcp", *words]
+    arguments = ["-m", "orun", "mcp", *options]
     parameters = StdioServerParameters(command=sys.executable, args=arguments, cwd=folder, env=environment)
     async with stdio_client(parameters) as (read, write), ClientSession(read, write) as session:
         await session.initialize()
@@ -79,10 +79,10 @@ async def read_only(folder: Path) -> None:
         assert list(tools[-1].input_schema["properties"]) == ["file", "set", "only", "from", "to", "fresh"]
         assert [tool.name for tool in tools if not (tool.annotations and tool.annotations.read_only_hint)] == ["run"]
         *bad, good = sorted(
-            (await call(session, "list_pipelines"))["pipelines"], key=lambda found: found["file"] == "words.yaml"
+            (await call(session, "list_pipelines"))["pipelines"], key=lambda pipeline: pipeline["file"] == "words.yaml"
         )
         assert good == {"file": "words.yaml", "pipeline": "words", "stages": 2, "problems": 0, "error": ""}
-        assert {found["file"]: (found["problems"], found["error"]) for found in bad} == {
+        assert {pipeline["file"]: (pipeline["problems"], pipeline["error"]) for pipeline in bad} == {
             "away.yaml": (1, "cannot be read: No such file or directory"),
             "broken.yaml": (1, "broken.yaml:2:42: 'txt' is not a parameter of ./words.py:write"),
             "caf\\xe9.yml": (1, "caf\\xe9.yml:1:1: 'stages' cannot be an empty mapping"),

@@ -27,19 +27,19 @@ def test_values_of_set_are_kept_out_of_logs() -> None:
     assert redacted(arguments) == ["run", "--set", "vars.token=***", "--set=vars.key=***", "--set", "oops", "--jobs=2"]
 
 
-def completed(orun: CommandLine, *words: str) -> list[str]:
+def completed(orun: CommandLine, *arguments: str) -> list[str]:
     """What bash would offer for the last word."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("_ORUN_COMPLETE", "bash_complete")
-        patch.setenv("COMP_WORDS", " ".join(["orun", *words]))
-        patch.setenv("COMP_CWORD", str(len(words)))
-        done = orun()
-    assert done.code == 0
-    return [entry.removeprefix("plain,") for entry in done.out.split()]
+        patch.setenv("COMP_WORDS", " ".join(["orun", *arguments]))
+        patch.setenv("COMP_CWORD", str(len(arguments)))
+        process = orun()
+    assert process.code == 0
+    return [entry.removeprefix("plain,") for entry in process.out.split()]
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("arguments", "expected"),
     [
         (["pl"], ["plan"]),
         (["wo"], ["words.yaml"]),
@@ -62,13 +62,13 @@ def completed(orun: CommandLine, *words: str) -> list[str]:
         (["init", "mlp.onnx", "--target", "c"], ["cpu", "cuda", "coreml", "cann"]),
     ],
 )
-def test_completion(orun: CommandLine, project: Path, words: list[str], expected: list[str]) -> None:
+def test_completion(orun: CommandLine, project: Path, arguments: list[str], expected: list[str]) -> None:
     (project / "sub").mkdir()
     (project / "sub" / "inner.yml").touch()
     (project / "broken.yaml").write_text("stages: []\n")
     (project / "mlp.onnx").touch()
     (project / "named.yaml").write_text("vars: {text: a}\nstages: {write: {uses: './words.py:write'}}\n")
-    assert completed(orun, *words) == expected
+    assert completed(orun, *arguments) == expected
 
 
 def test_completion_of_runs_and_metrics(project: Path, orun: CommandLine) -> None:
@@ -96,7 +96,7 @@ def test_bash_completes_with_the_script_that_is_installed(
         "COMP_CWORD=3", "_orun_completion orun", 'echo "${COMPREPLY[@]}"',
     ]  # fmt: skip
     environment = os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"}
-    done = subprocess.run(
+    process = subprocess.run(
         ["bash", "--norc", "-c", "\n".join(lines)],
         env=environment,
         cwd=project,
@@ -104,7 +104,7 @@ def test_bash_completes_with_the_script_that_is_installed(
         text=True,
         check=True,
     )
-    assert done.stdout == "compopt -o nospace stages.write.with.text=\n"
+    assert process.stdout == "compopt -o nospace stages.write.with.text=\n"
 
 
 def test_a_script_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine) -> None:
@@ -124,10 +124,10 @@ def test_fish_completes_with_its_script(project: Path, orun: CommandLine) -> Non
     (project / "orun").chmod(0o755)
     environment = os.environ | {"PATH": f"{project}:{os.environ['PATH']}"}
     line = "source orun.fish; complete -C 'orun words.yaml --set stages.w'"
-    done = subprocess.run(
+    process = subprocess.run(
         ["fish", "--no-config", "-c", line], env=environment, cwd=project, capture_output=True, text=True, check=True
     )
-    assert done.stdout == "stages.write.with.text=\n"
+    assert process.stdout == "stages.write.with.text=\n"
 
 
 @pytest.mark.skipif(not shutil.which("zsh"), reason="zsh is not installed")
@@ -142,10 +142,10 @@ def test_zsh_completes_with_its_script(project: Path, orun: CommandLine) -> None
         "words=(orun words.yaml --only w)", "_orun_completion",
     ]  # fmt: skip
     environment = os.environ | {"PATH": f"{project}:{os.environ['PATH']}"}
-    done = subprocess.run(
+    process = subprocess.run(
         ["zsh", "-f", "-c", "\n".join(lines)], env=environment, cwd=project, capture_output=True, text=True, check=True
     )
-    assert done.stdout.splitlines() == [
+    assert process.stdout.splitlines() == [
         "'-U' '-S' '' '-V' 'unsorted' '-a' 'completions' stages.write.with.text=",
         "'-U' '-V' 'unsorted' '-a' 'completions' write",
     ]
@@ -194,8 +194,8 @@ def test_a_folder_that_is_no_store_is_refused(
     arguments = [*verb.split(), *STORING[verb].split()]
     shown = orun(*arguments, "--store", "src")
     assert (shown.code, shown.out) == (2, "")
-    told = ("src is no store, and not empty", "there is no store at src", "nothing was measured yet")
-    assert any(text in shown.err for text in told)
+    messages = ("src is no store, and not empty", "there is no store at src", "nothing was measured yet")
+    assert any(text in shown.err for text in messages)
     assert [path.name for path in (accepted / "src").iterdir()] == ["model.py"]
     assert (accepted / "words.baseline.json").exists()
 
@@ -216,9 +216,13 @@ def test_a_store_without_a_name_is_that_of_the_project(
 
 def test_every_verb_with_a_store_is_tried() -> None:
     context = group.make_context("orun", ["plan"])
-    found = set()
+    with_store = set()
     for name in group.list_commands(context):
         command = group.get_command(context, name)
-        verbs = {f"{name} {one}": verb for one, verb in getattr(command, "commands", {}).items()} or {name: command}
-        found |= {one for one, verb in verbs.items() if any("--store" in option.opts for option in verb.params)}
-    assert found - {"agent"} == set(STORING)  # an agent runs until it is stopped: tests/agent
+        verbs = {f"{name} {subcommand}": verb for subcommand, verb in getattr(command, "commands", {}).items()} or {
+            name: command
+        }
+        with_store |= {
+            subcommand for subcommand, verb in verbs.items() if any("--store" in option.opts for option in verb.params)
+        }
+    assert with_store - {"agent"} == set(STORING)  # an agent runs until it is stopped: tests/agent

@@ -18,29 +18,29 @@ LINES = sorted({*VERBS, *OPTIONS})
 
 @pytest.mark.parametrize("line", LINES)
 def test_every_line_is_one(line: str) -> None:
-    words = shlex.split(line.partition(" > ")[0])
-    while "=" in words[0]:
-        words = words[1:]  # a variable of the environment
-    assert words.pop(0) == "orun"
-    if words[0] == "FILE":
-        words.insert(0, "run")
+    arguments = shlex.split(line.partition(" > ")[0])
+    while "=" in arguments[0]:
+        arguments = arguments[1:]  # a variable of the environment
+    assert arguments.pop(0) == "orun"
+    if arguments[0] == "FILE":
+        arguments.insert(0, "run")
     command: click.Command = group
     context = click.Context(group)
-    while words and isinstance(command, click.Group) and not words[0].startswith("-"):
-        found = command.get_command(context, words.pop(0))
-        assert found, line
-        command = found
+    while arguments and isinstance(command, click.Group) and not arguments[0].startswith("-"):
+        verb = command.get_command(context, arguments.pop(0))
+        assert verb, line
+        command = verb
     known = {name for parameter in command.get_params(context) for name in parameter.opts}
-    assert {word for word in words if word.startswith("-")} <= known
+    assert {word for word in arguments if word.startswith("-")} <= known
 
 
 def test_a_habit_is_no_verb_and_no_option_of_ours() -> None:
-    taken = {word for words in VERBS.values() for word in words.split()}
-    assert not taken & set(group.list_commands(click.Context(group)))
+    verbs = {word for names in VERBS.values() for word in names.split()}
+    assert not verbs & set(group.list_commands(click.Context(group)))
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (
             ["repro"],
@@ -86,8 +86,8 @@ def test_a_habit_is_no_verb_and_no_option_of_ours() -> None:
         ),
     ],
 )
-def test_what_other_tools_call_it(orun: CommandLine, words: list[str], message: str) -> None:
-    shown = orun(*words)
+def test_what_other_tools_call_it(orun: CommandLine, arguments: list[str], message: str) -> None:
+    shown = orun(*arguments)
     assert (shown.code, shown.out, shown.err) == (2, "", message)
 
 

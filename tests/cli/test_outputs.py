@@ -129,9 +129,9 @@ def test_what_every_run_reads_is_refused(orun: CommandLine, project: Path, monke
     places = (".git/HEAD", "key.pub", "private.pem", pytest.__file__, os.__file__)
     before = [Path(place).read_text() for place in places]
 
-    def require_refusals(*words: str) -> None:
+    def require_refusals(*arguments: str) -> None:
         for place in places:
-            shown = orun(*words, place)
+            shown = orun(*arguments, place)
             assert (shown.code, shown.out) == (2, "")
             assert shown.err.startswith(f"error: {place} cannot be written\n  ")
 
@@ -146,8 +146,8 @@ def test_what_every_run_reads_is_refused(orun: CommandLine, project: Path, monke
 def test_what_only_orun_writes_is_refused(orun: CommandLine, project: Path, name: str) -> None:
     assert orun("words.yaml", "-q").code == 0
     before = (project / "artifacts/history.sqlite").read_bytes()
-    for words in (("words.yaml", "--html"), ("history", "--csv")):
-        shown = orun(*words, f"artifacts/{name}")
+    for arguments in (("words.yaml", "--html"), ("history", "--csv")):
+        shown = orun(*arguments, f"artifacts/{name}")
         why = f"only orun writes to artifacts/{name.partition('/')[0]}"
         assert (shown.code, shown.out, shown.err) == refusal(f"artifacts/{name}", why)
     assert (project / "artifacts/history.sqlite").read_bytes() == before
@@ -166,12 +166,12 @@ def test_a_picture_and_a_report_replace_nothing_that_a_run_reads(
     assert orun(*graph, "link.svg").err.splitlines()[1] == "  a run reads this file, as read.py"
     assert orun("pipeline.yaml", "-q").code == 0
     assert orun("words.yaml", "-q").code == 0
-    for words in (graph, ("report", "--html")):
+    for arguments in (graph, ("report", "--html")):
         for name in ("helper.py", "hidden.txt"):
-            shown = orun(*words, name)
+            shown = orun(*arguments, name)
             assert (shown.code, shown.out, shown.err) == refusal(name, "a run reads it")
         for name, place in (("VERSION", "VERSION"), ("out/words/count/new.html", "out"), ("runs/new.html", "runs")):
-            shown = orun(*words, f"artifacts/{name}")
+            shown = orun(*arguments, f"artifacts/{name}")
             why = f"only orun writes to artifacts/{place}"
             assert (shown.code, shown.out, shown.err) == refusal(f"artifacts/{name}", why)
     assert contents(project, reading) == reading
@@ -208,8 +208,13 @@ def test_the_accepted_baseline_is_refused(orun: CommandLine, project: Path) -> N
     assert orun("words.yaml", "-q").code == 0
     assert orun("baseline", "accept", "words.yaml").code == 0
     before = (project / "words.baseline.json").read_text()
-    for words in (("words.yaml", "--junit"), ("report", "--html"), ("history", "--csv"), ("graph", "words.yaml", "-o")):
-        shown = orun(*words, "words.baseline.json")
+    for arguments in (
+        ("words.yaml", "--junit"),
+        ("report", "--html"),
+        ("history", "--csv"),
+        ("graph", "words.yaml", "-o"),
+    ):
+        shown = orun(*arguments, "words.baseline.json")
         assert (shown.code, shown.out, shown.err) == refusal("words.baseline.json", "a run reads it")
     assert (project / "words.baseline.json").read_text() == before
 
@@ -223,12 +228,12 @@ def test_a_baseline_that_is_a_link(orun: CommandLine, project: Path) -> None:
     assert (project / "shared" / "accepted.json").read_text().startswith("{\n")
 
 
-@pytest.mark.parametrize("words", ["none.yaml", "words.yaml --only none", "bad.yaml", "words.yaml -qv"])
-def test_a_run_that_did_not_start_leaves_the_last_report(orun: CommandLine, project: Path, words: str) -> None:
+@pytest.mark.parametrize("arguments", ["none.yaml", "words.yaml --only none", "bad.yaml", "words.yaml -qv"])
+def test_a_run_that_did_not_start_leaves_the_last_report(orun: CommandLine, project: Path, arguments: str) -> None:
     (project / "bad.yaml").write_text("stages: []\n")
     (project / "report").write_text(OLD)
     before = signature_of((project / "report").stat())
-    assert orun(*words.split(), "--html", "report", "--reports", "reports").code == 2
+    assert orun(*arguments.split(), "--html", "report", "--reports", "reports").code == 2
     assert ((project / "report").read_text(), signature_of((project / "report").stat())) == (OLD, before)
     assert not (project / "reports").exists()
 
@@ -245,8 +250,8 @@ def test_links_pipes_and_devices(orun: CommandLine, project: Path, form: str) ->
 
     os.mkfifo(project / "pipe")
     shown = orun("words.yaml", "-q", f"--{form}", "pipe")
-    told = "no process reads from this pipe\n  hint: start a process that does: cat pipe &\n"
-    assert (shown.code, shown.err) == (2, f"error: pipe cannot be written\n  {told}")
+    message = "no process reads from this pipe\n  hint: start a process that does: cat pipe &\n"
+    assert (shown.code, shown.err) == (2, f"error: pipe cannot be written\n  {message}")
     with subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True) as cat:
         waiting = os.open(project / "pipe", os.O_WRONLY)
         assert orun("words.yaml", "-q", f"--{form}", "pipe").code == 0
@@ -256,10 +261,10 @@ def test_links_pipes_and_devices(orun: CommandLine, project: Path, form: str) ->
     assert stat.S_ISFIFO((project / "pipe").stat().st_mode)
 
 
-def command_line(*words: str, **options: object) -> subprocess.CompletedProcess[str]:
+def command_line(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
     """Run orun in a process of its own, with its own descriptors."""
     return subprocess.run(  # type: ignore[call-overload,no-any-return]
-        [sys.executable, "-m", "orun", *words], capture_output=True, text=True, check=False, **options
+        [sys.executable, "-m", "orun", *arguments], capture_output=True, text=True, check=False, **options
     )
 
 
@@ -272,13 +277,13 @@ def test_the_output_itself() -> None:
 
 @pytest.mark.usefixtures("project")
 def test_a_dash_is_the_output_itself() -> None:
-    for words, start in (
+    for arguments, start in (
         (("words.yaml", "-q", "--junit", "-"), "<?xml"),
         (("report", "--markdown", "-"), "## words"),
         (("history", "--csv", "-"), "pipeline,"),
         (("graph", "words.yaml", "--format", "svg", "--output", "-"), "<svg "),
     ):
-        shown = command_line(*words)
+        shown = command_line(*arguments)
         assert (shown.returncode, shown.stderr) == (0, "")
         assert any(line.startswith(start) for line in shown.stdout.splitlines())
         assert "wrote" not in shown.stdout
@@ -321,7 +326,7 @@ def test_a_descriptor_of_the_shell() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("words.yaml/junit.xml", "  words.yaml is a file, not a folder\n"),
         ("folder", "  it is a folder\n  hint: Look at what is there: ls -ld folder\n"),
@@ -330,10 +335,10 @@ def test_a_descriptor_of_the_shell() -> None:
         ("/dev/fd/999", "  descriptor 999 is not open\n  hint: Look at what is there: ls -ld /dev/fd\n"),
     ],
 )
-def test_what_cannot_be_written(orun: CommandLine, project: Path, name: str, told: str) -> None:
+def test_what_cannot_be_written(orun: CommandLine, project: Path, name: str, message: str) -> None:
     (project / "folder").mkdir()
     shown = orun("words.yaml", "-q", "--junit", name)
-    assert (shown.code, shown.err) == (2, f"error: {name} cannot be written\n{told}")
+    assert (shown.code, shown.err) == (2, f"error: {name} cannot be written\n{message}")
 
 
 def test_two_reports_of_one_name(orun: CommandLine, project: Path) -> None:

@@ -180,7 +180,7 @@ def test_what_a_run_would_refuse(orun: CommandLine, project: Path, monkeypatch: 
         f"    hint: {free}\n"
     )
     refused = json.loads(orun("plan", "lacking.yaml", "--json").out)["refused"]
-    assert [(one["message"], one["position"]["line"], one["hint"]) for one in refused] == [
+    assert [(refusal["message"], refusal["position"]["line"], refusal["hint"]) for refusal in refused] == [
         (slim, 4, install_hint("slim")),
         (big, 5, free),
     ]

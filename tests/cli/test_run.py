@@ -184,7 +184,7 @@ def test_a_report_for_browsers(orun: CommandLine, project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "forced"),
+    ("arguments", "forced"),
     [
         (["--force", "words.yaml"], ("write", "count")),
         (["words.yaml", "--force"], ("write", "count")),
@@ -195,34 +195,34 @@ def test_a_report_for_browsers(orun: CommandLine, project: Path) -> None:
     ],
 )
 def test_what_is_forced(
-    orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], forced: tuple[str, ...]
+    orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], forced: tuple[str, ...]
 ) -> None:
     del project
-    asked: dict[str, object] = {}
+    passed: dict[str, object] = {}
 
     def run(_: object, **options: object) -> None:
-        asked.update(options)
+        passed.update(options)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(api, "run", run)
-    orun(*words)
-    assert tuple(asked["force"]) == forced  # type: ignore[arg-type]
+    orun(*arguments)
+    assert tuple(passed["force"]) == forced  # type: ignore[arg-type]
 
 
 def test_every_option_reaches_the_api(orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     del project
-    asked: dict[str, object] = {}
+    passed: dict[str, object] = {}
 
     def run(file: str, **options: object) -> None:
-        asked.update(options, file=file)
+        passed.update(options, file=file)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(api, "run", run)
-    words = ["words.yaml", "--only", "count", "--from", "write", "--to", "count", "--fresh", "-k", "-j", "3"]
-    words += ["--strict", "--gpus", "2", "--remote", "s3://bucket", "--remote-mode", "read", "--remote-required"]
-    orun(*words, "--store", "elsewhere", "--set", "seed=1", "--html", "run.html")
-    del asked["on_event"]
-    assert asked == {
+    arguments = ["words.yaml", "--only", "count", "--from", "write", "--to", "count", "--fresh", "-k", "-j", "3"]
+    arguments += ["--strict", "--gpus", "2", "--remote", "s3://bucket", "--remote-mode", "read", "--remote-required"]
+    orun(*arguments, "--store", "elsewhere", "--set", "seed=1", "--html", "run.html")
+    del passed["on_event"]
+    assert passed == {
         "file": "words.yaml",
         "executor": None,
         "wait": 0.0,
@@ -304,8 +304,8 @@ def test_a_hangup_that_nobody_heeds_goes_by(project: Path) -> None:
 def test_a_terminal_without_unicode_gets_what_it_can_show(project: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     command = [sys.executable, "-m", "orun", "words.yaml", "--set", "stages.write.with.text=é è ê"]
-    done = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
-    assert "length 5" in done.stdout
+    process = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=True)
+    assert "length 5" in process.stdout
 
 
 @pytest.mark.slow

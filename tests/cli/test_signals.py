@@ -50,19 +50,19 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "arguments",
     [
         ("blame", "waiting.yaml", "--store", "empty"),
         ("bisect", "last~1", "last"),
         ("test", "./waiting.py:count"),
         ("verify", "waiting.yaml", "--rebuild"),
     ],
-    ids=lambda words: words[0],
+    ids=lambda arguments: arguments[0],
 )
-def test_a_signal_while_a_stage_runs(waiting: Path, words: tuple[str, ...]) -> None:
+def test_a_signal_while_a_stage_runs(waiting: Path, arguments: tuple[str, ...]) -> None:
     environment = {**os.environ, "ORUN_TEST_WAIT": "1", "TMPDIR": str(waiting / "temporary")}
     with subprocess.Popen(
-        [sys.executable, "-m", "orun", *words],
+        [sys.executable, "-m", "orun", *arguments],
         cwd=waiting,
         env=environment,
         stdout=subprocess.PIPE,

@@ -32,12 +32,12 @@ def run(orun: CommandLine, text: str) -> str:
     return stages[0]["tree"]
 
 
-def collected(orun: CommandLine, *words: str) -> dict[str, Any]:
+def collected(orun: CommandLine, *options: str) -> dict[str, Any]:
     """What a collection removed, by the digests of the artifacts."""
-    shown = orun("store", "gc", "--json", *words)
+    shown = orun("store", "gc", "--json", *options)
     assert shown.code == 0, shown.err
     document: dict[str, Any] = json.loads(shown.out)
-    return document | {"trees": {one["tree"] for one in document["removed"] if one["stage"] == "write"}}
+    return document | {"trees": {item["tree"] for item in document["removed"] if item["stage"] == "write"}}
 
 
 def test_there_must_be_a_store(orun: CommandLine, project: Path) -> None:
@@ -141,7 +141,7 @@ def test_folders_of_old_runs_go_and_a_dry_run_names_them(orun: CommandLine, proj
     assert orun("diff", folders[0].name, "last").err.startswith(f"error: there is no run '{folders[0].name}'\n")
     assert orun("diff", folders[1].name, "last").code == 0
     (project / "words.baseline.json").unlink()
-    assert [one["run"] for one in collected(orun, "--runs", "1")["runs"]] == [folders[1].name]
+    assert [item["run"] for item in collected(orun, "--runs", "1")["runs"]] == [folders[1].name]
 
 
 def settle(project: Path) -> None:
@@ -219,9 +219,9 @@ def test_a_pinned_model_was_made_by_the_pipeline_that_accepted_it(orun: CommandL
     assert orun("words.yaml").code == 0
     assert orun("baseline", "accept", "words.yaml").code == 0
     with Store.open(project / "artifacts") as store:
-        made = store.latest("words", "write")
-        assert made
-        store.put_action(replace(made, key="f" * 64, pipeline="words.blame", stage="write without"))
+        latest = store.latest("words", "write")
+        assert latest
+        store.put_action(replace(latest, key="f" * 64, pipeline="words.blame", stage="write without"))
     assert orun("store", "pins").out.splitlines()[1].split("  ")[::2] == ["baseline of words: count", "words/write"]
 
 
@@ -337,28 +337,28 @@ def test_releases_are_kept(orun: CommandLine, project: Path) -> None:
     header = '<ir_version: 8, opset_import: ["" : 17]> '
     onnx.save(onnx.parser.parse_model(f"{header}g (float[2] x) => (float[2] y) {{ y = Relu(x) }}"), "model.onnx")
     (project / "tiny.yaml").write_text(BUNDLE)
-    made = {}
+    trees = {}
     for version in ("1.0", "1.1", ""):
         shown = orun("tiny.yaml", "--json", "--set", f'stages.release.with.version="{version}"')
         assert shown.code == 0, shown.out + shown.err
-        made[version] = json.loads(shown.out)["stages"][1]["tree"]
+        trees[version] = json.loads(shown.out)["stages"][1]["tree"]
 
-    def removed(*words: str) -> set[str]:
-        document = json.loads(orun("store", "gc", "--json", "--dry-run", "--runs", "0", *words).out)
-        assert len(document["kept"]["roots"]) == 2 - len(words) // 2
-        return {one["tree"] for one in document["removed"] if one["stage"] == "release"}
+    def removed(*options: str) -> set[str]:
+        document = json.loads(orun("store", "gc", "--json", "--dry-run", "--runs", "0", *options).out)
+        assert len(document["kept"]["roots"]) == 2 - len(options) // 2
+        return {item["tree"] for item in document["removed"] if item["stage"] == "release"}
 
-    assert removed() == {made[""]}
-    assert removed("--releases", "1") == {made["1.0"], made[""]}
+    assert removed() == {trees[""]}
+    assert removed("--releases", "1") == {trees["1.0"], trees[""]}
     with Store.open(project / "artifacts") as store:
-        tree = store.tree(made["1.1"])
+        tree = store.tree(trees["1.1"])
         assert tree is not None
         (manifest,) = (object_path(store, entry.digest) for entry in tree.entries if entry.path == MANIFEST)
     flip(manifest)
     document = json.loads(orun("store", "gc", "--json", "--dry-run", "--runs", "0").out)
-    assert [root["tree"] for root in document["kept"]["roots"]] == [made["1.0"]]
+    assert [root["tree"] for root in document["kept"]["roots"]] == [trees["1.0"]]
     assert [
-        notice for notice in document["notices"] if notice.startswith(f"artifact {made['1.1']} does not count as a")
+        notice for notice in document["notices"] if notice.startswith(f"artifact {trees['1.1']} does not count as a")
     ] != []
 
 

@@ -113,7 +113,7 @@ def test_names_of_files_are_shown_as_they_are(folder: Path, orun: CommandLine) -
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("arguments", "message"),
     [
         (["ops"], ["'ops' is not a custom stage", "expected file.py:function", "hint: orun test ./ops.py:count"]),
         (["./ops.py:count", "--input", "model=x"], ["./ops.py:count has no input 'model'", "its inputs are report"]),
@@ -124,8 +124,8 @@ def test_names_of_files_are_shown_as_they_are(folder: Path, orun: CommandLine) -
         (["./ops.py:count", "--input", "report"], ["--input wants PORT=PATH, not 'report'", "hint: orun test --help"]),
     ],
 )
-def test_a_wrong_command_line(orun: CommandLine, words: list[str], message: list[str]) -> None:
-    refused = orun("test", *words)
+def test_a_wrong_command_line(orun: CommandLine, arguments: list[str], message: list[str]) -> None:
+    refused = orun("test", *arguments)
     assert (refused.code, refused.err) == (2, "error: " + "\n  ".join(message) + "\n")
 
 

@@ -79,7 +79,7 @@ def test_the_standard_input(
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("options", "message"),
     [
         (["--learn", "latency"], "--learn wants NAME=N, not 'latency'\n  hint: --learn latency=500"),
         (["--learn", "=5"], "--learn wants NAME=N, not '=5'\n  hint: --learn latency=500"),
@@ -88,8 +88,10 @@ def test_the_standard_input(
         (["--per", "day"], "--per wants a duration such as 90s or 30min, not 'day'"),
     ],
 )
-def test_options_that_are_wrong(orun: CommandLine, release: Path, serve: Serve, words: list[str], message: str) -> None:
-    shown = orun("watch", str(serve(1)), "--release", str(release), *words)
+def test_options_that_are_wrong(
+    orun: CommandLine, release: Path, serve: Serve, options: list[str], message: str
+) -> None:
+    shown = orun("watch", str(serve(1)), "--release", str(release), *options)
     assert shown.code == 2
     assert shown.err.startswith(f"error: {message}")
 
