@@ -95,26 +95,26 @@ def outcome(executor: Executor, job: Job) -> JobResult | StageError:
 
 def outcomes(executor: Executor, count: int) -> dict[str, JobResult | StageError]:
     """What becomes of so many jobs that have been started."""
-    found: dict[str, JobResult | StageError] = {}
-    while len(found) < count:
+    results: dict[str, JobResult | StageError] = {}
+    while len(results) < count:
         events = executor.wait(PATIENCE)
         assert events, "nothing happened for a long time"
-        found |= {event.stage: event.result for event in events if isinstance(event, Finished)}
-    return found
+        results |= {event.stage: event.result for event in events if isinstance(event, Finished)}
+    return results
 
 
 def result(executor: Executor, job: Job) -> JobResult:
     """The result of a job that ends well."""
-    found = outcome(executor, job)
-    assert isinstance(found, JobResult), f"{found}\n{Path(job.log).read_text()}"
-    return found
+    job_result = outcome(executor, job)
+    assert isinstance(job_result, JobResult), f"{job_result}\n{Path(job.log).read_text()}"
+    return job_result
 
 
 def failure(executor: Executor, job: Job) -> StageError:
     """The error of a job that does not."""
-    found = outcome(executor, job)
-    assert isinstance(found, StageError), found
-    return found
+    error = outcome(executor, job)
+    assert isinstance(error, StageError), error
+    return error
 
 
 def until_progress(executor: Executor, count: int = 1) -> list[Progress]:

@@ -456,7 +456,7 @@ def test_paths_below_the_working_folder_are_shown_as_one_types_them(
 
 
 @pytest.mark.parametrize(
-    ("code", "what", "why"),
+    ("code", "problem", "why"),
     [
         (
             "with failing(context, 'tool cannot convert', 'try opset'): raise OSError(28, 'No space left on device')",
@@ -476,14 +476,14 @@ def test_paths_below_the_working_folder_are_shown_as_one_types_them(
     ],
 )
 def test_what_the_machine_has_run_out_of_is_the_failure(
-    executor: LocalExecutor, project: Project, code: str, what: str, why: str
+    executor: LocalExecutor, project: Project, code: str, problem: str, why: str
 ) -> None:
     """Not the library that met it, nor what its hint would change."""
     file = project.root / "shortage.py"
     file.write_text(f"from orun.stages.library_errors import failing\n\ndef f(context):\n    {code}\n")
     error = failure(executor, project.job("shortage.py:f"))
-    assert (error.problem, error.why) == (what, why.format(file=file))
-    advice = "Nothing that was stored is lost. Free some space" if what == "the disk is full" else LESS_MEMORY
+    assert (error.problem, error.why) == (problem, why.format(file=file))
+    advice = "Nothing that was stored is lost. Free some space" if problem == "the disk is full" else LESS_MEMORY
     assert error.hint.startswith(advice)
 
 

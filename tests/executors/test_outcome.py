@@ -22,7 +22,7 @@ def test_one_that_ended_well(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "stopped", "error", "what"),
+    ("status", "stopped", "error", "problem"),
     [
         (signal.SIGSEGV, "", StageCrashed, "f crashed: SIGSEGV (Segmentation fault)"),
         (3 << 8, "", StageFailed, "f ended its process with exit status 3 before its function returned"),
@@ -32,10 +32,10 @@ def test_one_that_ended_well(project: Project) -> None:
     ],
 )
 def test_one_whose_process_came_to_another_end(
-    project: Project, status: int, stopped: Stop, error: type[StageError], what: str
+    project: Project, status: int, stopped: Stop, error: type[StageError], problem: str
 ) -> None:
     """What it left is of a process that was not in order, or that was about to be ended."""
     job = project.job("mine.py:f", timeout=1.0, memory=1000)
     result = outcome_of(job, JobResult(), {}, replace(WELL, status=status, stopped=stopped))
     assert isinstance(result, error)
-    assert result.problem == what
+    assert result.problem == problem

@@ -75,7 +75,7 @@ def digests(value: str, name: str = "") -> list[bytes]:
     data, named = value.encode(), f"{name}={value}".encode()
     raw = [blake3(data).digest(), hashlib.sha256(data).digest(), hashlib.blake2b(data).digest()]
     raw.append(blake3(named, derive_key_context="orun environment variable").digest())
-    short = [one.hex()[:16].encode() for one in raw]  # the beginning of a digest tells as much
+    short = [digest.hex()[:16].encode() for digest in raw]  # the beginning of a digest tells as much
     return [data, data[::-1], base64.b64encode(data), data.hex().encode(), *raw, *short]
 
 
@@ -85,7 +85,7 @@ def holders(folder: Path, *wanted: bytes) -> list[str]:
     return [
         str(path.relative_to(folder))
         for path in paths
-        if any(one in path.read_bytes() or one in str(path).encode() for one in wanted)
+        if any(secret in path.read_bytes() or secret in str(path).encode() for secret in wanted)
     ]
 
 
@@ -106,7 +106,7 @@ def test_no_file_holds_a_secret_or_a_digest_of_one(
     assert main(["plan", str(file), "--store", str(store), "--json"]) == 0
     printed = capsys.readouterr()
     wanted = [*digests(VALUE, "TEST_DSN"), *digests(GUESSED, "MY_API_TOKEN")]
-    assert not [one for one in wanted if one in (printed.out + printed.err).encode()]
+    assert not [secret for secret in wanted if secret in (printed.out + printed.err).encode()]
     assert holders(tmp_path, *wanted) == []
     assert holders(remote, b'"TEST_DSN":"secret"') != []
     assert holders(remote, *digests(SETTING, "TEST_SCALE")) == []

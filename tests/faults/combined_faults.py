@@ -47,24 +47,26 @@ def killed(rig: Rig, chance: Random) -> Step:
     """A run is killed at any moment, alone or with its stages."""
     token = f"{os.getpid()}-{chance.getrandbits(32):x}"
     variant = chance.choice(sorted(rig.subject.variants))
-    words = chance.choice(((), ("--force",), ("--force", chance.choice(rig.subject.stages))))
+    options = chance.choice(((), ("--force",), ("--force", chance.choice(rig.subject.stages))))
     moment, everyone = chance.uniform(0, LATEST), chance.random() < 0.5
-    run = deaths.start(rig, token, rig.words(variant, *words))
+    run = deaths.start(rig, token, rig.words(variant, *options))
     time.sleep(moment)
     with suppress(ProcessLookupError):
         (os.killpg if everyone else os.kill)(run.pid, signal.SIGKILL)
     run.communicate()
     orphans = deaths.surviving(token)
-    what = f"a run of {variant} {' '.join(words)} killed after {moment:.2f} s, {'all of it' if everyone else 'alone'}"
-    return Step(what, wrong=f"{len(orphans)} orphans: {orphans}" if orphans else "")
+    description = (
+        f"a run of {variant} {' '.join(options)} killed after {moment:.2f} s, {'all of it' if everyone else 'alone'}"
+    )
+    return Step(description, wrong=f"{len(orphans)} orphans: {orphans}" if orphans else "")
 
 
 def collected(rig: Rig, chance: Random) -> Step:
     """What nobody needs is removed."""
-    words = ("store", "gc", "--store", str(rig.store), *chance.choice(COLLECTIONS))
-    ended = rig.start(rig, words)
+    command = ("store", "gc", "--store", str(rig.store), *chance.choice(COLLECTIONS))
+    ended = rig.start(rig, command)
     bug = ended.code in (KILLED, 5) or "Traceback" in ended.err
-    return Step(" ".join(words[:2] + words[4:]), wrong=f"exit {ended.code}: {ended.out}{ended.err}" if bug else "")
+    return Step(" ".join(command[:2] + command[4:]), wrong=f"exit {ended.code}: {ended.out}{ended.err}" if bug else "")
 
 
 STEPS: tuple[Callable[[Rig, Random], Step], ...] = (*(damaged,) * 5, *(killed,) * 2, collected)
@@ -75,11 +77,11 @@ def trial(rig: Rig, chance: Random) -> tuple[str, Judgement]:
     rig.reset()
     steps = [chance.choice(STEPS)(rig, chance) for _ in range(chance.choice((2, 2, 3)))]
     mode = chance.choice(sorted(RUNS))
-    what = f"{'; '.join(step.what for step in steps)}; then {mode}"
+    description = f"{'; '.join(step.what for step in steps)}; then {mode}"
     if wrong := [step.wrong for step in steps if step.wrong]:
-        return what, Judgement("wrong", wrong[0])
+        return description, Judgement("wrong", wrong[0])
     fault = Fault("several", HARMLESS[0] if any(step.quiet for step in steps) else "several", "", mode)
-    judgement = max((judge(rig, chance, fault) for judge in RUNS[mode]), key=lambda one: ORDER.index(one.outcome))
+    judgement = max((judge(rig, chance, fault) for judge in RUNS[mode]), key=lambda item: ORDER.index(item.outcome))
     if judgement.outcome not in ("refused", "wrong") and (left := unsettled(rig)):
         judgement = Judgement("wrong", f"after {judgement.outcome} ({judgement.why}): {left}")
-    return what, judgement
+    return description, judgement

@@ -109,16 +109,16 @@ def accepted(rig: Rig) -> None:
 
 def whole_baseline(rig: Rig) -> str:
     """The baseline is one, if there is one, says what one that is made now says, and can be accepted again."""
-    said = []
+    documents = []
     for verb in (*(("show",) if baseline(rig).exists() else ()), "accept", "show"):
-        where = () if verb == "show" else ("--store", str(rig.store))
-        ended = rig.start(rig, ("baseline", verb, "pipeline.yaml", "--json", *where))
+        options = () if verb == "show" else ("--store", str(rig.store))
+        ended = rig.start(rig, ("baseline", verb, "pipeline.yaml", "--json", *options))
         if ended.code != 0:
             return f"baseline {verb}: exit {ended.code}: {ended.out}{ended.err}"
         if verb == "show":
-            found = ended.document["stages"]
-            said.append({stage: {**one, "date": "", "run": ""} for stage, one in found.items()})
-    return "" if said[0] == said[-1] else f"baseline show: {said[0]} in the place of {said[-1]}"
+            stages = ended.document["stages"]
+            documents.append({stage: {**record, "date": "", "run": ""} for stage, record in stages.items()})
+    return "" if documents[0] == documents[-1] else f"baseline show: {documents[0]} in the place of {documents[-1]}"
 
 
 def dropped(rig: Rig) -> str:
@@ -152,10 +152,10 @@ def whole_history(rig: Rig) -> str:
     ended = rig.start(rig, words(rig, "history", "--mend"))
     if ended.code != 0 or ended.err:
         return f"history --mend: exit {ended.code}: {ended.out}{ended.err}"
-    found = {point.run for point in History(history_path(rig.store)).points()}
-    made = {path.parent.name for path in rig.store.glob("runs/*/record.json") if '"letters"' in path.read_text()}
-    built = {run for run in made if '"outcome":"built"' in (rig.store / "runs" / run / "record.json").read_text()}
-    return f"not in the history: {', '.join(sorted(built - found))}" if built - found else ""
+    recorded = {point.run for point in History(history_path(rig.store)).points()}
+    stored = {path.parent.name for path in rig.store.glob("runs/*/record.json") if '"letters"' in path.read_text()}
+    built = {run for run in stored if '"outcome":"built"' in (rig.store / "runs" / run / "record.json").read_text()}
+    return f"not in the history: {', '.join(sorted(built - recorded))}" if built - recorded else ""
 
 
 def whole_remote(rig: Rig, url: str = "") -> str:

@@ -25,11 +25,11 @@ def trial(rig: Rig, count: int, variants: int) -> Judgement:
         )
         for variant in chosen
     ]
-    said = [run.communicate(timeout=PATIENCE) for run in runs]
-    ended = [Ended(run.returncode, *words) for run, words in zip(runs, said, strict=True)]
-    for one in ended:
-        if (one.code, one.err) != (0, ""):
-            return Judgement("wrong", f"exit {one.code}: {one.out}{one.err}")
+    outputs = [run.communicate(timeout=PATIENCE) for run in runs]
+    ended = [Ended(run.returncode, *output) for run, output in zip(runs, outputs, strict=True)]
+    for command_ended in ended:
+        if (command_ended.code, command_ended.err) != (0, ""):
+            return Judgement("wrong", f"exit {command_ended.code}: {command_ended.out}{command_ended.err}")
     keys = Counter(stage["key"] for run in ended for stage in run.document["stages"] if stage["outcome"] == "built")
     if twice := [key for key, times in keys.items() if times > 1]:
         return Judgement("wrong", f"built more than once: {', '.join(twice)}")

@@ -36,7 +36,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Rig:
 
 
 @pytest.fixture(scope="session")
-def apart(text: Rig) -> Rig:
+def second_rig(text: Rig) -> Rig:
     """The same project, each run a process of its own."""
     return replace(text, start=process, ceilings={})
 

@@ -66,14 +66,14 @@ def processes(token: str) -> Iterator[Process]:
         with suppress(OSError):  # it ended meanwhile
             if entry.name.isdecimal() and wanted in Path(entry.path, "environ").read_bytes().split(b"\0"):
                 process = int(entry.name)
-                words = Path(entry.path, "cmdline").read_bytes().split(b"\0")
-                yield Process(process, os.getpgid(process), os.getsid(process), b" ".join(words).decode())
+                arguments = Path(entry.path, "cmdline").read_bytes().split(b"\0")
+                yield Process(process, os.getpgid(process), os.getsid(process), b" ".join(arguments).decode())
 
 
-def trial(rig: Rig, chance: Random, asked: str = "") -> tuple[Death, Judgement]:
+def trial(rig: Rig, chance: Random, chosen_death: str = "") -> tuple[Death, Judgement]:
     """Kill something of a cold run; then a run must end as a clean one and keep what was stored."""
     remove(rig.store)
-    victim = asked or chance.choice(VICTIMS)
+    victim = chosen_death or chance.choice(VICTIMS)
     if victim == "power":
         return power_cut(rig, chance.randrange(1, CHANGES))
     token = f"{os.getpid()}-{chance.getrandbits(32):x}"
@@ -82,13 +82,13 @@ def trial(rig: Rig, chance: Random, asked: str = "") -> tuple[Death, Judgement]:
     while len(happened(rig)) < events and run.poll() is None:
         time.sleep(0.002)
     time.sleep(chance.uniform(0, LONGEST))
-    found = list(processes(token))
-    while victim in ("a stage", "both") and run.poll() is None and not any(one.is_stage for one in found):
-        found = list(processes(token))
+    alive = list(processes(token))
+    while victim in ("a stage", "both") and run.poll() is None and not any(process.is_stage for process in alive):
+        alive = list(processes(token))
     with suppress(ProcessLookupError):
         if victim == "the group":
             os.killpg(run.pid, signal.SIGKILL)
-    killed = [] if victim == "the group" else chosen(victim, run.pid, found, chance)
+    killed = [] if victim == "the group" else chosen(victim, run.pid, alive, chance)
     for process in killed:
         with suppress(ProcessLookupError):
             os.kill(process, signal.SIGKILL)
@@ -101,10 +101,10 @@ def trial(rig: Rig, chance: Random, asked: str = "") -> tuple[Death, Judgement]:
     return death, afterwards(rig, stored(rig))
 
 
-def start(rig: Rig, token: str, words: Sequence[str]) -> subprocess.Popen[str]:
+def start(rig: Rig, token: str, arguments: Sequence[str]) -> subprocess.Popen[str]:
     """Start a run in a group of its own, its processes marked with the token."""
     return subprocess.Popen(
-        command(words),
+        command(arguments),
         cwd=rig.project,
         env={**rig.environment(), MARK: token},
         stdout=subprocess.PIPE,
@@ -117,9 +117,9 @@ def start(rig: Rig, token: str, words: Sequence[str]) -> subprocess.Popen[str]:
 def power_cut(rig: Rig, change: int) -> tuple[Death, Judgement]:
     """Let the power fail before a change to the store; what was said to be built by then must outlive it."""
     rig.store.mkdir()
-    words = [sys.executable, "-P", str(POWER), str(rig.store), str(change)]
+    command = [sys.executable, "-P", str(POWER), str(rig.store), str(change)]
     cut = subprocess.run(
-        words, cwd=rig.project, env=rig.environment(), capture_output=True, text=True, timeout=120, check=False
+        command, cwd=rig.project, env=rig.environment(), capture_output=True, text=True, timeout=120, check=False
     )
     built = {line for line in cut.stdout.splitlines() if not line.startswith("changes")}
     death = Death("power", len(built), cut.returncode)
@@ -133,15 +133,15 @@ def happened(rig: Rig) -> list[bytes]:
     return [line for path in rig.store.glob("runs/*/events.jsonl") for line in path.read_bytes().splitlines()]
 
 
-def chosen(victim: str, runner: int, found: list[Process], chance: Random) -> list[int]:
+def chosen(victim: str, runner: int, alive: list[Process], chance: Random) -> list[int]:
     """The processes to kill; the runner when there is none of the kind that was asked for."""
-    stages = [process.id for process in found if process.is_stage]
-    servers = [process.id for process in found if not process.is_stage and process.id != runner]
+    stages = [process.id for process in alive if process.is_stage]
+    servers = [process.id for process in alive if not process.is_stage and process.id != runner]
     kinds: Mapping[str, list[int]] = {"a stage": stages, "a server": servers}
     if victim == "both" and stages:
         return chance.sample([runner, chance.choice(stages)], 2)
     if victim == "all":
-        everyone = [process.id for process in found]
+        everyone = [process.id for process in alive]
         chance.shuffle(everyone)
         return everyone
     return [chance.choice(kinds[victim])] if kinds.get(victim) else [runner]
@@ -150,9 +150,9 @@ def chosen(victim: str, runner: int, found: list[Process], chance: Random) -> li
 def surviving(token: str) -> list[str]:
     """What is still there of a run after a while."""
     until = time.monotonic() + PATIENCE
-    while (found := [process.name for process in processes(token)]) and time.monotonic() < until:
+    while (alive := [process.name for process in processes(token)]) and time.monotonic() < until:
         time.sleep(0.02)
-    return found
+    return alive
 
 
 def in_all(judgement: Judgement, token: str, afterwards: Callable[[], str]) -> Judgement:
@@ -172,9 +172,9 @@ def in_all(judgement: Judgement, token: str, afterwards: Callable[[], str]) -> J
     return judgement
 
 
-def afterwards(rig: Rig, kept: set[str], *words: str) -> Judgement:
+def afterwards(rig: Rig, kept: set[str], *arguments: str) -> Judgement:
     """Run again: everything as in a clean run, none of the stages in `kept` run again, nothing left behind."""
-    ended = rig.run(FIRST, *words)
+    ended = rig.run(FIRST, *arguments)
     if ended.code != 0 or ended.err:
         return Judgement("wrong", f"the next run: exit {ended.code}: {ended.out}{ended.err}")
     if damage := rig.damage(FIRST):

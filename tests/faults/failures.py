@@ -48,9 +48,9 @@ def some_trial(
     """Let any of a command's calls fail: one that there is this time, too, which differs a little from run to run."""
     while True:
         fault = Fault.any(chance, counts)
-        what, judgement = attempt(fault)
+        description, judgement = attempt(fault)
         if failing.failed() or judgement.outcome == "wrong":
-            return fault, what, judgement
+            return fault, description, judgement
 
 
 def trial(rig: Rig, failing: Failing, name: str, fault: Fault) -> tuple[str, Judgement]:
@@ -64,9 +64,9 @@ def trial(rig: Rig, failing: Failing, name: str, fault: Fault) -> tuple[str, Jud
     with failing.of(rig, fault):
         ended = process(rig, words(rig, *command.words))
     del rig.variables[deaths.MARK]
-    what = f"{name}: {fault}: {failing.failed() or 'nothing failed'}"
+    description = f"{name}: {fault}: {failing.failed() or 'nothing failed'}"
     judgement = judged(rig, command, ended, answer, fault.error)
-    return what, deaths.in_all(judgement, token, lambda: afterwards(rig, command, before.and_then(rig), fault))
+    return description, deaths.in_all(judgement, token, lambda: afterwards(rig, command, before.and_then(rig), fault))
 
 
 @dataclass(frozen=True)
@@ -128,8 +128,8 @@ def strange_outputs(rig: Rig) -> list[str]:
     clean = rig.clean[FIRST]
     return [
         f"out/{rig.subject.pipeline}/{path} holds something else"
-        for path, found in rig.artifacts().items()
-        if found != clean.get(path) and (rig.out / path).read_text() != EDIT
+        for path, digest in rig.artifacts().items()
+        if digest != clean.get(path) and (rig.out / path).read_text() != EDIT
     ]
 
 
@@ -139,9 +139,9 @@ def unrecorded(ended: Ended) -> str:
         record = read_result(Path(ended.document["folder"], "record.json"))
     except StoreError as error:
         return error.problem
-    told = {stage["stage"]: stage["tree"] for stage in ended.document["stages"]}
+    recorded = {stage["stage"]: stage["tree"] for stage in ended.document["stages"]}
     kept = {stage.stage: stage.tree for stage in record.stages}
-    return "" if told == kept else f"its record has {kept} in the place of {told}"
+    return "" if recorded == kept else f"its record has {kept} in the place of {recorded}"
 
 
 def afterwards(rig: Rig, command: Command, before: Before, fault: Fault) -> str:
@@ -186,5 +186,5 @@ def left_behind(rig: Rig) -> list[str]:
 
 def broken_objects(rig: Rig) -> list[str]:
     """Objects of which the content has another digest than the name, whether a run needs them or not."""
-    found = {f"{path.parent.name}{path.name}": path for path in (rig.store / "objects").glob("*/*")}
-    return sorted(digest for digest, path in found.items() if fingerprint(path) != digest)
+    objects = {f"{path.parent.name}{path.name}": path for path in (rig.store / "objects").glob("*/*")}
+    return sorted(digest for digest, path in objects.items() if fingerprint(path) != digest)

@@ -41,8 +41,8 @@ def an_output(rig: Rig, chance: Random) -> Path:
 def a_lock(rig: Rig, chance: Random) -> Path:
     """A lock of a process that was killed: on a key, or on a checkout."""
     keys = [path.name for path in sorted(rig.store.glob("actions/*/*"))]
-    outs = [f"out {rig.subject.pipeline} {stage}".replace(" ", "%20") for stage in rig.subject.stages]
-    path = rig.store / "locks" / chance.choice(keys + outs)
+    locks = [f"out {rig.subject.pipeline} {stage}".replace(" ", "%20") for stage in rig.subject.stages]
+    path = rig.store / "locks" / chance.choice(keys + locks)
     path.write_text("left behind")
     return path
 
@@ -117,7 +117,7 @@ def trial(rig: Rig, chance: Random) -> tuple[Fault, Judgement]:
     rig.reset()
     fault = inject(rig, chance)
     judgements = [judge(rig, chance, fault) for judge in RUNS[fault.mode]]
-    judgement = max(judgements, key=lambda one: ORDER.index(one.outcome))
+    judgement = max(judgements, key=lambda item: ORDER.index(item.outcome))
     if judgement.outcome not in ("refused", "wrong") and (left := unsettled(rig)):
         judgement = Judgement("wrong", f"after {judgement.outcome} ({judgement.why}): {left}")
     return fault, judgement

@@ -17,13 +17,13 @@ Limit = Callable[[Rig, Random], contextlib.AbstractContextManager[str]]
 
 
 @contextlib.contextmanager
-def ceiling(rig: Rig, what: int, value: int) -> Iterator[str]:
+def ceiling(rig: Rig, limit: int, value: int) -> Iterator[str]:
     """A limit of the runs' processes."""
-    rig.ceilings[what] = value
+    rig.ceilings[limit] = value
     try:
         yield f"at most {value}"
     finally:
-        del rig.ceilings[what]
+        del rig.ceilings[limit]
 
 
 def file_size(rig: Rig, chance: Random) -> contextlib.AbstractContextManager[str]:

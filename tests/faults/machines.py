@@ -313,10 +313,10 @@ OF_RAY: Mapping[str, Fault] = {
 """Faults of machines that meet through Ray."""
 
 
-def trial(site: Site, chance: Random, asked: str = "") -> tuple[str, str, Judgement]:
+def trial(site: Site, chance: Random, chosen_trial: str = "") -> tuple[str, str, Judgement]:
     """Run with a fault, then without it; return the fault's name, its description, and the judgement."""
     faults = OF_RAY if site.is_ray else MOMENTS
-    name = asked or chance.choice([*faults, *(() if site.is_ray else CONDITIONS)])
+    name = chosen_trial or chance.choice([*faults, *(() if site.is_ray else CONDITIONS)])
     mark = f"m{chance.getrandbits(48):x}"
     site.prepare()
     with CONDITIONS[name](site, chance) if name in CONDITIONS else nullcontext() as condition:

@@ -31,10 +31,10 @@ def trial(rig: Rig, failing: Failing, name: str, fault: Fault) -> tuple[str, Jud
         failed = pool.submit(process, unlucky, words(rig, *command.words))
         run = process(replace(rig, variables=variables), rig.words(FIRST, *after))
         ended = failed.result()
-    what = f"{name}: {fault}: {failing.failed() or 'nothing failed'}"
+    description = f"{name}: {fault}: {failing.failed() or 'nothing failed'}"
     judgement = judged(rig, command, ended, {}, fault.error)
     if run.code != 0 or run.err:
         judgement = Judgement("wrong", f"the one beside: exit {run.code}: {run.out}{run.err}")
     elif damage := rig.damage(FIRST):
         judgement = Judgement("wrong", f"the one beside: exit 0 with {', '.join(damage)}")
-    return what, deaths.in_all(judgement, token, lambda: afterwards(rig, command, before.and_then(rig), fault))
+    return description, deaths.in_all(judgement, token, lambda: afterwards(rig, command, before.and_then(rig), fault))

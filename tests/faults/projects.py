@@ -99,8 +99,8 @@ class Subject:
 
 def write_text(folder: Path) -> None:
     """The project of plain functions."""
-    words = " ".join(f"word{number}" for number in range(2000))
-    files = {"pipeline.yaml": PIPELINE, "stages.py": STAGES, "helper.py": HELPER, "data.txt": words}
+    data = " ".join(f"word{number}" for number in range(2000))
+    files = {"pipeline.yaml": PIPELINE, "stages.py": STAGES, "helper.py": HELPER, "data.txt": data}
     for name, text in files.items():
         (folder / name).write_text(text)
 

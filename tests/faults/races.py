@@ -247,5 +247,5 @@ def trial(folder: Path, name: str, moment: str) -> Judgement:
 
 def expected(edit: Edit, *, edited: bool) -> str:
     """What the stage makes of the files as they were written, or of the edited ones."""
-    words = (*WORDS, EXTERNAL) if edit.word == EXTERNAL else WORDS
-    return " ".join(f"{word[:-1]}X" if edited and word == edit.word else word for word in words)
+    inputs = (*WORDS, EXTERNAL) if edit.word == EXTERNAL else WORDS
+    return " ".join(f"{word[:-1]}X" if edited and word == edit.word else word for word in inputs)

@@ -50,7 +50,7 @@ class Ended:
 
     def reasons(self, stage: str) -> tuple[str, ...]:
         """Why a stage became what it did."""
-        return next(tuple(one["reasons"]) for one in self.document["stages"] if one["stage"] == stage)
+        return next(tuple(record["reasons"]) for record in self.document["stages"] if record["stage"] == stage)
 
     def notices(self) -> tuple[str, ...]:
         """What it said of damage and repair."""
@@ -131,9 +131,9 @@ class Rig:
         """The environment of its processes, whose lock of the machine is in its folder."""
         return {**environment(), "ORUN_LOCKS": str(self.folder / "machine"), **self.variables}
 
-    def run(self, variant: str, *words: str) -> Ended:
+    def run(self, variant: str, *arguments: str) -> Ended:
         """Run the pipeline in one of its variants."""
-        return self.start(self, self.words(variant, *words))
+        return self.start(self, self.words(variant, *arguments))
 
     def words(self, variant: str, *words: str) -> tuple[str, ...]:
         """The command line of a run."""
@@ -155,9 +155,9 @@ class Rig:
     def artifacts(self) -> dict[str, str]:
         """What is in `out/` for each stage: path -> fingerprint."""
         return {
-            f"{stage}/{name}": found
+            f"{stage}/{name}": digest
             for stage in self.subject.stages
-            for name, found in contents(self.out / stage).items()
+            for name, digest in contents(self.out / stage).items()
         }
 
     def object(self, digest: str) -> Path:
@@ -166,8 +166,8 @@ class Rig:
 
     def damage(self, variant: str) -> tuple[str, ...]:
         """What is not as a clean run leaves it, in `out/` and in the objects."""
-        found, clean = self.artifacts(), self.clean[variant]
-        changed = sorted(path for path in found.keys() | clean.keys() if found.get(path) != clean.get(path))
+        artifacts, clean = self.artifacts(), self.clean[variant]
+        changed = sorted(path for path in artifacts.keys() | clean.keys() if artifacts.get(path) != clean.get(path))
         broken = sorted(digest for digest in self.objects[variant] if fingerprint(self.object(digest)) != digest)
         return (
             *(f"out/{self.subject.pipeline}/{path}" for path in changed),
@@ -198,27 +198,27 @@ class Rig:
     def _refusal(self, ended: Ended) -> Judgement:
         error = ended.document.get("error")
         failed = [stage["failure"] for stage in ended.document.get("stages", ()) if "failure" in stage]
-        for told in [error] if error else failed:
-            if not (told["problem"] and (told.get("hint") or told.get("problems"))):
-                return Judgement("wrong", f"exit {ended.code} without a way on: {told}")
+        for problem in [error] if error else failed:
+            if not (problem["problem"] and (problem.get("hint") or problem.get("problems"))):
+                return Judgement("wrong", f"exit {ended.code} without a way on: {problem}")
         if not (error or failed):
             return Judgement("wrong", f"exit {ended.code} and no error: {ended.out}{ended.err}")
         return Judgement(
             "refused",
-            " / ".join(f"{told['problem']}: {told.get('why', '')}" for told in ([error] if error else failed)),
+            " / ".join(f"{problem['problem']}: {problem.get('why', '')}" for problem in ([error] if error else failed)),
         )
 
 
-def process(rig: Rig, words: Sequence[str]) -> Ended:
+def process(rig: Rig, arguments: Sequence[str]) -> Ended:
     """Run `orun` in a process of its own."""
 
     def limit() -> None:
-        for what, value in rig.ceilings.items():
-            resource.setrlimit(what, (value, value))
+        for resource_name, value in rig.ceilings.items():
+            resource.setrlimit(resource_name, (value, value))
 
     try:
-        done = subprocess.run(
-            command(words),
+        ended = subprocess.run(
+            command(arguments),
             cwd=rig.project,
             env=rig.environment(),
             capture_output=True,
@@ -229,12 +229,12 @@ def process(rig: Rig, words: Sequence[str]) -> Ended:
         )
     except subprocess.TimeoutExpired:
         return Ended(KILLED, "", "")  # an end that nothing explains: wrong
-    return Ended(done.returncode, done.stdout, done.stderr)
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 
-def command(words: Sequence[str]) -> list[str]:
+def command(arguments: Sequence[str]) -> list[str]:
     """The command line that starts `orun` in a process of its own."""
-    return [sys.executable, "-P", str(PROGRAM), *words]
+    return [sys.executable, "-P", str(PROGRAM), *arguments]
 
 
 def environment() -> dict[str, str]:
@@ -242,14 +242,14 @@ def environment() -> dict[str, str]:
 
     They write byte code, as programs do by default.
     """
-    others = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    variables = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     path = os.environ.get("PYTHONPATH")
-    return {**others, "PYTHONPATH": f"{CHECKOUT}{os.pathsep}{path}" if path else str(CHECKOUT)}
+    return {**variables, "PYTHONPATH": f"{CHECKOUT}{os.pathsep}{path}" if path else str(CHECKOUT)}
 
 
-def inside(rig: Rig, words: Sequence[str]) -> Ended:
+def inside(rig: Rig, arguments: Sequence[str]) -> Ended:
     """Run `orun` in this process, which saves starting one."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.chdir(rig.project), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main(words)
+        code = main(arguments)
     return Ended(code, out.getvalue(), err.getvalue())

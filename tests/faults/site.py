@@ -103,14 +103,14 @@ sys.exit(main(sys.argv[1:]))
 
 def expected(mark: str) -> dict[str, str]:
     """Return the text of each stage's result."""
-    words = [f"{mark}-{number}" for number in range(1000)]
-    left, right = " ".join(words[0::2]), " ".join(words[1::2])
+    lines = [f"{mark}-{number}" for number in range(1000)]
+    left, right = " ".join(lines[0::2]), " ".join(lines[1::2])
     joined = f"{left}\n{right}"
     return {
-        "source": " ".join(words),
+        "source": " ".join(lines),
         "left": left,
         "right": right,
-        "tooled": " ".join(words).upper(),
+        "tooled": " ".join(lines).upper(),
         "join": joined,
         MEASUREMENT: str(len(joined)),
     }
@@ -261,13 +261,13 @@ class Site:
         return {**environment(), **(ray_environment() if self.is_ray else {}), **own}
 
     def start(
-        self, machine: str, *words: str, output: IO[str] | int, checkout: Path = CHECKOUT
+        self, machine: str, *arguments: str, output: IO[str] | int, checkout: Path = CHECKOUT
     ) -> subprocess.Popen[str]:
         """Start a program on a machine, whose folder `site` is the one of that name there."""
         mount = ["sh", "-c", 'mount --bind "$0" "$1" && shift && exec "$@"']
         folders = [str(self.folder / machine / "site"), str(self.folder / "site")]
         return subprocess.Popen(
-            self.network.command(machine, self.folder / machine / "ray", *mount, *folders, *words),
+            self.network.command(machine, self.folder / machine / "ray", *mount, *folders, *arguments),
             cwd=self.folder / machine,
             env=self.environment(machine, checkout),
             stdin=subprocess.DEVNULL,
@@ -287,12 +287,12 @@ class Site:
             checkout: of the `orun` that it runs.
         """
         log = self.folder / machine / "log"
-        where = ("--join", self.url.removeprefix("ray://")) if self.is_ray else ("--listen", self._address(machine))
+        place = ("--join", self.url.removeprefix("ray://")) if self.is_ray else ("--listen", self._address(machine))
         token = ("--token-file", str(self.folder / "token"))
-        words = ("agent", *where, "--name", machine, "--resources", "cpus=2", *token)
+        arguments = ("agent", *place, "--name", machine, "--resources", "cpus=2", *token)
         store = ("--store", str(self.folder / machine / "store"))
         with log.open("w") as output:
-            program = (sys.executable, "-P", "-c", AGENT, str(ahead), *words, *store, *options)
+            program = (sys.executable, "-P", "-c", AGENT, str(ahead), *arguments, *store, *options)
             process = self.agents[machine] = self.start(machine, *program, output=output, checkout=checkout)
         self._await(process, log, f"machine {machine} ")
 
@@ -312,8 +312,8 @@ class Site:
         if self.is_ray and (self.head is None or self.head.poll() is not None):
             log = self.folder / "head" / "log"
             with log.open("w") as output:
-                words = (sys.executable, "-P", "-m", "orun", "head", "--host", self.network.address("head"))
-                self.head = self.start("head", *words, output=output)
+                command = (sys.executable, "-P", "-m", "orun", "head", "--host", self.network.address("head"))
+                self.head = self.start("head", *command, output=output)
             self._await(self.head, log, "the head listens on")
         for machine in AGENTS:
             if machine not in self.agents or self.agents[machine].poll() is not None:
@@ -321,10 +321,10 @@ class Site:
 
     def run(self, mark: str) -> Run:
         """Start a run with two agents."""
-        words = ("pipeline.yaml", "--json", "--on", self.url, "--remote", f"file://{self.remote}", "--wait", "30s")
+        arguments = ("pipeline.yaml", "--json", "--on", self.url, "--remote", f"file://{self.remote}", "--wait", "30s")
         options = ("--set", f"vars.mark={mark}", "--store", str(self.store))
         before = frozenset(self.runs())
-        program = (sys.executable, "-P", "-m", "orun", *words, *options)
+        program = (sys.executable, "-P", "-m", "orun", *arguments, *options)
         inner = ("sh", "-c", 'cd "$0" && exec "$@"', str(self.project), *program)
         return Run(self, mark, self.start("head", *inner, output=subprocess.PIPE), before)
 

@@ -39,11 +39,11 @@ def faults(failing: Failing, root: Path) -> Iterator[Fault]:
 
 def trial(failing: Failing, root: Path, fault: Fault, clean: dict[str, str]) -> str:
     """What was wrong with a run of which a call failed, or with the run after it; nothing if all was well."""
-    told: list[str] = []
+    lines: list[str] = []
     failing.set(fault)
     signal.alarm(PATIENCE)
     try:
-        problem = "" if run(root, told.append, look=False)["digests"] == clean else "other artifacts"
+        problem = "" if run(root, lines.append, look=False)["digests"] == clean else "other artifacts"
         placed = True
     except StoreError:
         problem, placed = "", False
@@ -55,15 +55,15 @@ def trial(failing: Failing, root: Path, fault: Fault, clean: dict[str, str]) -> 
         problem = "other outputs"
     after = run(root)
     signal.alarm(0)
-    again = set(after["built"]) & set(told) if fault.kind not in LOOKS else ()
-    found = {
+    again = set(after["built"]) & set(lines) if fault.kind not in LOOKS else ()
+    problems = {
         "": problem,
         "then other artifacts": "" if after["digests"] == clean else str(after["digests"]),
         "then built though stored": ", ".join(again),
         "then left behind": ", ".join(after["left"]),
     }
     remove(root)
-    return "".join(f"{fault}: {call}: {name} {what}\n" for name, what in found.items() if what)
+    return "".join(f"{fault}: {call}: {name} {problem}\n" for name, problem in problems.items() if problem)
 
 
 def main(folder: Path, first: int, step: int) -> None:

@@ -39,10 +39,10 @@ def failing(watched: Rig, fault_library: Path, tmp_path_factory: pytest.TempPath
 @pytest.mark.parametrize("name", mostly_slow(commands.COMMANDS, "accept"))
 def test_any_call_of_a_command(watched: Rig, failing: Failing, name: str) -> None:
     counts = commands.count(watched, failing, name)
-    _, what, judgement = failures.some_trial(
+    _, description, judgement = failures.some_trial(
         partial(failures.trial, watched, failing, name), failing, counts, Random(f"{SEED}-{name}")
     )
-    assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
+    assert judgement.outcome != "wrong", f"{description}: {judgement.why}"
 
 
 CALLS = {  # what a process does -> the fault, what it prints, and the call that is told; empty where none has failed
@@ -78,7 +78,7 @@ def refused(call, *given):
 @pytest.mark.parametrize("code", CALLS)
 def test_the_library_does_what_it_is_told(fault_library: Path, tmp_path: Path, code: str) -> None:
     """Half of the bytes, done all the same, and nothing where nothing can fail, which then counts for none."""
-    kind, number, error, how, said, call = CALLS[code]
+    kind, number, error, how, expected, call = CALLS[code]
     below = tmp_path / "below"
     (below / "folder").mkdir(parents=True)
     (below / "old").write_text("abcdef")
@@ -86,10 +86,10 @@ def test_the_library_does_what_it_is_told(fault_library: Path, tmp_path: Path, c
     failing = Failing.make(fault_library, tmp_path, below)
     failing.set(Fault(kind, "all", number, error, how))
     command = [sys.executable, "-c", f"{START}{code}"]
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=below, env={**environment(), **failing.variables}, capture_output=True, text=True, check=False
     )
-    assert (done.stdout.strip(), done.stderr) == (said, "")
+    assert (process.stdout.strip(), process.stderr) == (expected, "")
     assert failing.failed().partition(" ")[0] == call
 
 
@@ -129,11 +129,11 @@ def test_the_judge_of_commands_is_not_blind(watched: Rig) -> None:
 
 def test_calls_fail_as_they_are_told_to(watched: Rig, failing: Failing) -> None:
     """The judge is not blind, and nor is what it judges."""
-    what, judgement = trial(watched, failing, "cold", Fault("sync", "all", 1, errno.EDQUOT, "from then on"))
-    assert what.startswith(f"cold: sync 1 of all, EDQUOT from then on: fsync {watched.store}")
+    description, judgement = trial(watched, failing, "cold", Fault("sync", "all", 1, errno.EDQUOT, "from then on"))
+    assert description.startswith(f"cold: sync 1 of all, EDQUOT from then on: fsync {watched.store}")
     assert (judgement.outcome, judgement.why.partition(":")[0]) == ("refused", "cannot open the store")
-    what, judgement = trial(watched, failing, "cold", Fault("write", "all", 1, 0, "once"))
-    assert what.startswith(f"cold: write 1 of all, half of the bytes once: write {watched.store}")
+    description, judgement = trial(watched, failing, "cold", Fault("write", "all", 1, 0, "once"))
+    assert description.startswith(f"cold: write 1 of all, half of the bytes once: write {watched.store}")
     assert judgement.outcome == "rebuilt"
 
 

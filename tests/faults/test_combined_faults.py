@@ -16,5 +16,5 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are f
 
 @pytest.mark.parametrize("number", mostly_slow(range(4), 0))
 def test_several_faults_at_once(text: Rig, number: int) -> None:
-    what, judgement = combined_faults.trial(text, Random(f"2026-11-{number}"))
-    assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
+    description, judgement = combined_faults.trial(text, Random(f"2026-11-{number}"))
+    assert judgement.outcome != "wrong", f"{description}: {judgement.why}"

@@ -65,15 +65,15 @@ def test_what_a_dead_process_has_left_is_removed_by_a_run_with_nothing_to_do(tex
     assert list((text.store / "tmp").iterdir()) == []
 
 
-@pytest.mark.parametrize("words", [("store", "gc"), ("pipeline.yaml", "--force")])
-def test_what_a_dead_process_has_left_may_hold_anything(text: Rig, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("lines", [("store", "gc"), ("pipeline.yaml", "--force")])
+def test_what_a_dead_process_has_left_may_hold_anything(text: Rig, lines: tuple[str, ...]) -> None:
     text.reset()
     integrity.a_leftover(text, Random(SEED))
     (lease,) = text.store.glob("tmp/*/lease")
     garbage = b"\xf4 no digest\n"
     lease.write_bytes(garbage)
     (text.store / "tmp" / "condemned").write_bytes(garbage)
-    ended = text.start(text, (*words, "--store", str(text.store)))
+    ended = text.start(text, (*lines, "--store", str(text.store)))
     assert (ended.code, ended.err) == (0, "")
     assert list((text.store / "tmp").iterdir()) == []
 

@@ -22,10 +22,10 @@ from tests.store.support import NOBODY, forks, in_child, needs_root
 from tests.thin import mostly_slow
 
 
-def test_few_descriptors(text: Rig, apart: Rig) -> None:
+def test_few_descriptors(text: Rig, second_rig: Rig) -> None:
     remove(text.store)
-    with limits.ceiling(apart, resource.RLIMIT_NOFILE, 14):
-        ended = apart.run(FIRST)
+    with limits.ceiling(second_rig, resource.RLIMIT_NOFILE, 14):
+        ended = second_rig.run(FIRST)
     assert (ended.code, ended.err) == (3, "")
     assert ended.document["error"] == {
         "type": "StoreError",
@@ -37,10 +37,10 @@ def test_few_descriptors(text: Rig, apart: Rig) -> None:
     assert text.judge(FIRST, text.run(FIRST), ()) == Judgement("rebuilt", "count, join, left, right, source, upper")
 
 
-def test_files_that_may_not_grow(text: Rig, apart: Rig) -> None:
+def test_files_that_may_not_grow(text: Rig, second_rig: Rig) -> None:
     text.reset()
-    with limits.ceiling(apart, resource.RLIMIT_FSIZE, 700):
-        ended = apart.run(FIRST, "--force", "source")
+    with limits.ceiling(second_rig, resource.RLIMIT_FSIZE, 700):
+        ended = second_rig.run(FIRST, "--force", "source")
     run = max((text.store / "runs").iterdir())  # names sort by time
     assert text.judge(FIRST, ended, ()) == Judgement(
         "refused",
@@ -71,8 +71,8 @@ def small(disk: Path, text: Rig) -> Rig:
 @needs_root
 @pytest.mark.parametrize("number", mostly_slow(range(4), 1))
 def test_a_full_disk(small: Rig, number: int) -> None:
-    what, judgement = limits.trial(small, Random(f"2026-11-{number}"), "full")
-    assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
+    description, judgement = limits.trial(small, Random(f"2026-11-{number}"), "full")
+    assert judgement.outcome != "wrong", f"{description}: {judgement.why}"
 
 
 @needs_root
@@ -160,8 +160,8 @@ def test_a_store_of_another_user(text: Rig) -> None:
     with TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         rig = text.twin(Path(folder) / "text")
-        told = in_child(lambda: json.dumps(rig.run(FIRST, "--force").document["error"]), NOBODY)
-        error = json.loads(told)
+        refused = in_child(lambda: json.dumps(rig.run(FIRST, "--force").document["error"]), NOBODY)
+        error = json.loads(refused)
         assert error["problem"] == f"the store {rig.store} cannot be written, and 6 of 6 stages would run"
         assert error["hint"] == f"Choose a place that can be written (--store DIR): ls -ld {rig.store}"
         assert rig.judge(FIRST, rig.run(FIRST), ()) == Judgement("survived")

@@ -30,5 +30,5 @@ CASES = {
 def test_who_runs_beside_a_failing_command_ends_as_if_alone(
     watched: Rig, fault_library: Path, tmp_path: Path, name: str
 ) -> None:
-    what, judgement = trial(watched, Failing.make(fault_library, tmp_path, watched.folder), name, CASES[name])
-    assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
+    description, judgement = trial(watched, Failing.make(fault_library, tmp_path, watched.folder), name, CASES[name])
+    assert judgement.outcome != "wrong", f"{description}: {judgement.why}"

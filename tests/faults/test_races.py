@@ -11,8 +11,8 @@ from tests.faults.rig import Judgement
 from tests.thin import mostly_slow
 
 
-def refused(what: str) -> Judgement:
-    return Judgement("refused", what)
+def refused(problem: str) -> Judgement:
+    return Judgement("refused", problem)
 
 
 CASES = {

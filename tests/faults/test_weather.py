@@ -34,6 +34,6 @@ CASES: list[tuple[str, weather.Trouble, int]] = [
 def test_a_remote_that_fails(
     watched: Rig, failing: Weather, direction: str, fault: weather.Trouble, count: int
 ) -> None:
-    what, judgement = weather.trial(watched, failing, direction, fault, count, ())
-    assert failing.met, what
-    assert judgement.outcome != "wrong", f"{what}: {judgement.why}"
+    description, judgement = weather.trial(watched, failing, direction, fault, count, ())
+    assert failing.met, description
+    assert judgement.outcome != "wrong", f"{description}: {judgement.why}"

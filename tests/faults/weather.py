@@ -78,7 +78,7 @@ class Weather(Relay):
             self.met += 1
             body = body[: len(body) // 2]
             headers = {name: value for name, value in headers.items() if name.lower() != "content-length"}
-        status, told, content = super().hand_on(method, path, headers, body)
+        status, answer_headers, content = super().hand_on(method, path, headers, body)
         if self.trouble in ("slow", "hung up, though done"):
             self.met += 1
         if self.trouble == "hung up, though done":
@@ -87,9 +87,11 @@ class Weather(Relay):
             self.met += 1
             half = content[: len(content) // 2]
             content = half if self.trouble == "cut off" else half + bytes([content[-1] ^ 1]) + content[len(half) + 1 :]
-            told = [*((name, value) for name, value in told if name.lower() != "content-length")]
-            told.append(("Content-Length", str(len(content) + (len(half) if self.trouble == "cut off" else 0))))
-        return status, told, content
+            answer_headers = [*((name, value) for name, value in answer_headers if name.lower() != "content-length")]
+            answer_headers.append(
+                ("Content-Length", str(len(content) + (len(half) if self.trouble == "cut off" else 0)))
+            )
+        return status, answer_headers, content
 
 
 @contextmanager
@@ -129,14 +131,14 @@ def some_trial(rig: Rig, weather: Weather, most: Mapping[str, int], chance: Rand
     while True:
         direction, trouble, how = chance.choice(DIRECTIONS), chance.choice(TROUBLES), chance.choice(HOW)
         first, count = chance.randint(1, most[direction]), chance.choice((1, 1, 2))
-        words = (REFUSED,) if chance.random() < 1 / 4 else ()
-        what, judgement = trial(rig, weather, direction, (trouble, first, how), count, words)
+        options = (REFUSED,) if chance.random() < 1 / 4 else ()
+        description, judgement = trial(rig, weather, direction, (trouble, first, how), count, options)
         if weather.met or judgement.outcome == "wrong":
-            return trouble, what, judgement
+            return trouble, description, judgement
 
 
 def trial(
-    rig: Rig, weather: Weather, direction: str, fault: Trouble, count: int, words: tuple[str, ...]
+    rig: Rig, weather: Weather, direction: str, fault: Trouble, count: int, options: tuple[str, ...]
 ) -> tuple[str, Judgement]:
     """Let requests of one or two runs on a store go wrong, and then none."""
     trouble, first, how = fault
@@ -145,17 +147,17 @@ def trial(
     token = f"{os.getpid()}-{Random().getrandbits(32):x}"
     marked = replace(rig, variables={**rig.variables, **s3.variables(weather.url), deaths.MARK: token})
     with ThreadPoolExecutor() as pool:
-        runs = [pool.submit(process, marked, rig.words(FIRST, "--remote", url, *words)) for _ in range(count)]
+        runs = [pool.submit(process, marked, rig.words(FIRST, "--remote", url, *options)) for _ in range(count)]
         ended = [run.result() for run in runs]
     met, weather.trouble = weather.met, ""
-    what = f"{direction}, {count} at once {' '.join(words)}: {trouble} from request {first} {how}, {met} times"
+    description = f"{direction}, {count} at once {' '.join(options)}: {trouble} from request {first} {how}, {met} times"
     judgements = [rig.judge(FIRST, run, ()) for run in ended]
-    judgement = next((one for one in judgements if one.outcome == "wrong"), judgements[0])
-    if any(one.outcome == "refused" for one in judgements) and not words:
+    judgement = next((item for item in judgements if item.outcome == "wrong"), judgements[0])
+    if any(item.outcome == "refused" for item in judgements) and not options:
         judgement = Judgement("wrong", f"the remote is in the way: {judgements}")
     judgement = deaths.in_all(judgement, token, lambda: afterwards(rig, url, hurt=trouble in HURTS))
     weather.met = met
-    return what, judgement
+    return description, judgement
 
 
 def afterwards(rig: Rig, url: str, *, hurt: bool) -> str:

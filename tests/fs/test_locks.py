@@ -309,11 +309,11 @@ def test_a_lock_that_the_system_closes_with_an_error_is_closed_once(
 
     lock = Lock(tmp_path / "lock")
     lock.acquire()
-    taken = lock.descriptor
+    number = lock.descriptor
     monkeypatch.setattr(os, "close", fail)
     lock.release()
     lock.forget()
-    assert (closed, lock.held, (tmp_path / "lock").exists()) == ([taken], False, False)
+    assert (closed, lock.held, (tmp_path / "lock").exists()) == ([number], False, False)
 
 
 def test_a_lock_whose_file_cannot_be_removed_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,9 +333,9 @@ def test_a_lock_whose_file_cannot_be_removed_is_free(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="a library is compiled and preloaded")
-@pytest.mark.parametrize(("how", "told"), [("once", "True"), ("from then on", "[Errno 116] Stale file handle")])
+@pytest.mark.parametrize(("how", "message"), [("once", "True"), ("from then on", "[Errno 116] Stale file handle")])
 def test_a_lock_file_that_another_host_removes_while_it_is_waited_for(
-    fault_library: Path, tmp_path: Path, how: str, told: str
+    fault_library: Path, tmp_path: Path, how: str, message: str
 ) -> None:
     """GlusterFS and NFS say so; one for whom everything there is stale is told."""
     take = f"""
@@ -356,4 +356,4 @@ except OSError as error:
         text=True,
         check=False,
     )
-    assert (process.stdout, process.stderr) == (f"{told}\n", "")
+    assert (process.stdout, process.stderr) == (f"{message}\n", "")

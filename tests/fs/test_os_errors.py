@@ -61,8 +61,8 @@ def test_what_another_user_keeps_to_himself_is_told_with_what_he_may_do(
     )
     assert str(mine).endswith(f"\n  hint: See whose it is: ls -ld {tmp_path}")
     other = os.geteuid() + 4242
-    found = SimpleNamespace(st_uid=other)
-    monkeypatch.setattr(Path, "lstat", lambda _path: found)
+    status = SimpleNamespace(st_uid=other)
+    monkeypatch.setattr(Path, "lstat", lambda _path: status)
     error = to_store_error(
         PermissionError(errno.EPERM, "Operation not permitted", str(tmp_path)), "check out a/b", tmp_path
     )

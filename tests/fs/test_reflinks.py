@@ -40,17 +40,17 @@ def shared(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 def used(store: Store) -> int:
     """Bytes of the file system that are taken."""
     subprocess.run(["sync", "--file-system", str(store.root)], check=True)
-    room = os.statvfs(store.root)
-    return (room.f_blocks - room.f_bfree) * room.f_frsize
+    status = os.statvfs(store.root)
+    return (status.f_blocks - status.f_bfree) * status.f_frsize
 
 
 def test_a_place_takes_no_room_and_leaves_its_object_alone(shared: Store) -> None:
     digest = add(shared, {"big": BIG})
     source = object_path(shared, blake3(BIG).hexdigest())
-    before, taken = source.stat(), used(shared)
+    before, used_before = source.stat(), used(shared)
     checkout, _ = shared.checkout(digest, "p", "s")
     shared.materialize(digest, shared.make_session_folder("inputs") / "model")
-    assert used(shared) - taken < len(BIG) // 2
+    assert used(shared) - used_before < len(BIG) // 2
     placed = (checkout / "big").stat()
     assert (placed.st_nlink, placed.st_mtime_ns) == (1, before.st_mtime_ns)
     assert placed.st_ino != before.st_ino

@@ -54,8 +54,8 @@ _resource_tracker._stop()
 
 
 def test_a_resource_tracker_s_stop_waits_for_ever() -> None:
-    done = subprocess.run([sys.executable, "-c", HELD], check=False, timeout=60)
-    assert done.returncode == -signal.SIGALRM
+    process = subprocess.run([sys.executable, "-c", HELD], check=False, timeout=60)
+    assert process.returncode == -signal.SIGALRM
 
 
 def test_an_unraisable_error_names_the_file_in_its_message(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -163,7 +163,7 @@ def read(context, *, pipe):
     os.mkfifo(pipe)
     executor.start(project.job("mine.py:read", params={"pipe": str(pipe)}))
     executor.start(project.job("mine.py:write", params={"pipe": str(pipe)}))
-    assert {type(found) for found in outcomes(executor, 2).values()} == {JobResult}
+    assert {type(outcome) for outcome in outcomes(executor, 2).values()} == {JobResult}
 
 
 def test_a_stage_sees_nothing_of_another(executor: LocalExecutor, project: Project) -> None:
@@ -214,5 +214,5 @@ def test_importing_the_executor_is_cheap() -> None:
     code = (
         "import sys, orun.executors; print(*sorted({'subprocess', 'socket', 'selectors', 'ctypes'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.split() == []

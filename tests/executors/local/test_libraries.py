@@ -77,5 +77,7 @@ def test_libraries_work_in_stages_that_share_their_import(
     for job in jobs:
         own_executor.start(job)
     results = outcomes(own_executor, len(jobs))
-    measured = {stage: one.metrics["x"].value for stage, one in results.items() if isinstance(one, JobResult)}
+    measured = {
+        stage: outcome.metrics["x"].value for stage, outcome in results.items() if isinstance(outcome, JobResult)
+    }
     assert measured == {job.stage: pytest.approx(MEASURED[job.stage.split()[0]], abs=1e-4) for job in jobs}, results

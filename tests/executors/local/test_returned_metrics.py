@@ -26,11 +26,11 @@ def test_numbers_of_any_library_become_metrics() -> None:
 
 def test_numbers_of_any_library_may_be_in_a_metric() -> None:
     """Those of numpy cannot be sent between processes."""
-    one: Any = np.float32(1)
+    number: Any = np.float32(1)
     three: Any = np.int64(3)
-    interval = Estimate(one, one, np.float64("inf"))
-    compared = Comparison(one, interval, interval, "paired", three)
-    returned = Metric(one, "ratio", "higher", "sample", interval, references={"fused": compared}, examples=three)
+    interval = Estimate(number, number, np.float64("inf"))
+    compared = Comparison(number, interval, interval, "paired", three)
+    returned = Metric(number, "ratio", "higher", "sample", interval, references={"fused": compared}, examples=three)
     metric = checked_metrics("a", {"x": returned})["x"]
     plain = Estimate(1.0, 1.0, INFINITE)
     assert metric == replace(

@@ -160,8 +160,8 @@ def test_a_stage_that_cannot_be_forked_fails_alone(project: Project) -> None:
     job = project.job("mine.py:quick")
     zygote.run(job)
     trouble, ended = runner.messages()
-    found = outcome_of(job, decode(Trouble, trouble["trouble"]), {}, decode(Ended, ended["ended"]))
-    assert str(found) == (
+    outcome = outcome_of(job, decode(Trouble, trouble["trouble"]), {}, decode(Ended, ended["ended"]))
+    assert str(outcome) == (
         "quick could not start\n"
         "  [Errno 11] Resource temporarily unavailable\n"
         f"  hint: Its log: {job.log}\n"

@@ -33,7 +33,7 @@ def seen(executor: LocalExecutor, project: Project, code: str, **params: str) ->
     return result(executor, project.job("mine.py:f", params=params))
 
 
-def others(job_result: JobResult, project: Project, *libraries: str) -> dict[str, Signature | None]:
+def other_reads(job_result: JobResult, project: Project, *libraries: str) -> dict[str, Signature | None]:
     """What was read but the file of the function itself, and where these or standard libraries were not found."""
     expected = {f"{project.root}/mine.py", *(path for name in libraries for path in places(project, name))}
     assert expected <= job_result.reads.keys()
@@ -77,14 +77,14 @@ def test_the_code_itself(executor: LocalExecutor, project: Project) -> None:
 )
 def test_a_file_that_python_opens(executor: LocalExecutor, project: Project, how: str) -> None:
     data = project.write("pipelines/data.txt", "0,1")
-    assert others(seen(executor, project, how, path=str(data)), project) == now(data)
+    assert other_reads(seen(executor, project, how, path=str(data)), project) == now(data)
 
 
 def test_a_file_outside_of_the_project(executor: LocalExecutor, project: Project, tmp_path: Path) -> None:
     data = tmp_path / "data.npz"
     np.savez(data, labels=np.arange(3))
     job_result = seen(executor, project, "import numpy\nnumpy.load(path)['labels']", path=str(data))
-    assert others(job_result, project, "numpy") == now(data)
+    assert other_reads(job_result, project, "numpy") == now(data)
 
 
 @pytest.mark.usefixtures("native_reads")
@@ -103,7 +103,7 @@ def test_a_file_that_is_opened_below_python(executor: LocalExecutor, project: Pr
     data = project.root / "data.safetensors"
     save_file({"x": np.ones(3, np.float32)}, data)
     job_result = seen(executor, project, how, path=str(data))
-    assert others(job_result, project, *(["safetensors", "numpy"] if "safe_open" in how else [])) == now(data)
+    assert other_reads(job_result, project, *(["safetensors", "numpy"] if "safe_open" in how else [])) == now(data)
 
 
 @pytest.mark.usefixtures("native_reads")
@@ -115,7 +115,7 @@ def test_the_external_data_of_a_model(executor: LocalExecutor, project: Project)
     model, data = project.root / "m.onnx", project.root / "m.data"
     onnx.save(affine(1000), model, save_as_external_data=True, location="m.data", size_threshold=0)
     code = "import onnxruntime\nonnxruntime.InferenceSession(path, providers=['CPUExecutionProvider'])"
-    assert others(seen(executor, project, code, path=str(model)), project, "onnxruntime") == now(model, data)
+    assert other_reads(seen(executor, project, code, path=str(model)), project, "onnxruntime") == now(model, data)
 
 
 def test_a_file_that_is_not_there(executor: LocalExecutor, project: Project) -> None:
@@ -126,7 +126,7 @@ except FileNotFoundError:
     return {"there": 0}
 """
     missing = project.root / "labels.txt"
-    assert others(seen(executor, project, code, path=str(missing)), project) == {str(missing): None}
+    assert other_reads(seen(executor, project, code, path=str(missing)), project) == {str(missing): None}
 
 
 def test_the_signature_is_that_of_the_first_opening(executor: LocalExecutor, project: Project) -> None:
@@ -135,8 +135,8 @@ def test_the_signature_is_that_of_the_first_opening(executor: LocalExecutor, pro
     job_result = seen(
         executor, project, "open(path).close()\nopen(path, 'w').write('longer')\nopen(path)", path=str(data)
     )
-    assert others(job_result, project) == before
-    assert others(job_result, project) != now(data)
+    assert other_reads(job_result, project) == before
+    assert other_reads(job_result, project) != now(data)
 
 
 @pytest.mark.usefixtures("native_reads")
@@ -162,7 +162,7 @@ for name in ("a", "b", "c"):
 with tempfile.NamedTemporaryFile(dir="/tmp") as temporary:
     open(temporary.name).close()
 """
-    assert others(seen(executor, project, code, path=str(tmp_path)), project) == {}
+    assert other_reads(seen(executor, project, code, path=str(tmp_path)), project) == {}
 
 
 @pytest.mark.usefixtures("native_reads")
@@ -178,7 +178,7 @@ import sqlite3
 assert sqlite3.connect(Path(path) / "labels.sqlite").execute("SELECT * FROM labels").fetchall() == []
 """
     job_result = seen(executor, project, code, path=str(tmp_path))
-    assert {path: there for path, there in others(job_result, project).items() if there} == now(unchanged)
+    assert {path: there for path, there in other_reads(job_result, project).items() if there} == now(unchanged)
 
 
 def test_a_file_of_the_project_that_the_stage_changes_is_an_input_still(
@@ -187,12 +187,12 @@ def test_a_file_of_the_project_that_the_stage_changes_is_an_input_still(
     data = project.write("pipelines/count", "1")
     before = now(data)
     code = "Path(path).read_text()\nPath(path).write_text('22')"
-    assert others(seen(executor, project, code, path=str(data)), project) == before
+    assert other_reads(seen(executor, project, code, path=str(data)), project) == before
 
 
 def test_caches_beside_code_are_none_of_it(executor: LocalExecutor, project: Project) -> None:
     cache = project.write("pipelines/__pycache__/mine.kernel.nbi", "1")
-    assert others(seen(executor, project, "open(path).close()", path=str(cache)), project) == {}
+    assert other_reads(seen(executor, project, "open(path).close()", path=str(cache)), project) == {}
 
 
 def test_what_is_not_the_user_s(executor: LocalExecutor, project: Project) -> None:
@@ -213,7 +213,7 @@ os.listdir(os.path.dirname(onnx.__file__))
 os.listdir(".")
 """
     job_result = seen(executor, project, code)
-    assert others(job_result, project, "onnx") == {}
+    assert other_reads(job_result, project, "onnx") == {}
     assert job_result.listings == {}
 
 
@@ -255,7 +255,7 @@ def test_a_folder_that_is_not_there(executor: LocalExecutor, project: Project) -
     code = "try:\n    os.listdir(path)\nexcept FileNotFoundError:\n    pass"
     job_result = seen(executor, project, code, path=str(project.root / "texts"))
     assert job_result.listings == {str(project.root / "texts"): ABSENT}
-    assert others(job_result, project) == {}
+    assert other_reads(job_result, project) == {}
 
 
 def test_a_folder_that_the_stage_makes_is_its_own(executor: LocalExecutor, project: Project, tmp_path: Path) -> None:

@@ -8,9 +8,9 @@ from orun.executors import LocalExecutor
 from tests.executors.support import Project, failure, log_of, result
 
 
-def names(project: Project, found: dict[str, object]) -> dict[str, bool]:
+def names(project: Project, reads: dict[str, object]) -> dict[str, bool]:
     """Path below the project -> whether it was there."""
-    return {path.removeprefix(f"{project.folder}/"): signature is not None for path, signature in found.items()}
+    return {path.removeprefix(f"{project.folder}/"): signature is not None for path, signature in reads.items()}
 
 
 def test_every_module_of_the_project_however_deep(executor: LocalExecutor, project: Project) -> None:
@@ -82,8 +82,8 @@ def test_modules_of_the_user_s_outside_the_project(
     (second / "shared" / "deep.py").write_text("X = 3")
     code = f"import sys\nsys.path[:0] = [{str(first)!r}, {str(second)!r}]\nimport shared, yaml\n"
     project.write("pipelines/mine.py", f"{code}def f(context): return {{'x': shared.deep.X}}\n")
-    found = names(project, dict(result(executor, project.job("mine.py:f")).reads))
-    assert {name: there for name, there in found.items() if name.startswith("/")} == {
+    reads = names(project, dict(result(executor, project.job("mine.py:f")).reads))
+    assert {name: there for name, there in reads.items() if name.startswith("/")} == {
         f"{first}/shared/__init__.py": False,
         f"{first}/shared.py": False,
         f"{second}/shared/__init__.py": True,
@@ -126,8 +126,8 @@ def test_a_module_that_is_nowhere(executor: LocalExecutor, project: Project) -> 
 )
 def test_a_module_that_may_be_there(executor: LocalExecutor, project: Project, ask: str) -> None:
     project.write("pipelines/mine.py", f"{ask}\ndef f(context): pass\n")
-    found = names(project, dict(result(executor, project.job("mine.py:f")).reads))
-    assert {name: there for name, there in found.items() if "fast" in name} == {
+    reads = names(project, dict(result(executor, project.job("mine.py:f")).reads))
+    assert {name: there for name, there in reads.items() if "fast" in name} == {
         "pipelines/fast.py": False,
         "pipelines/fast/__init__.py": False,
     }
@@ -136,15 +136,15 @@ def test_a_module_that_may_be_there(executor: LocalExecutor, project: Project, a
 def test_a_module_that_a_package_may_have(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/package/__init__.py", "try:\n    from . import fast\nexcept ImportError:\n    pass\n")
     project.write("pipelines/mine.py", "import package\ndef f(context): pass\n")
-    found = names(project, dict(result(executor, project.job("mine.py:f")).reads))
-    assert found["pipelines/package/fast.py"] is False
-    assert found["pipelines/package/fast/__init__.py"] is False
+    reads = names(project, dict(result(executor, project.job("mine.py:f")).reads))
+    assert reads["pipelines/package/fast.py"] is False
+    assert reads["pipelines/package/fast/__init__.py"] is False
 
 
 def test_what_libraries_alone_ask_for_is_not_the_project_s(executor: LocalExecutor, project: Project) -> None:
     project.write("pipelines/mine.py", "import http.server\ndef f(context): pass\n")
-    found = names(project, dict(result(executor, project.job("mine.py:f")).reads))
-    assert found == {"pipelines/mine.py": True, "pipelines/http.py": False, "pipelines/http/__init__.py": False}
+    reads = names(project, dict(result(executor, project.job("mine.py:f")).reads))
+    assert reads == {"pipelines/mine.py": True, "pipelines/http.py": False, "pipelines/http/__init__.py": False}
 
 
 def test_a_script_and_an_archive_are_run_as_anywhere(executor: LocalExecutor, project: Project) -> None:

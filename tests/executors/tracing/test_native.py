@@ -43,14 +43,14 @@ def f(context, *, seen, unseen):
 
 def read_where_it_is_refused(job: Job) -> list[str]:
     """What a job is seen to read where the kernel does not tell, which its result says."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", FORBIDDEN], input=json.dumps(encode(job)), capture_output=True, text=True, check=False
     )
-    assert done.stderr == ""
-    found: list[str]
-    found, untraced, tried = json.loads(done.stdout)
+    assert process.stderr == ""
+    names: list[str]
+    names, untraced, tried = json.loads(process.stdout)
     assert (untraced, tried) == (WHY, WHY)
-    return found
+    return names
 
 
 def test_where_the_kernel_refuses_what_python_opens_is_found(project: Project) -> None:
@@ -144,8 +144,10 @@ def test_a_process_whose_memory_may_not_be_read_is_said_to_be_seen_in_part(proje
     project.write("pipelines/mine.py", PROTECTED)
     job = project.job("mine.py:f", params={"seen": str(seen), "unseen": str(unseen)})
     text = json.dumps(encode(job))
-    done = subprocess.run([sys.executable, "-c", UNPRIVILEGED], input=text, capture_output=True, text=True, check=False)
-    assert (done.stderr, json.loads(done.stdout)) == (
+    process = subprocess.run(
+        [sys.executable, "-c", UNPRIVILEGED], input=text, capture_output=True, text=True, check=False
+    )
+    assert (process.stderr, json.loads(process.stdout)) == (
         "",
         [
             [f"{project.root}/mine.py", str(seen)],

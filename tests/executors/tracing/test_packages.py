@@ -24,16 +24,16 @@ def test_what_the_project_s_code_imports_and_that_requires(
 ) -> None:
     project.write("pipelines/helper.py", f"{imports}\n")
     project.write("pipelines/mine.py", "import helper\ndef f(context): pass\n")
-    found = result(executor, project.job("mine.py:f")).packages
-    assert found == {name: version(name) for name in distributions}
+    packages = result(executor, project.job("mine.py:f")).packages
+    assert packages == {name: version(name) for name in distributions}
 
 
 def test_what_the_kind_alone_has_loaded_counts_too(executor: LocalExecutor, project: Project) -> None:
     """And what that looks for in vain, as its libraries do when a fork server loads them."""
     project.write("pipelines/mine.py", "def f(context):\n    pass\n")
     spec = Spec(output="metrics", preload=("onnx",))
-    found = result(executor, project.job("mine.py:f", spec=spec)).packages
-    there = {name: found[name] for name in found if found[name] != "not installed"}
+    packages = result(executor, project.job("mine.py:f", spec=spec)).packages
+    there = {name: packages[name] for name in packages if packages[name] != "not installed"}
     assert there == {name: version(name) for name in ("ml-dtypes", "numpy", "onnx", "protobuf", "typing-extensions")}
 
 
@@ -43,7 +43,7 @@ def test_what_would_be_imported_if_it_were_installed(executor: LocalExecutor, pr
 
 
 @pytest.mark.parametrize(
-    ("asks", "found"),
+    ("asks", "packages"),
     [
         ("import importlib.metadata\nimportlib.metadata.version('Ml_Dtypes')", {"ml-dtypes": version("ml-dtypes")}),
         ("from importlib.metadata import requires\nrequires('onnx')", {"onnx": version("onnx")}),
@@ -54,10 +54,10 @@ def test_what_would_be_imported_if_it_were_installed(executor: LocalExecutor, pr
     ],
 )  # fmt: skip
 def test_whose_version_the_project_s_code_asks_for(
-    executor: LocalExecutor, project: Project, asks: str, found: dict[str, str]
+    executor: LocalExecutor, project: Project, asks: str, packages: dict[str, str]
 ) -> None:
     body = "\n".join(f"    {line}" for line in asks.splitlines())
     project.write("pipelines/mine.py", f"def f(context):\n{body}\n")
-    assert result(executor, project.job("mine.py:f")).packages == found
+    assert result(executor, project.job("mine.py:f")).packages == packages
     late = Spec(output="metrics", preload=("importlib.metadata",))
-    assert result(executor, project.job("mine.py:f", spec=late)).packages == found
+    assert result(executor, project.job("mine.py:f", spec=late)).packages == packages

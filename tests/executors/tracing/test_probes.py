@@ -16,12 +16,12 @@ LISTS = sys.version_info[:2] == (3, 12)  # there `Path.glob` goes by a folder's 
 HEAD = "import contextlib, os\nfrom pathlib import Path\n"
 
 
-def asked(executor: LocalExecutor, project: Project, code: str, path: Path) -> Mapping[str, str]:
+def probes(executor: LocalExecutor, project: Project, code: str, path: Path) -> Mapping[str, str]:
     """What a function asked for, by the path below the project; `path` is in `path`."""
     body = "\n".join(f"    {line}" for line in code.splitlines())
     project.write("pipelines/mine.py", f"{HEAD}def f(context, *, path):\n{body}\n")
     job_result = result(executor, project.job("mine.py:f", params={"path": str(path)}))
-    return {name.removeprefix(f"{project.folder}/"): what for name, what in job_result.probed.items()}
+    return {name.removeprefix(f"{project.folder}/"): answer for name, answer in job_result.probed.items()}
 
 
 @pytest.mark.parametrize(
@@ -46,21 +46,21 @@ def asked(executor: LocalExecutor, project: Project, code: str, path: Path) -> M
 )
 def test_whether_a_file_is_there(executor: LocalExecutor, project: Project, how: str) -> None:
     path = project.root / "flag"
-    assert asked(executor, project, how, path) == {"pipelines/flag": ""}
+    assert probes(executor, project, how, path) == {"pipelines/flag": ""}
     path.touch()
-    assert asked(executor, project, how, path) == {"pipelines/flag": "file"}
+    assert probes(executor, project, how, path) == {"pipelines/flag": "file"}
 
 
 def test_whether_a_pattern_without_wildcards_finds_a_file(executor: LocalExecutor, project: Project) -> None:
     """By looking for it, or, in Python 3.12, in the list of what is there."""
     path = project.root / "flag"
     project.write("pipelines/mine.py", "def f(context):\n    list(context.root.glob('flag'))")
-    for found in ("", "file"):
+    for match in ("", "file"):
         seen = result(executor, project.job("mine.py:f"))
         if LISTS:
             assert seen.listings == {str(project.root): listing_digest(project.root)}
         else:
-            assert seen.probed[str(path)] == found
+            assert seen.probed[str(path)] == match
         path.touch()
 
 
@@ -70,16 +70,16 @@ def test_whether_a_pattern_without_wildcards_finds_a_file(executor: LocalExecuto
 def test_the_size_of_a_file(executor: LocalExecutor, project: Project, how: str) -> None:
     path = project.root / "weights"
     code = f"with contextlib.suppress(OSError):\n    {how}".replace("\nos", "\n    os")
-    assert asked(executor, project, code, path) == {"pipelines/weights": ""}
+    assert probes(executor, project, code, path) == {"pipelines/weights": ""}
     path.write_text("12345")
-    assert asked(executor, project, code, path) == {"pipelines/weights": "file of 5 bytes"}
+    assert probes(executor, project, code, path) == {"pipelines/weights": "file of 5 bytes"}
     path.unlink()
     path.mkdir()
-    assert asked(executor, project, code, path) == {"pipelines/weights": "folder"}
+    assert probes(executor, project, code, path) == {"pipelines/weights": "folder"}
 
 
 @pytest.mark.parametrize(
-    ("how", "told"),
+    ("how", "answers"),
     [
         ("os.readlink(path)", "link to v1: folder"),
         ("Path(path).resolve()", "link to v1: folder"),
@@ -92,13 +92,13 @@ def test_the_size_of_a_file(executor: LocalExecutor, project: Project, how: str)
         ("Path(path).is_dir()", "folder"),
     ],
 )
-def test_a_link(executor: LocalExecutor, project: Project, how: str, told: str) -> None:
+def test_a_link(executor: LocalExecutor, project: Project, how: str, answers: str) -> None:
     (project.root / "v1").mkdir()
     project.write("pipelines/v1/weights", "12345")
     path = project.root / "latest"
     path.symlink_to("v1")
-    assert asked(executor, project, how, path)["pipelines/latest"] == told
-    assert asked(executor, project, "os.path.islink(path)", project.root / "v1") == {"pipelines/v1": "no link: folder"}
+    assert probes(executor, project, how, path)["pipelines/latest"] == answers
+    assert probes(executor, project, "os.path.islink(path)", project.root / "v1") == {"pipelines/v1": "no link: folder"}
 
 
 def test_a_link_that_is_opened(executor: LocalExecutor, project: Project) -> None:
@@ -106,7 +106,7 @@ def test_a_link_that_is_opened(executor: LocalExecutor, project: Project) -> Non
     path = project.root / "model.bin"
     path.symlink_to("v1.bin")
     code = "open(path).close()\nos.readlink(path)\nos.stat(path)"
-    assert asked(executor, project, code, path) == {"pipelines/model.bin": "link to v1.bin: file"}
+    assert probes(executor, project, code, path) == {"pipelines/model.bin": "link to v1.bin: file"}
 
 
 def test_links_that_lead_to_the_project_or_that_a_library_follows_are_nobody_s(
@@ -116,13 +116,13 @@ def test_links_that_lead_to_the_project_or_that_a_library_follows_are_nobody_s(
     (project.root / "data").symlink_to(tmp_path)
     moved = Project(tmp_path / "current", project.work)
     code = "import mimetypes\nPath(__file__).resolve()\nmimetypes.init([path + '/data/types'])"
-    told = set(asked(executor, moved, code, moved.root).values())
-    assert told in ({"file", ""}, {""})  # until Python 3.12 `resolve` asks for what it has found, too
+    answers = set(probes(executor, moved, code, moved.root).values())
+    assert answers in ({"file", ""}, {""})  # until Python 3.12 `resolve` asks for what it has found, too
 
 
 def test_a_folder(executor: LocalExecutor, project: Project) -> None:
     texts = project.root / "texts"
-    assert asked(executor, project, "Path(path).is_dir()", texts) == {"pipelines/texts": ""}
+    assert probes(executor, project, "Path(path).is_dir()", texts) == {"pipelines/texts": ""}
     code = "def f(context):\n    list(context.root.glob('texts/*.txt'))"
     project.write("pipelines/mine.py", code)
     job_result = result(executor, project.job("mine.py:f"))
@@ -132,20 +132,20 @@ def test_a_folder(executor: LocalExecutor, project: Project) -> None:
     else:
         assert seen[str(texts)] == ""
     texts.mkdir()
-    assert asked(executor, project, "Path(path).is_dir()", texts) == {"pipelines/texts": "folder"}
+    assert probes(executor, project, "Path(path).is_dir()", texts) == {"pipelines/texts": "folder"}
 
 
 def test_outside_of_the_project(executor: LocalExecutor, project: Project, tmp_path: Path) -> None:
     path = tmp_path / "labels"
-    assert asked(executor, project, "os.path.exists(path)", path) == {str(path): ""}
+    assert probes(executor, project, "os.path.exists(path)", path) == {str(path): ""}
 
 
 def test_what_a_library_looks_for_in_the_project_counts_elsewhere_it_does_not(
     executor: LocalExecutor, project: Project, tmp_path: Path
 ) -> None:
     code = "import mimetypes\nmimetypes.init([path])"
-    assert asked(executor, project, code, project.root / "types") == {"pipelines/types": ""}
-    assert asked(executor, project, code, tmp_path / "types") == {}
+    assert probes(executor, project, code, project.root / "types") == {"pipelines/types": ""}
+    assert probes(executor, project, code, tmp_path / "types") == {}
 
 
 @pytest.mark.parametrize(
@@ -163,12 +163,12 @@ def test_what_the_stage_makes_itself_is_its_own(
 ) -> None:
     if "subprocess" in how:
         request.getfixturevalue("native_reads")
-    assert asked(executor, project, f"if not os.path.exists(path):\n    {how}", project.root / "cache") == {}
+    assert probes(executor, project, f"if not os.path.exists(path):\n    {how}", project.root / "cache") == {}
 
 
 def test_what_is_opened_is_known_by_its_content(executor: LocalExecutor, project: Project) -> None:
     path = project.write("pipelines/data.txt", "0,1")
-    assert asked(executor, project, "if os.path.exists(path):\n    open(path).close()", path) == {}
+    assert probes(executor, project, "if os.path.exists(path):\n    open(path).close()", path) == {}
 
 
 def test_what_is_nobody_s(executor: LocalExecutor, project: Project) -> None:
@@ -188,4 +188,4 @@ with contextlib.suppress(TypeError):
 os.path.exists("\\0")
 os.fstat(0), os.stat(0)
 """
-    assert asked(executor, project, code, project.root) == {"pipelines": "folder"}, "by Path.resolve()"
+    assert probes(executor, project, code, project.root) == {"pipelines": "folder"}, "by Path.resolve()"

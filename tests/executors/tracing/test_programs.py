@@ -59,10 +59,10 @@ BY_PYTHON = ("absolute", "relative", "on_the_path", "spawned")  # as far as the 
 @pytest.fixture
 def program(project: Project) -> Path:
     """A native program in the project."""
-    found = shutil.which("true")
-    assert found
+    tools = shutil.which("true")
+    assert tools
     program = project.write("tools/true", "")
-    shutil.copy(found, program)
+    shutil.copy(tools, program)
     project.write("pipelines/mine.py", STARTS)
     return program
 
@@ -93,8 +93,8 @@ def test_a_program_that_is_started_is_an_input(executor: LocalExecutor, project:
 
 def test_where_the_kernel_does_not_tell_python_does(project: Project, program: Path) -> None:
     job, copies = starting(project, program, BY_PYTHON)
-    found = in_tools(project, read_where_it_is_refused(job))
-    assert found == {*map(str, copies.values()), f"{program.parent}/none/on_the_path"}
+    tools = in_tools(project, read_where_it_is_refused(job))
+    assert tools == {*map(str, copies.values()), f"{program.parent}/none/on_the_path"}
 
 
 @pytest.mark.usefixtures("native_reads")

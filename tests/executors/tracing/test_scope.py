@@ -91,11 +91,11 @@ def test_packages_of_another_environment_on_the_path(tmp_path: Path, monkeypatch
     """They count by their versions: that each file of theirs was looked at made an export take four times as long."""
     other, mine = tmp_path / "base/lib/python3/site-packages", tmp_path / "src"
     monkeypatch.setattr(sys, "path", [*sys.path, f"{other}/", str(mine), "site-packages"])
-    found = Scope(["/home/me/project"])
-    assert not found.is_dependency(f"{other}/torch/nn.py")
-    assert found.is_dependency(f"{tmp_path}/base/weights.npz")
-    assert found.is_dependency(f"{mine}/model.py")
-    assert found.is_dependency("/home/me/project/site-packages/model.py")
+    scope = Scope(["/home/me/project"])
+    assert not scope.is_dependency(f"{other}/torch/nn.py")
+    assert scope.is_dependency(f"{tmp_path}/base/weights.npz")
+    assert scope.is_dependency(f"{mine}/model.py")
+    assert scope.is_dependency("/home/me/project/site-packages/model.py")
 
 
 @pytest.mark.usefixtures("anew")
@@ -103,10 +103,10 @@ def test_an_environment_in_the_folder_of_all_projects_and_data(tmp_path: Path, m
     """No data there had been seen: `python -m venv .` beside them."""
     (tmp_path / "pyvenv.cfg").touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    found = Scope([f"{tmp_path}/project"])
-    assert found.is_dependency(f"{tmp_path}/data/a.npy")
+    scope = Scope([f"{tmp_path}/project"])
+    assert scope.is_dependency(f"{tmp_path}/data/a.npy")
     for name in ("pyvenv.cfg", "bin/tool", "lib/python3/site-packages/torch/nn.py", "share/man/man1/tool.1"):
-        assert not found.is_dependency(f"{tmp_path}/{name}")
+        assert not scope.is_dependency(f"{tmp_path}/{name}")
 
 
 def test_links_are_followed(tmp_path: Path) -> None:

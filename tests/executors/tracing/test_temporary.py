@@ -46,8 +46,12 @@ def there(context, *, data):
 def looked_at(project: Project, executor: LocalExecutor, function: str, data: Path) -> list[str]:
     """Return what a stage has read, listed and probed outside the project and the machine's own folders."""
     project.write("pipelines/stages.py", CODE)
-    done = result(executor, project.job(f"stages.py:{function}", params={"data": str(data)}))
-    return [path for path in {*done.reads, *done.listings, *done.probed} if not path.startswith(str(project.folder))]
+    job_result = result(executor, project.job(f"stages.py:{function}", params={"data": str(data)}))
+    return [
+        path
+        for path in {*job_result.reads, *job_result.listings, *job_result.probed}
+        if not path.startswith(str(project.folder))
+    ]
 
 
 def test_what_a_temporary_folder_holds_is_the_stage_s_own(project: Project, executor: LocalExecutor) -> None:

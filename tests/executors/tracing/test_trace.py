@@ -41,10 +41,10 @@ def traces(result: RunResult) -> dict[str, str | None]:
 
 def test_a_run_that_sees_what_python_opens_alone_says_so_once(project: Project) -> None:
     command = [sys.executable, "-c", RUN_FORBIDDEN, str(project.store)]
-    done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, check=True, timeout=120)
+    process = subprocess.run(command, cwd=project.folder, capture_output=True, text=True, check=True, timeout=120)
     parts = dict.fromkeys(["make", "upper", "count"], "python")
-    said = f"info: trace: python: files that native code and other programs open are not seen: {WHY}"
-    assert json.loads(done.stdout) == [parts, [said]]
+    notice = f"info: trace: python: files that native code and other programs open are not seen: {WHY}"
+    assert json.loads(process.stdout) == [parts, [notice]]
     assert traces(project.run()) == parts, "nothing ran: its results are as they were"
     assert notices(project) == []
 

@@ -19,7 +19,7 @@ def executor() -> Iterator[LocalExecutor]:
 
 
 @pytest.mark.parametrize(
-    ("code", "found"),
+    ("code", "variables"),
     [
         ("os.environ['ORUN_TEST']", {"ORUN_TEST": "on"}),
         ("os.environ.get('ORUN_TEST')", {"ORUN_TEST": "on"}),
@@ -47,16 +47,16 @@ def executor() -> Iterator[LocalExecutor]:
     ],
 )
 def test_what_the_project_s_code_looks_up(
-    executor: LocalExecutor, project: Project, code: str, found: dict[str, str | None] | None
+    executor: LocalExecutor, project: Project, code: str, variables: dict[str, str | None] | None
 ) -> None:
     body = "\n".join(f"    {line}" for line in code.splitlines())
     project.write("pipelines/mine.py", f"import os\ndef f(context):\n{body}\n")
     environment = result(executor, project.job("mine.py:f")).environment
-    if found is None:  # going through all of them is looking up all of them
+    if variables is None:  # going through all of them is looking up all of them
         assert environment["ORUN_TEST"] == "on"
         assert "PATH" in environment
     else:
-        assert environment == found
+        assert environment == variables
 
 
 def test_what_a_helper_of_the_project_looks_up(executor: LocalExecutor, project: Project) -> None:
