@@ -36,7 +36,7 @@ def compared(
     count: int = 0,
     spread: float = 0.0,
 ) -> Comparison:
-    difference = Estimate(*(value * (one - 1) for one in ratio))
+    difference = Estimate(*(value * (bound - 1) for bound in ratio))
     return Comparison(value, Estimate(*ratio), difference, method, count, spread=spread)
 
 

@@ -35,12 +35,12 @@ AGAIN = "measure again with --fresh"
 TOO_NEAR = "it is too near for this stage: choose another threshold"
 
 
-def sentence(found: Reason) -> str:
-    return advice((found,)).removeprefix(": ")
+def sentence(forecast: Reason) -> str:
+    return advice((forecast,)).removeprefix(": ")
 
 
 @pytest.mark.parametrize(
-    ("evidence", "percent", "said"),
+    ("evidence", "percent", "expected"),
     [
         (Evidence(3, math.log(3), 0.3), 900, "set `resolution: 900%`, and launches go on until they decide it"),
         (OPEN, 2.55, "its time was used up: set `resolution: 2.5%` and a longer `time`"),
@@ -50,12 +50,12 @@ def sentence(found: Reason) -> str:
         (Evidence(3, 0.002, 0.008), 0.4, "it is too near for this stage: choose another threshold"),
     ],
 )
-def test_a_slow_down_that_launches_are_made_for(evidence: Evidence, percent: float, said: str) -> None:
-    assert sentence(advise_for_slowdown("p50", evidence, math.log1p(percent / 100), PARAMS)) == said
+def test_a_slow_down_that_launches_are_made_for(evidence: Evidence, percent: float, expected: str) -> None:
+    assert sentence(advise_for_slowdown("p50", evidence, math.log1p(percent / 100), PARAMS)) == expected
 
 
 @pytest.mark.parametrize(
-    ("spread", "params", "said"),
+    ("spread", "params", "expected"),
     [
         (0.02, PARAMS, "about 28 launches would decide it: set `min_launches: 28`"),
         (0.03, PARAMS, "about 54 launches would decide it: set `min_launches: 54` and `max_launches: 54`"),
@@ -65,12 +65,12 @@ def test_a_slow_down_that_launches_are_made_for(evidence: Evidence, percent: flo
         (0.02, {}, AGAIN),
     ],
 )
-def test_what_other_figures_need(spread: float, params: Mapping[str, Any], said: str) -> None:
-    assert sentence(advise_for_slowdown("p99", replace(OPEN, spread=spread), FIVE, params)) == said
+def test_what_other_figures_need(spread: float, params: Mapping[str, Any], expected: str) -> None:
+    assert sentence(advise_for_slowdown("p99", replace(OPEN, spread=spread), FIVE, params)) == expected
 
 
 @pytest.mark.parametrize(
-    ("metric", "width", "share", "said"),
+    ("metric", "width", "share", "expected"),
     [
         ("speedup", 0.02, 0.7, "set `resolution: 2.2%`, and launches go on until they decide it"),
         ("speedup", 0.05, 0.9, "its time was used up: set a longer `time`"),
@@ -81,13 +81,13 @@ def test_what_other_figures_need(spread: float, params: Mapping[str, Any], said:
         ("speedup", math.inf, 0.0, AGAIN),
     ],
 )
-def test_an_interval_that_is_too_wide(metric: str, width: float, share: float, said: str) -> None:
+def test_an_interval_that_is_too_wide(metric: str, width: float, share: float, expected: str) -> None:
     params = PARAMS if math.isfinite(width) else {}
-    assert sentence(advise_for_ratio(metric, width, share, 4, params)) == said
+    assert sentence(advise_for_ratio(metric, width, share, 4, params)) == expected
 
 
 @pytest.mark.parametrize(
-    ("metric", "bounded", "params", "said"),
+    ("metric", "bounded", "params", "expected"),
     [
         ("p50", True, PARAMS, "raise `min_launches` and `samples`"),
         ("p99", False, PARAMS, "raise `samples`"),
@@ -96,8 +96,8 @@ def test_an_interval_that_is_too_wide(metric: str, width: float, share: float, s
         ("wait", True, {}, AGAIN),
     ],
 )
-def test_a_figure_by_itself(metric: str, params: Mapping[str, Any], said: str, *, bounded: bool) -> None:
-    assert sentence(advise_for_figure(metric, params, bounded=bounded)) == said
+def test_a_figure_by_itself(metric: str, params: Mapping[str, Any], expected: str, *, bounded: bool) -> None:
+    assert sentence(advise_for_figure(metric, params, bounded=bounded)) == expected
 
 
 CASES = {
@@ -115,39 +115,39 @@ def test_what_it_says_decides_it(
     monkeypatch: pytest.MonkeyPatch, other: str, condition: Gate, truth: float, spread: float
 ) -> None:
     """Measure as the stage does, with launches of a known spread, and do as the verdict says where it is undecided."""
-    generator, told, decided = random.Random(0), 0, 0
+    generator, advices, decided = random.Random(0), 0, 0
 
-    def made(*_: object) -> Launch:
+    def draw_launch(*_: object) -> Launch:
         ratio = generator.gauss(math.log(truth), spread)
         return launched({"model": [math.exp(ratio)] * 6, other: [1.0] * 6}, {other: ratio})
 
-    monkeypatch.setattr(measurement, "run_launch", made)
+    monkeypatch.setattr(measurement, "run_launch", draw_launch)
     for _ in range(TRIALS):
         verdict = measured(other, condition, Params(time=Duration(1e6)))
         if verdict.outcome != "undecided" or TOO_NEAR in why(verdict):
             continue
-        told += 1
+        advices += 1
         advised = re.search(r"`resolution: ([\d.]+)%`", why(verdict))
         assert advised, why(verdict)
         again = measured(other, condition, Params(time=Duration(1e6), resolution=Ratio(float(advised[1]) / 100)))
         decided += again.outcome != "undecided"
-    assert told >= 5
-    assert decided >= 0.9 * told
+    assert advices >= 5
+    assert decided >= 0.9 * advices
 
 
 def measured(other: str, condition: Gate, params: Params) -> Verdict:
     cases = {name: case_of(Path(name)) for name in ("model", other)}
-    found = measurement.measure(cases, budget_for(params), 0, lambda *_: None, WorkerProcess)
+    result = measurement.measure(cases, budget_for(params), 0, lambda *_: None, WorkerProcess)
     known = accepted({}) if other == "baseline" else None
-    given = {"resolution": params.resolution, "time": params.time, "max_launches": 30, "min_launches": 3}
-    return verdict_of(condition, metrics_of(found, 1), known, params=given)
+    parameters = {"resolution": params.resolution, "time": params.time, "max_launches": 30, "min_launches": 3}
+    return verdict_of(condition, metrics_of(result, 1), known, params=parameters)
 
 
 def test_as_many_launches_as_it_says_decide_it_for_the_most_part() -> None:
     """Of figures for which launches do not go on, how many there must be is forecast from those that there were."""
-    told = list(forecasts())
-    assert len(told) >= 10
-    assert sum(told) >= 0.8 * len(told)
+    advices = list(forecasts())
+    assert len(advices) >= 10
+    assert sum(advices) >= 0.8 * len(advices)
 
 
 def forecasts() -> Iterator[bool]:

@@ -59,13 +59,15 @@ def actions(p50: Metric = P50, model: str = "aa11") -> dict[str, Action]:
     return {"int8": action({"size": SIZE}, "cc33"), "latency": action({"p50": p50}, model)}
 
 
-def run_of(found: Mapping[str, Action], outcome: Outcome = "built", name: str = "run-7") -> RunResult:
-    stages = tuple(StageResult(stage, "uses", outcome, metrics=one.metrics) for stage, one in found.items())
+def run_of(stage_actions: Mapping[str, Action], outcome: Outcome = "built", name: str = "run-7") -> RunResult:
+    stages = tuple(
+        StageResult(stage, "uses", outcome, metrics=action.metrics) for stage, action in stage_actions.items()
+    )
     return RunResult(name, "bert", "bert.yaml", 0, 1.0, 0.0, HERE, stages, (), Path())
 
 
-def accept(pipeline: Pipeline, result: RunResult, found: dict[str, Action]) -> Path:
-    return baselines.accept(pipeline, baselines.candidate(pipeline, result, found))
+def accept(pipeline: Pipeline, result: RunResult, stage_actions: dict[str, Action]) -> Path:
+    return baselines.accept(pipeline, baselines.candidate(pipeline, result, stage_actions))
 
 
 def stored(pipeline: Pipeline) -> Baseline:
@@ -94,13 +96,13 @@ def test_a_setup_is_stored_by_kind_and_subject(pipeline: Pipeline) -> None:
 def quantized(metrics: Mapping[str, Metric], **parameters: str) -> dict[str, Action]:
     """`int8` with its parameters as JSON."""
     facts = {f"parameter {name}": value for name, value in parameters.items()}
-    found = components({"kind": "quantize/dynamic", "input model": "aa11", "tool onnx": "1.19", **facts})
-    return {"int8": replace(action(metrics), components=found)}
+    stage_actions = components({"kind": "quantize/dynamic", "input model": "aa11", "tool onnx": "1.19", **facts})
+    return {"int8": replace(action(metrics), components=stage_actions)}
 
 
 def test_kind_and_parameters_of_every_stage_are_accepted(pipeline: Pipeline) -> None:
-    found = actions() | quantized({}, per_channel="true", op_types='["MatMul"]')
-    accept(pipeline, run_of(found), found)
+    stage_actions = actions() | quantized({}, per_channel="true", op_types='["MatMul"]')
+    accept(pipeline, run_of(stage_actions), stage_actions)
     baseline = stored(pipeline)
     int8 = {"kind": {"": "quantize/dynamic"}, "parameter": {"per_channel": "true", "op_types": '["MatMul"]'}}
     assert baseline.settings == {"int8": int8, "latency": {"kind": {"": "measure/latency"}}}
@@ -110,15 +112,15 @@ def test_kind_and_parameters_of_every_stage_are_accepted(pipeline: Pipeline) -> 
         ChangedSetting("int8", "uses", "quantize/dynamic", "quantize/static"),
         ChangedSetting("int8", "per_channel", "true", "false"),
     )
-    assert baseline.changed_settings("int8", found["int8"].components) == ()
+    assert baseline.changed_settings("int8", stage_actions["int8"].components) == ()
     assert baseline.changed_settings("new", now) == ()
 
 
 def test_settings_of_stages_outside_of_the_run_are_kept_until_they_are_gone(pipeline: Pipeline) -> None:
-    found = actions() | quantized({}, per_channel="true")
-    accept(pipeline, run_of(found), found)
-    alone = {"latency": found["latency"]}
-    accept(pipeline, run_of(alone), found | quantized({}, per_channel="false"))
+    stage_actions = actions() | quantized({}, per_channel="true")
+    accept(pipeline, run_of(stage_actions), stage_actions)
+    alone = {"latency": stage_actions["latency"]}
+    accept(pipeline, run_of(alone), stage_actions | quantized({}, per_channel="false"))
     assert stored(pipeline).settings["int8"]["parameter"] == {"per_channel": "true"}
     shorter = replace(pipeline, stages=pipeline.stages[1:])
     accept(shorter, run_of(alone), alone)
@@ -127,8 +129,8 @@ def test_settings_of_stages_outside_of_the_run_are_kept_until_they_are_gone(pipe
 
 def test_a_parameter_that_holds_a_secret_is_in_no_baseline(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_9f3c2e1d7b")
-    found = actions() | quantized({}, url='"https://ada:hf_9f3c2e1d7b@hub/model"', per_channel="true")
-    path = accept(pipeline, run_of(found), found)
+    stage_actions = actions() | quantized({}, url='"https://ada:hf_9f3c2e1d7b@hub/model"', per_channel="true")
+    path = accept(pipeline, run_of(stage_actions), stage_actions)
     assert stored(pipeline).settings["int8"]["parameter"] == {"per_channel": "true"}
     assert "hf_9f3c2e1d7b" not in path.read_text()
 
@@ -175,13 +177,13 @@ def test_two_pipeline_files_have_no_baseline_in_common(pipeline: Pipeline) -> No
     pipeline.file.write_text("stages: {}\n")
     twin = pipeline.file.with_suffix(".yml")
     twin.write_text("# for the other board\nname: small\nstages: {}\n")
-    told = (
+    message = (
         f"{pipeline.file}:1:1: error: bert.yaml and bert.yml would have one baseline, bert.baseline.json\n"
         "  hint: give one of them a name of its own: mv bert.yml OTHER.yml"
     )
     with pytest.raises(PipelineError) as refused:
         accept(pipeline, run_of(actions()), actions())
-    assert render(refused.value.problems) == told
+    assert render(refused.value.problems) == message
     assert not baselines.path_for(pipeline).exists()
     twin.write_text("services: {}\n")  # of another tool
     accept(pipeline, run_of(actions()), actions())
@@ -189,7 +191,7 @@ def test_two_pipeline_files_have_no_baseline_in_common(pipeline: Pipeline) -> No
     twin.write_text("extends: bert.yaml\n")
     with pytest.raises(PipelineError) as refused:
         baselines.read(replace(pipeline, file=twin))
-    assert render(refused.value.problems) == told.replace(str(pipeline.file), str(twin)).replace(
+    assert render(refused.value.problems) == message.replace(str(pipeline.file), str(twin)).replace(
         "bert.yaml and bert.yml", "bert.yml and bert.yaml"
     ).replace("mv bert.yml OTHER.yml", "mv bert.yaml OTHER.yaml")
 
@@ -212,8 +214,8 @@ def test_stages_that_are_gone_are_forgotten(pipeline: Pipeline) -> None:
 
 
 def test_an_interval_without_an_end_is_kept(pipeline: Pipeline) -> None:
-    found = actions(metric(0.02, "s", "lower", "timing", (0.01, math.inf)))
-    accept(pipeline, run_of(found), found)
+    stage_actions = actions(metric(0.02, "s", "lower", "timing", (0.01, math.inf)))
+    accept(pipeline, run_of(stage_actions), stage_actions)
     assert stored(pipeline).stages["latency"].metrics["p50"] == metric(0.02, "s", "lower", "timing", (0.01, math.inf))
 
 
@@ -236,9 +238,9 @@ def test_a_run_without_metrics_is_refused(pipeline: Pipeline) -> None:
 
 
 def test_a_figure_that_is_none_is_refused(pipeline: Pipeline) -> None:
-    found = actions(metric(math.nan, "s"))
+    stage_actions = actions(metric(math.nan, "s"))
     with pytest.raises(UsageError, match=r"^p50 of latency is nan, which is no figure to accept$"):
-        accept(pipeline, run_of(found), found)
+        accept(pipeline, run_of(stage_actions), stage_actions)
 
 
 def test_a_baseline_is_dropped_once(pipeline: Pipeline) -> None:

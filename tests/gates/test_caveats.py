@@ -17,12 +17,12 @@ META = "  meta: {uses: release/metadata, needs: int8}\n"
 END = ", by which the model was made: on other data it may be worse, so keep some for this"
 
 
-def told(pipeline: Pipeline, stage: str) -> str:
+def sentence(pipeline: Pipeline, stage: str) -> str:
     return "; ".join(map(caveat, caveats_of(pipeline, pipeline.stage(stage))))
 
 
 @pytest.mark.parametrize(
-    ("stages", "model", "said"),
+    ("stages", "model", "expected"),
     [
         (STATIC, "int8", "its data is the `dataset` of int8"),
         (STATIC, "meta", "its data is the `dataset` of int8"),
@@ -47,13 +47,13 @@ def told(pipeline: Pipeline, stage: str) -> str:
         ),
     ],
 )
-def test_the_same_data_is_told(tmp_path: Path, stages: str, model: str, said: str) -> None:
+def test_the_same_data_is_told(tmp_path: Path, stages: str, model: str, expected: str) -> None:
     accuracy = (
         f"  accuracy:\n    uses: measure/accuracy\n    needs: {{model: {model}, reference: export}}\n"
         "    with: {dataset: code.py:pairs, metrics: [cosine]}\n"
     )
     pipeline = loaded(tmp_path, f"stages:\n{EXPORT}{stages}{META}{accuracy}")
-    assert told(pipeline, "accuracy") == (said + END if said else "")
+    assert sentence(pipeline, "accuracy") == (expected + END if expected else "")
 
 
 def test_the_reference_may_have_seen_it(tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ def test_the_reference_may_have_seen_it(tmp_path: Path) -> None:
         "    with: {dataset: code.py:pairs, metrics: [cosine]}\n"
     )
     pipeline = loaded(tmp_path, f"stages:\n{EXPORT}{STATIC}{accuracy}  size: {{uses: measure/size, needs: int8}}\n")
-    assert not told(pipeline, "accuracy")
-    assert not told(pipeline, "size")
+    assert not sentence(pipeline, "accuracy")
+    assert not sentence(pipeline, "size")
 
 
 TARGETS = (
@@ -82,7 +82,7 @@ SAID = (
 
 
 @pytest.mark.parametrize(
-    ("model", "target", "others", "said"),
+    ("model", "target", "more", "expected"),
     [
         ("export", "trt", "", SAID),
         ("engine", "trt", "", SAID),
@@ -96,13 +96,13 @@ SAID = (
     ],
 )
 def test_speed_where_nobody_looks_at_the_answers(
-    tmp_path: Path, model: str, target: str, others: str, said: str
+    tmp_path: Path, model: str, target: str, more: str, expected: str
 ) -> None:
     engine = "  engine: {uses: compile/engine, needs: export, with: {target: trt}}\n"
     timed = f"needs: {model}, with: {{target: {target}}}, gate: {{p50: {{max: 1s}}}}"
     latency = f"  latency: {{uses: measure/latency, {timed}}}\n"
-    pipeline = loaded(tmp_path, f"{TARGETS}stages:\n{EXPORT}{engine}{others}{latency}")
-    assert told(pipeline, "latency") == said
+    pipeline = loaded(tmp_path, f"{TARGETS}stages:\n{EXPORT}{engine}{more}{latency}")
+    assert sentence(pipeline, "latency") == expected
 
 
 def test_a_function_of_ones_own_may_judge_answers(tmp_path: Path) -> None:
@@ -112,4 +112,4 @@ def test_a_function_of_ones_own_may_judge_answers(tmp_path: Path) -> None:
     latency = "  latency: {uses: measure/latency, needs: export, with: {target: trt}, gate: {p50: {max: 1s}}}\n"
     own = "  own: {uses: ./own.py:score, needs: export, gate: {score: {min: 1}}}\n"
     pipeline = loaded(tmp_path, f"{TARGETS}stages:\n{EXPORT}{latency}{own}")
-    assert told(pipeline, "latency") == ""
+    assert sentence(pipeline, "latency") == ""

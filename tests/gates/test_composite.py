@@ -78,15 +78,15 @@ def test_a_group_whose_members_have_no_baseline_blocks_in_a_strict_run_alone(str
 
 def test_groups_in_groups() -> None:
     inner = group("all", FAST, SLOW)
-    found = judged(group("any", inner, QUICKER))
-    assert [(one.title, one.outcome, one.depth) for one in found] == [
+    verdicts = judged(group("any", inner, QUICKER))
+    assert [(verdict.title, verdict.outcome, verdict.depth) for verdict in verdicts] == [
         ("latency any of 2", "passed", 0),
         ("latency all of 2", "failed", 1),
         ("latency p50 max 13ms", "passed", 2),
         ("latency p50 max 11ms", "failed", 2),
         ("latency speedup min 1.3", "passed", 1),
     ]
-    assert why(found[0]) == "passed: speedup min 1.3; failed: all of 2"
+    assert why(verdicts[0]) == "passed: speedup min 1.3; failed: all of 2"
     assert list(conditions((group("any", inner, QUICKER),))) == [FAST, SLOW, QUICKER]
 
 
@@ -212,7 +212,7 @@ def test_a_slice_that_is_undecided() -> None:
 def test_a_slice_that_was_accepted_and_is_not_measured_any_more() -> None:
     """A gate against the baseline must not pass for want of the examples that would fail it."""
     before = sliced({"0": (0.95, 40), "1": (0.7, 12)})
-    now = {name: one for name, one in before.items() if name != "accuracy[label=1]"}
+    now = {name: slice_metric for name, slice_metric in before.items() if name != "accuracy[label=1]"}
     known = accepted(before, model="aa11")
     regression = replace(gate("accuracy", "max_regression", "5%", 0.05), by="label")
     verdict = verdict_of(regression, now, known)

@@ -27,14 +27,16 @@ END = "; both models were measured as it is now, so what that does to them is no
 TARGET = {"parameter target": '"cpu"', "target": '{"session":{"intra_op_num_threads":4}}'}
 
 
-def told(*arguments: Any) -> str:
+def reason_for(*arguments: Any) -> str:
     return "; ".join(map(caveat, changed_since(*arguments)))
 
 
 def sentence(setup: Mapping[str, str], now: Mapping[str, str], host: Mapping[str, str] = HERE) -> str:
     known = replace(accepted(MEASURED, host=host), setup=group_by_kind(components(setup)))
-    found = action(MEASURED)
-    return told(key_changes, STAGE, known, replace(found, components=(*found.components, *components(now))), Ports())
+    stored = action(MEASURED)
+    return reason_for(
+        key_changes, STAGE, known, replace(stored, components=(*stored.components, *components(now))), Ports()
+    )
 
 
 def test_nothing_changed() -> None:
@@ -67,8 +69,8 @@ def test_for_how_long_is_measured_and_what_besides_is_no_matter(name: str) -> No
 
 
 def test_another_machine_is_none() -> None:
-    elsewhere = {"host": "kiln", "cpu": "Xeon", "cores": "8", "architecture": "aarch64", "system": "darwin"}
-    assert not sentence(TARGET, TARGET, {**HERE, **elsewhere, "gpu name": "NVIDIA H100"})
+    other_machine = {"host": "kiln", "cpu": "Xeon", "cores": "8", "architecture": "aarch64", "system": "darwin"}
+    assert not sentence(TARGET, TARGET, {**HERE, **other_machine, "gpu name": "NVIDIA H100"})
 
 
 def test_of_many_the_first_are_told() -> None:
@@ -82,16 +84,16 @@ def test_of_many_the_first_are_told() -> None:
 
 
 def test_the_data_changed() -> None:
-    found = action(MEASURED)
+    stored = action(MEASURED)
     implicit_deps = ImplicitDependencies(files={"data.npz": "b"})
     known = replace(
         accepted(MEASURED), setup=group_by_kind(components({"content of inputs": "a", "read data.npz": "a"}))
     )
     now = replace(
-        found, components=(*found.components, *components({"content of inputs": "a"})), implicit_deps=implicit_deps
+        stored, components=(*stored.components, *components({"content of inputs": "a"})), implicit_deps=implicit_deps
     )
     expected = "since the baseline was accepted on 2026-11-02: data.npz changed (read by the stage)"
-    assert told(key_changes, STAGE, known, now, Ports()) == expected + END
+    assert reason_for(key_changes, STAGE, known, now, Ports()) == expected + END
 
 
 @pytest.mark.parametrize(

@@ -149,10 +149,10 @@ def sequential(seed: int, slowdown: float, spread: float) -> str:
         ratios.append(math.log1p(slowdown) + generator.gauss(0, spread))
         if len(ratios) < FEWEST:
             continue
-        found = {BASELINE: Evidence.from_log_ratios(ratios)}
-        enough = len(ratios) >= budget.enough and not measurement.is_promising(found, budget)
-        if enough or measurement.is_clear(found, budget):
-            return found[BASELINE].answer(math.log1p(0.05))
+        evidence = {BASELINE: Evidence.from_log_ratios(ratios)}
+        enough = len(ratios) >= budget.enough and not measurement.is_promising(evidence, budget)
+        if enough or measurement.is_clear(evidence, budget):
+            return evidence[BASELINE].answer(math.log1p(0.05))
 
 
 def test_the_order_of_examples_changes_no_verdict_on_right_and_wrong() -> None:

@@ -15,8 +15,8 @@ from tests.gates.support import HERE, PLACE, action, compared
 
 def verdict(metric: Metric, rule: Rule, threshold: Threshold) -> tuple[str, str]:
     stage = Stage("latency", "measure/latency", PLACE, gates=(Gate("p50", rule, threshold, "block", PLACE),))
-    (found,) = judge(stage, action({"p50": metric}), Terms(None, HERE, key_changes))
-    return found.outcome, why(found)
+    (judged,) = judge(stage, action({"p50": metric}), Terms(None, HERE, key_changes))
+    return judged.outcome, why(judged)
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def verdict(metric: Metric, rule: Rule, threshold: Threshold) -> tuple[str, str]
 )
 def test_a_threshold_in_another_scale_fails(unit: Unit, threshold: Threshold, why: str) -> None:
     """Of a function of the user's own the unit is known when it has measured: 12 s would let any latency pass."""
-    found = verdict(Metric(0.001, unit, "lower"), "max", threshold)
-    assert found == ("failed", f"'p50' cannot be held against {why}")
+    judged = verdict(Metric(0.001, unit, "lower"), "max", threshold)
+    assert judged == ("failed", f"'p50' cannot be held against {why}")
 
 
 @pytest.mark.parametrize(
@@ -99,5 +99,5 @@ def test_of_a_metric_of_which_nobody_said_how_it_improves_the_rule_knows_it() ->
     for params, outcome in (({"better": {}}, "passed"), ({"better": {"p50": "higher"}}, "failed")):
         gate = Gate("p50", "max_increase", limit, "block", PLACE)
         stage = Stage("accuracy", "measure/accuracy", PLACE, gates=(gate,), params=params)
-        (found,) = judge(stage, action({"p50": rises}), Terms(None, HERE, key_changes))
-        assert found.outcome == outcome
+        (judged,) = judge(stage, action({"p50": rises}), Terms(None, HERE, key_changes))
+        assert judged.outcome == outcome

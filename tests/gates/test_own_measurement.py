@@ -92,10 +92,10 @@ def save_model(share: float) -> None:
     onnx.save(onnx.parser.parse_model(text), "model.onnx")
 
 
-def judged(share: float, words: str = "1.0", rows: str = "some", beams: int = 4) -> tuple[str, str]:
+def judged(share: float, scores: str = "1.0", rows: str = "some", beams: int = 4) -> tuple[str, str]:
     """Outcome of the gate for a model, and why, without the day."""
     save_model(share)
-    Path("words.txt").write_text(words)
+    Path("words.txt").write_text(scores)
     Path("rows.txt").write_text(rows)
     values = {} if beams == 4 else {"stages.right.with.beams": beams}
     (verdict,) = orun.run("release.yaml", set=values).verdicts
@@ -148,7 +148,7 @@ def test_a_rule_that_changed_is_judged_as_if_it_had_been_there_when_it_was_measu
     gates = "any: [{right: {min: 95%}}, {right: {max: 0.9}}], right: {min: 0.85, max_regression: 2%, undecided: fail}"
     (project / "release.yaml").write_text(PIPELINE.replace("right: {max_regression: 5%}", gates))
     again, fresh = orun.run("release.yaml"), orun.run("release.yaml", store=project / "other")
-    assert [(one["right"].outcome, one.exit_code) for one in (again, fresh)] == [("cached", 0), ("built", 0)]
+    assert [(run["right"].outcome, run.exit_code) for run in (again, fresh)] == [("cached", 0), ("built", 0)]
     assert again.verdicts == fresh.verdicts
     assert [verdict.outcome for verdict in again.verdicts] == ["passed", "failed", "passed", "passed", "no baseline"]
 
@@ -164,7 +164,7 @@ def test_the_model_is_what_is_accepted_and_not_what_it_is_measured_on() -> None:
 
 @pytest.mark.usefixtures("with_words")
 def test_another_input_beside_the_accepted_model_is_no_accepted_release() -> None:
-    assert judged(0.5, words="0.5") == (
+    assert judged(0.5, scores="0.5") == (
         "failed",
         f"{REGRESSION} 50 % (figure stored on DAY): more than 5%; Ada accepted that baseline on DAY",
     )

@@ -18,11 +18,11 @@ def test_what_is_not_here_keeps_its_pin_and_what_is_no_longer_accepted_loses_it(
             pin(store, name, before)
         stages = {"latency": accepted({}, "0" * 64), "size": accepted({}, here), "custom": accepted({}, "")}
         assert pin_models(store, "bert", stages) == ("baseline of bert: size",)
-        assert {one.name: one.tree for one in list_pins(store)} == {
+        assert {pin.name: pin.tree for pin in list_pins(store)} == {
             "baseline of bert: latency": before,
             "baseline of bert: size": here,
             "baseline of vision: latency": before,
             "mine": before,
         }
         unpin_models(store, "bert")
-        assert sorted(one.name for one in list_pins(store)) == ["baseline of vision: latency", "mine"]
+        assert sorted(pin.name for pin in list_pins(store)) == ["baseline of vision: latency", "mine"]

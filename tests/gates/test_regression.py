@@ -118,8 +118,8 @@ def test_a_threshold_of_nothing() -> None:
 
 
 def test_a_whole_regression_can_always_pass() -> None:
-    whole = gate("p50", "max_regression", "100%", 1.0)
-    assert verdict_of(whole, timed(-0.5, higher=True), accepted({})).outcome == "passed"
+    regression = gate("p50", "max_regression", "100%", 1.0)
+    assert verdict_of(regression, timed(-0.5, higher=True), accepted({})).outcome == "passed"
 
 
 def test_a_sample_is_judged_by_its_paired_interval() -> None:
@@ -361,8 +361,8 @@ def test_a_figure_of_one_model_is_measured_beside_the_accepted_one_whatever_the_
 
 
 def with_reference(digest: str, metrics: dict[str, Metric], model: str = "aa11") -> Action:
-    found = action(metrics, model)
-    return replace(found, components=(*found.components, *components({"input reference": digest})))
+    stored = action(metrics, model)
+    return replace(stored, components=(*stored.components, *components({"input reference": digest})))
 
 
 def test_a_figure_that_was_accepted_in_another_unit() -> None:

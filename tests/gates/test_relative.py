@@ -197,7 +197,7 @@ def test_without_a_reference_there_is_nothing_to_compare() -> None:
 
 def of_nothing(value: float, low: float, high: float) -> dict[str, Metric]:
     """A metric whose reference is 0."""
-    ratios = Estimate(*(math.copysign(UNBOUNDED, one) if one else 1.0 for one in (value, low, high)))
+    ratios = Estimate(*(math.copysign(UNBOUNDED, ratio) if ratio else 1.0 for ratio in (value, low, high)))
     other = Comparison(0.0, ratios, Estimate(value, low, high), METHOD, 312)
     return {"error": metric(value, "", "lower", "sample", (low, high), other)}
 
@@ -299,7 +299,7 @@ def right_or_wrong(better: int, worse: int, examples: int) -> Metric:
     change = (better - worse) / examples
     other = Comparison(
         0.8,
-        Estimate(*(1 + one / 0.8 for one in (change, low, high))),
+        Estimate(*(1 + difference / 0.8 for difference in (change, low, high))),
         Estimate(change, low, high),
         "by test",
         examples,
@@ -328,8 +328,8 @@ def test_as_many_more_examples_as_it_says_decide_it(better: int, worse: int, exa
     times = (examples + more) / examples
     for factor, decided in ((0.8, False), (1.2, True)):
         scaled = right_or_wrong(*(round(factor * times * count) for count in (better, worse, examples)))
-        found = verdict_of(gate("accuracy", "max_drop", f"{limit}", limit), {"accuracy": scaled}).outcome
-        assert (found != "undecided") == decided, (factor, more)
+        outcome = verdict_of(gate("accuracy", "max_drop", f"{limit}", limit), {"accuracy": scaled}).outcome
+        assert (outcome != "undecided") == decided, (factor, more)
 
 
 def test_a_proportion_of_little_asks_for_as_many_examples() -> None:

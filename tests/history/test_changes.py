@@ -31,15 +31,15 @@ def test_the_energy_of_every_division_as_it_is_defined() -> None:
 
     def gain(split: int) -> float:
         left, right = values[:split], values[split:]
-        between = fmean(abs(one - other) for one in left for other in right)
-        inside = sum(fmean(abs(one - other) for one, other in combinations(side, 2)) for side in (left, right))
+        between = fmean(abs(value - other) for value in left for other in right)
+        inside = sum(fmean(abs(value - other) for value, other in combinations(side, 2)) for side in (left, right))
         return (2 * between - inside) * len(left) * len(right) / len(values)
 
     gains = {split: gain(split) for split in range(LEAST, len(values) - LEAST + 1)}
     best = max(gains, key=lambda split: gains[split])
-    split, found = best_division(values, total_distances(values))
+    split, energy = best_division(values, total_distances(values))
     assert split == best
-    assert found == pytest.approx(gains[best], rel=1e-9)
+    assert energy == pytest.approx(gains[best], rel=1e-9)
     assert [index for index, _ in divide(values)] == [best]
 
 
@@ -106,9 +106,9 @@ def test_the_newest_300_measurements_are_looked_at() -> None:
 def test_the_last_changes_of_a_thousand_nights() -> None:
     values = _noise(760, 8.0, 13) + _noise(140, 8.4, 14) + _noise(100, 8.2, 15)
     values[800] = values[950] = 20.0
-    found = changes(nightly(values))
-    assert [(change.index, change.p) for change in found] == [(760, 0.005), (900, 0.005)]
-    assert [change.after / change.before for change in found] == pytest.approx([1.05, 0.976], abs=0.003)
+    levels = changes(nightly(values))
+    assert [(change.index, change.p) for change in levels] == [(760, 0.005), (900, 0.005)]
+    assert [change.after / change.before for change in levels] == pytest.approx([1.05, 0.976], abs=0.003)
 
 
 @pytest.mark.parametrize("values", [[0.1] * 7 + [0.2], [0.2] + [0.1] * 7, [0.3] * 6 + [0.1, 0.2]])

@@ -26,7 +26,7 @@ from tests.report.support import COSINE, INT8, NOW, PASSED
 
 def test_what_a_run_measured_itself_is_what_it_built() -> None:
     points = points_of(PASSED)
-    assert {(one.stage, one.metric) for one in points} == {
+    assert {(point.stage, point.metric) for point in points} == {
         ("int8", "size"),
         ("int8", "nodes"),
         ("accuracy", "examples"),
@@ -34,7 +34,7 @@ def test_what_a_run_measured_itself_is_what_it_built() -> None:
         ("accuracy", "cosine.min"),
         ("accuracy", "recall_at_1"),
     }  # latency was cached: its measurement was remembered when it was made
-    recall = next(one for one in points if one.metric == "recall_at_1")
+    recall = next(point for point in points if point.metric == "recall_at_1")
     assert (recall.value, recall.low, recall.high, recall.unit) == (0.9135, 0.878, 0.942, "ratio")
     assert (recall.host, recall.machine, recall.runtime) == ("builder", machine_of({}), "")
     assert (recall.run, recall.measured_at) == (PASSED.run, NOW)
@@ -111,8 +111,8 @@ def test_the_past_of_a_runs_gates_is_of_its_machine(tmp_path: Path) -> None:
     here, there = point(1.0, 10, machine="here"), point(2.0, 20, machine="there")
     history.add([here, replace(here, measured_at=30, key="d" * 64), replace(there, key="e" * 64)])
     history.add([replace(point(3.0, 40, machine="here"), metric="mean"), replace(here, stage="other")])
-    (found,) = past(history, PASSED)
-    assert [(one.measured_at, one.machine) for one in found.points] == [(10, "here"), (30, "here")]
+    (series,) = past(history, PASSED)
+    assert [(point.measured_at, point.machine) for point in series.points] == [(10, "here"), (30, "here")]
     assert past(history, replace(PASSED, verdicts=(COSINE,))) == ()
     assert past(History(tmp_path / "none.sqlite"), PASSED) == ()
 
@@ -134,7 +134,7 @@ def test_the_last_run_is_the_last_where_the_clock_was_set_back(tmp_path: Path) -
     )
     history.add([after, before])
     assert history.points() == (before, after)
-    assert [one.points for one in series_of([after, before])] == [(before, after)]
+    assert [point.points for point in series_of([after, before])] == [(before, after)]
 
 
 def test_the_run_that_measured_first_is_kept(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_mlflow_gets_every_run_once(uri: str) -> None:
     assert to_mlflow(points[:1], uri) == 1
     assert to_mlflow(points, uri) == 2
     client = MlflowClient(tracking_uri=uri)
-    (experiment,) = [one for one in client.search_experiments() if one.name == "bert"]
+    (experiment,) = [listed for listed in client.search_experiments() if listed.name == "bert"]
     runs = {run.data.tags["orun.run"]: run for run in client.search_runs([experiment.experiment_id])}
     assert {name: run.data.metrics for name, run in runs.items()} == {
         "run-10": {"latency.p50": 0.008},

@@ -30,9 +30,9 @@ class WatchedStatistic:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.session, name)
 
-    def run(self, *words: Any) -> Any:
+    def run(self, *arguments: Any) -> Any:
         self.asked.append("run")
-        return self.session.run(*words)
+        return self.session.run(*arguments)
 
     def run_with_iobinding(self, binding: Any) -> None:
         self.session.run_with_iobinding(binding)

@@ -61,11 +61,11 @@ def test_every_mask_length_occurs_so_that_padding_is_exercised(pairs: Dataset) -
 
 def test_the_choice_hangs_on_no_hash_seed(pairs: Dataset) -> None:
     """For this process Python drew another seed than 1."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", DIGEST, str(PIPELINES)],
         env=os.environ | {"PYTHONHASHSEED": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout == hashlib.sha256(repr(pairs).encode()).hexdigest() + "\n"
+    assert process.stdout == hashlib.sha256(repr(pairs).encode()).hexdigest() + "\n"

@@ -16,8 +16,8 @@ REPEATED = (
 
 def test_inputs_that_the_model_does_not_take() -> None:
     dataset = Dataset({"x": X, "mask": X, "scale": X, "bias": X})
-    taken = {"model": ["x"], "reference": ["x", "mask"], "reference.fused": ["x", "mask", "bias"]}
-    assert list(warn_of_unused_inputs(taken, dataset)) == [
+    inputs = {"model": ["x"], "reference": ["x", "mask"], "reference.fused": ["x", "mask", "bias"]}
+    assert list(warn_of_unused_inputs(inputs, dataset)) == [
         "the model is not fed mask, which the dataset has: only the reference has such an input",
         "the model is not fed scale, which the dataset has: no model has such an input (inputs: x, mask, bias)",
         "the model is not fed bias, which the dataset has: only the reference `fused` has such an input",
@@ -27,13 +27,13 @@ def test_inputs_that_the_model_does_not_take() -> None:
 
 def test_a_column_that_may_hold_the_labels() -> None:
     inputs: dict[str, Values] = {"x": X, "churn": np.arange(20), "pair": X}
-    taken = {"model": ["x"]}
+    names = {"model": ["x"]}
     unused = "the model is not fed {}, which the dataset has: no model has such an input (inputs: x)"
     plain = [unused.format(name) for name in ("churn", "pair")]
     hint = "; if these are the labels, say so beside its path: `labels: churn`"
-    assert list(warn_of_unused_inputs(taken, Dataset(inputs), has_columns=True)) == [plain[0] + hint, plain[1]]
-    assert list(warn_of_unused_inputs(taken, Dataset(inputs, np.zeros(20)), has_columns=True)) == plain
-    assert list(warn_of_unused_inputs(taken, Dataset(inputs))) == plain
+    assert list(warn_of_unused_inputs(names, Dataset(inputs), has_columns=True)) == [plain[0] + hint, plain[1]]
+    assert list(warn_of_unused_inputs(names, Dataset(inputs, np.zeros(20)), has_columns=True)) == plain
+    assert list(warn_of_unused_inputs(names, Dataset(inputs))) == plain
 
 
 def test_examples_that_repeat_others() -> None:

@@ -58,11 +58,11 @@ def test_a_target_that_names_the_library_stays(tmp_path: Path) -> None:
 
 
 def test_a_library_that_is_not_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = importlib.util.find_spec
+    find_spec = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util,
         "find_spec",
-        lambda name, *rest: None if name == "onnxruntime_extensions" else found(name, *rest),
+        lambda name, *rest: None if name == "onnxruntime_extensions" else find_spec(name, *rest),
     )
     with pytest.raises(MissingPackages) as caught:
         add_extensions(upper(tmp_path / "upper.onnx"), Target("cpu"))

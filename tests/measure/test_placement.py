@@ -42,9 +42,9 @@ def placed(count: int) -> list[Subgraph]:
 
 def test_a_session_says_where_its_nodes_landed(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
-    found = read_placement(open_session(tmp_path / "model.onnx", Target("cpu"), watched=True))
-    assert {one.provider for one in found} == {"CPUExecutionProvider"}
-    fallen, on_shapes = cpu_nodes(found, tmp_path / "model.onnx")
+    placements = read_placement(open_session(tmp_path / "model.onnx", Target("cpu"), watched=True))
+    assert {placement.provider for placement in placements} == {"CPUExecutionProvider"}
+    fallen, on_shapes = cpu_nodes(placements, tmp_path / "model.onnx")
     assert sorted(map(str, fallen)) == ["(unnamed) (Add)", "(unnamed) (Sigmoid)"]
     assert on_shapes == []
 

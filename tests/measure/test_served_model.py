@@ -94,17 +94,17 @@ def test_letters_of_a_path_that_are_not_ascii(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("refused", "the server at {url} refuses a request to the model 'refused'\n  400: no such input"),
         ("page", "the server at {url} refuses a request to the model 'page'\n  502: <html>Bad Gateway</html>"),
         ("else", "the server at {url} does not answer as the protocol says\n  KeyError: 'datatype'"),
     ],
 )
-def test_an_answer_that_is_none(url: str, name: str, told: str) -> None:
+def test_an_answer_that_is_none(url: str, name: str, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         ServedModel(url, name).infer(FEED)
-    assert str(caught.value) == told.format(url=url)
+    assert str(caught.value) == message.format(url=url)
 
 
 def test_an_answer_that_is_too_deep(url: str) -> None:

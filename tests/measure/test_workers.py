@@ -64,8 +64,8 @@ def test_what_runs_until_threads_have_parted_does_not_count(model: Path, monkeyp
         began = time.monotonic()
         assert worker.time(3).wall.shape == (3,)
         assert time.monotonic() - began >= 0.1
-        found = worker.end_profile()
-    assert (found.times.shape, found.totals.shape) == ((5, 2), (5,))
+        profile = worker.end_profile()
+    assert (profile.times.shape, profile.totals.shape) == ((5, 2), (5,))
 
 
 def test_a_worker_that_rests_answers_and_ends(model: Path) -> None:
@@ -152,8 +152,8 @@ print(choose_context().get_start_method())
 """
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1"}  # it starts its threads when it is imported
     command = [sys.executable, "-c", code]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "fork\nforkserver\n"
+    process = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=60)
+    assert process.stdout == "fork\nforkserver\n"
 
 
 def test_away_from_linux_a_process_is_spawned(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

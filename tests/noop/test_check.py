@@ -129,8 +129,8 @@ def test_what_one_run_built_is_up_to_date_for_the_next(project: Project) -> None
 
 def test_the_order_of_overrides_counts(project: Project) -> None:
     """The second replaces what the first has set, so that two orders are two requests."""
-    whole, word = ("stages.make.with", "{text: of all}"), ("stages.make.with.text", "of the word")
-    for overrides, text in (([whole, word], "of the word"), ([word, whole], "of all")):
+    mapping, word = ("stages.make.with", "{text: of all}"), ("stages.make.with.text", "of the word")
+    for overrides, text in (([mapping, word], "of the word"), ([word, mapping], "of all")):
         for _ in range(2):
             result = project.run(set=dict(overrides))
             assert project.text("make") == text
@@ -380,5 +380,5 @@ def test_a_file_that_somebody_may_write_to_is_noted_by_its_content(
     project.edit("pipeline.yaml", "text: a b", "text: a b c")
     project.run()
     noted = [decode_checksummed(note.read_bytes())["contents"] for note in project.store.glob("index/run-*.json")]
-    assert [{Path(path).suffix for path in one} & {".py", ".yaml"} for one in noted] == [{".py"}]
+    assert [{Path(path).suffix for path in paths} & {".py", ".yaml"} for paths in noted] == [{".py"}]
     assert held in noted[0]

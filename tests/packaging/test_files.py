@@ -55,12 +55,12 @@ def test_the_component_uses_each_of_its_inputs() -> None:
 def test_every_command_has_its_verb_and_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     calls = [shlex.split(call)[1:] for call in CALL.findall(read(name))]
     assert calls
-    for words in calls:
-        group = words[:2] if words[0] == "store" else words[:1]
+    for arguments in calls:
+        group = arguments[:2] if arguments[0] == "store" else arguments[:1]
         capsys.readouterr()
         assert main([*group, "--help"]) == 0
         text = capsys.readouterr().out
-        assert [word for word in words if word.startswith("-") and word not in text] == []
+        assert [word for word in arguments if word.startswith("-") and word not in text] == []
 
 
 def test_the_hook_validates_a_pipeline(monkeypatch: pytest.MonkeyPatch) -> None:

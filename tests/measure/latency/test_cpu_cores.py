@@ -75,11 +75,11 @@ def test_pinning_keeps_the_calling_thread_alone() -> None:
 
 @pytest.mark.skipif(not Path("/proc/pressure/cpu").exists(), reason="this kernel counts no pressure")
 def test_pressure_is_a_share_of_the_time() -> None:
-    found = PressureGauge().read()
-    assert found.cpu is not None
-    assert 0 <= found.cpu <= 1
-    assert found.load is not None
-    assert found.load >= 0
+    pressure = PressureGauge().read()
+    assert pressure.cpu is not None
+    assert 0 <= pressure.cpu <= 1
+    assert pressure.load is not None
+    assert pressure.load >= 0
 
 
 def test_a_kernel_without_pressure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,9 +78,9 @@ print(observe_work(lambda: sum(range(20_000)), 0.5).alone)
 
 
 def test_a_thread_that_sleeps_does_not_do_all() -> None:
-    found = observe_work(lambda: time.sleep(0.01), 0.05)
-    assert not found.alone
-    assert not found.in_turn
+    work = observe_work(lambda: time.sleep(0.01), 0.05)
+    assert not work.alone
+    assert not work.in_turn
 
 
 def counters_of(waits: Mapping[str, float]) -> dict[str, Counters]:
@@ -102,7 +102,7 @@ ALONE, STOLEN, SHARED = Work(1.0, 1.0, 1.0, 1.0, 1), Work(1.0, 1.0, 0.8, 0.8, 1)
 
 
 @pytest.mark.parametrize(
-    ("seen", "found", "looks"),
+    ("seen", "settled", "looks"),
     [
         ([ALONE], ALONE, 1),
         ([STOLEN, ALONE], ALONE, 2),  # a moment in which a host took the processor away
@@ -111,11 +111,11 @@ ALONE, STOLEN, SHARED = Work(1.0, 1.0, 1.0, 1.0, 1), Work(1.0, 1.0, 0.8, 0.8, 1)
     ],
 )
 def test_a_doubtful_look_is_repeated(
-    monkeypatch: pytest.MonkeyPatch, seen: list[Work], found: Work, looks: int
+    monkeypatch: pytest.MonkeyPatch, seen: list[Work], settled: Work, looks: int
 ) -> None:
     left = list(seen)
     monkeypatch.setattr(cpu_time, "observe_once", lambda *_: left.pop(0))
-    assert observe_work(work, 1.0) == found
+    assert observe_work(work, 1.0) == settled
     assert len(seen) - len(left) == looks
 
 
@@ -129,8 +129,8 @@ def test_a_doubtful_look_is_repeated(
     ],
 )
 def test_who_works(process: float, thread: float, awake: float, most: float, alone: bool, in_turn: bool) -> None:
-    found = Work(process, thread, awake, most, busy=0)
-    assert (found.alone, found.in_turn) == (alone, in_turn)
+    work = Work(process, thread, awake, most, busy=0)
+    assert (work.alone, work.in_turn) == (alone, in_turn)
 
 
 def test_who_waits_for_a_core_would_work() -> None:
@@ -151,9 +151,9 @@ def test_waiting_of_the_other_threads_is_seen(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(
         schedstat, "read_counters", lambda: counters_of({caller: 0.25 * next(clock), "other": 1.0 * next(clock)})
     )
-    found = cpu_time.observe_once(work, 0.01)
-    assert found.waiting > 0
-    assert found.wanted > 1
+    observed = cpu_time.observe_once(work, 0.01)
+    assert observed.waiting > 0
+    assert observed.wanted > 1
 
 
 def test_time_of_a_helper_is_time_of_the_process() -> None:
@@ -227,15 +227,15 @@ def test_a_thread_that_gets_no_core_waits(monkeypatch: pytest.MonkeyPatch) -> No
     started.wait()
     time.sleep(0.05)
     sleeping = str(sleeper.native_id)
-    counts = {thread: found for thread, found in read_counters().items() if thread == sleeping}
+    counts = {thread: observed for thread, observed in read_counters().items() if thread == sleeping}
     assert pending_wait(counts, 1.0) == 0
     monkeypatch.setattr(schedstat, "is_runnable", lambda thread: thread == sleeping)
     assert pending_wait(counts, 1.0) == 1.0
     assert pending_wait({sleeping: Counters(0, 0, 0)}, 1.0) == 0  # it ran since
     assert pending_wait(counts, 0.009) == 0  # within a tick
-    found = cpu_time.observe_once(work, 0.02)
-    assert found.waiting > 0
-    assert not found.alone
+    observed = cpu_time.observe_once(work, 0.02)
+    assert observed.waiting > 0
+    assert not observed.alone
     stop.set()
     sleeper.join()
 

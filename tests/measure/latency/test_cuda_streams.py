@@ -144,9 +144,9 @@ def test_an_inference_is_submitted_with_what_is_bound(tmp_path: Path) -> None:
     session = InferenceSession(save_model(tmp_path / "model.onnx"), providers=[CPU.name])
     bindings = list[Any]()
 
-    def run(*words: Any) -> None:
-        bindings.append(words)
-        session.run_with_iobinding(*words)
+    def run(*arguments: Any) -> None:
+        bindings.append(arguments)
+        session.run_with_iobinding(*arguments)
 
     watched: Any = SimpleNamespace(
         get_providers=session.get_providers,

@@ -51,8 +51,8 @@ def _can_collapse() -> bool:
 
 @pytest.mark.skipif(not _can_collapse(), reason="the kernel has no MADV_COLLAPSE (Linux 6.1)")
 def test_memory_moves_onto_huge_pages_and_keeps_what_it_holds() -> None:
-    done = subprocess.run([sys.executable, "-c", MOVED], capture_output=True, text=True, check=True, timeout=120)
-    assert done.stdout == "True\nTrue\nTrue\n"
+    process = subprocess.run([sys.executable, "-c", MOVED], capture_output=True, text=True, check=True, timeout=120)
+    assert process.stdout == "True\nTrue\nTrue\n"
 
 
 def test_a_system_without_huge_pages_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

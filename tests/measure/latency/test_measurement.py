@@ -43,16 +43,16 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_launches_are_made_and_reported(model: Path) -> None:
     steps: list[tuple[int, int, str]] = []
     cases = {"model": case_of(model), "baseline": case_of(model)}
-    found = measure(cases, QUICK, 7, lambda *step: steps.append(step), WorkerProcess)
-    assert len(found.launches) == 3
-    assert found.log_ratios("baseline") == [launch.log_ratios["baseline"] for launch in found.launches]
+    measurement = measure(cases, QUICK, 7, lambda *step: steps.append(step), WorkerProcess)
+    assert len(measurement.launches) == 3
+    assert measurement.log_ratios("baseline") == [launch.log_ratios["baseline"] for launch in measurement.launches]
     assert steps == [(0, 3, "launches"), (1, 3, "launches"), (2, 3, "launches")]
-    assert [len(launch.alone.wall) for launch in found.launches] == [10, 10, 10]
+    assert [len(launch.alone.wall) for launch in measurement.launches] == [10, 10, 10]
 
 
-def compared_with(*others: str, budget: Budget) -> Measurement:
+def compared_with(*references: str, budget: Budget) -> Measurement:
     """Measure a model against these by launches that are replayed."""
-    cases = {name: case_of(Path(name)) for name in ("model", *others)}
+    cases = {name: case_of(Path(name)) for name in ("model", *references)}
     return measure(cases, budget, 0, lambda *_: None, WorkerProcess)
 
 
@@ -119,9 +119,9 @@ def test_disturbed_launches_are_no_evidence(
 ) -> None:
     quiet = launches_of(ratio for ratio, _ in noise)
     replay(monkeypatch, (replace(launch, disturbed=noisy) for launch, (_, noisy) in zip(quiet, noise, strict=True)))
-    found = compared_with("baseline", budget=replace(PATIENT, time=time))
-    assert found.log_ratios("baseline") == counted
-    assert found.disturbance == disturbance
+    measurement = compared_with("baseline", budget=replace(PATIENT, time=time))
+    assert measurement.log_ratios("baseline") == counted
+    assert measurement.disturbance == disturbance
 
 
 @pytest.mark.parametrize("crowded", [5, 7])
@@ -133,17 +133,17 @@ def test_launches_on_crowded_cores_tell_no_ratio_of_other_kernels(
     walls = {"model": [1.0], "reference": [2.0], "baseline": [1.0]}
     launches = [launched(walls, of_launch, "threads") for of_launch in ratios]
     replay(monkeypatch, (replace(launch, crowded=place < crowded) for place, launch in enumerate(launches)))
-    found = compared_with("reference", "baseline", budget=PATIENT)
-    assert len(found.launches) == 9
-    assert found.log_ratios("baseline") == [0.0] * crowded + [0.001] * (9 - crowded)
-    assert found.disturbance is None
-    assert found.disturbance_against("baseline") is None
-    speedup = metrics_of(found, 1)["speedup"]
+    measurement = compared_with("reference", "baseline", budget=PATIENT)
+    assert len(measurement.launches) == 9
+    assert measurement.log_ratios("baseline") == [0.0] * crowded + [0.001] * (9 - crowded)
+    assert measurement.disturbance is None
+    assert measurement.disturbance_against("baseline") is None
+    speedup = metrics_of(measurement, 1)["speedup"]
     if crowded == 5:
-        assert found.log_ratios("reference") == [-0.7] * 4
+        assert measurement.log_ratios("reference") == [-0.7] * 4
         assert speedup.disturbance is None
     else:
-        assert speedup.disturbance == found.disturbance_against("reference") == Disturbance(7, 9)
+        assert speedup.disturbance == measurement.disturbance_against("reference") == Disturbance(7, 9)
         assert speedup.interval == Estimate(speedup.value, -math.inf, math.inf)
 
 
@@ -160,9 +160,9 @@ def test_a_ratio_of_a_watched_core_takes_few_launches_and_none_of_a_shared_one(
 ) -> None:
     (launch,) = launches_of([-0.3], "reference")
     replay(monkeypatch, (replace(launch, yardstick=reading) for reading in readings))
-    found = compared_with("reference", budget=PATIENT)
-    assert found.log_ratios("reference") == counted
-    assert found.disturbance == disturbance
+    measurement = compared_with("reference", budget=PATIENT)
+    assert measurement.log_ratios("reference") == counted
+    assert measurement.disturbance == disturbance
 
 
 def test_a_core_that_was_shared_throughout_is_known_by_earlier_measurements(monkeypatch: pytest.MonkeyPatch) -> None:

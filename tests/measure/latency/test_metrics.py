@@ -97,15 +97,15 @@ def test_quantiles_are_those_of_their_names() -> None:
     """Of 3000 times, which bound each of them."""
     times = [step / 1e5 for step in range(1, 1001)]
     metrics = metrics_of(measurement(*(launched({"model": times}, {}) for _ in range(3))), 1)
-    found = {name: metrics[name].value for name in ("p50", "p90", "p95", "p99")}
-    assert found == {"p50": 0.005, "p90": 0.009, "p95": 0.0095, "p99": 0.0099}
+    measured = {name: metrics[name].value for name in ("p50", "p90", "p95", "p99")}
+    assert measured == {"p50": 0.005, "p90": 0.009, "p95": 0.0095, "p99": 0.0099}
 
 
 def test_what_is_measured_beside_others_is_no_figure_of_the_model_alone() -> None:
     alone = launched({"model": MODEL}, {}).alone
     slower = {"model": [2 * time for time in MODEL], "reference": REFERENCE}
-    found = measurement(*(replace(launched(slower, {"reference": -0.6}), alone=alone) for _ in range(3)))
-    metrics = metrics_of(found, 1)
+    measured = measurement(*(replace(launched(slower, {"reference": -0.6}), alone=alone) for _ in range(3)))
+    metrics = metrics_of(measured, 1)
     assert (metrics["p50"].value, metrics["max"].value) == (0.012, 0.014)
     assert metrics["mean"].value == pytest.approx(0.012)
 
@@ -134,8 +134,8 @@ def test_the_median_is_compared_by_the_paired_launches(beside_reference: Measure
 
 def test_other_figures_are_compared_launch_by_launch() -> None:
     walls = [{"model": [0.01, 0.02 * step], "baseline": [0.01, 0.02]} for step in (1.0, 1.1, 1.21)]
-    found = measurement(*(launched(wall, {"baseline": 0.0}) for wall in walls))
-    comparison = metrics_of(found, 1)["p90"].baseline
+    measured = measurement(*(launched(wall, {"baseline": 0.0}) for wall in walls))
+    comparison = metrics_of(measured, 1)["p90"].baseline
     assert comparison is not None
     evidence = Evidence.from_log_ratios([0.0, math.log(1.1), math.log(1.21)])
     assert comparison.ratio.value == pytest.approx(1.1)
@@ -199,12 +199,16 @@ def test_of_disturbed_launches_no_comparison_is_known(beside_reference: Measurem
     known, metrics = metrics_of(beside_reference, 1), metrics_of(noisy, 1)
     assert {name for name, metric in metrics.items() if metric.disturbance} == {"cpu", "speedup"}
     compared = {name: metric.reference for name, metric in metrics.items() if metric.reference}
-    assert {name for name, one in compared.items() if not one.disturbance} == {"load", "first"}
-    for name, one in compared.items():
-        if one.disturbance:
-            assert one.disturbance == Disturbance(3, 3)
-            assert (one.ratio.low, one.ratio.high) == (one.difference.low, one.difference.high) == (-math.inf, math.inf)
-            assert one.ratio.value == known[name].reference.ratio.value  # type: ignore[union-attr]
+    assert {name for name, comparison in compared.items() if not comparison.disturbance} == {"load", "first"}
+    for name, comparison in compared.items():
+        if comparison.disturbance:
+            assert comparison.disturbance == Disturbance(3, 3)
+            assert (
+                (comparison.ratio.low, comparison.ratio.high)
+                == (comparison.difference.low, comparison.difference.high)
+                == (-math.inf, math.inf)
+            )
+            assert comparison.ratio.value == known[name].reference.ratio.value  # type: ignore[union-attr]
     assert metrics["speedup"].interval == Estimate(known["speedup"].value, -math.inf, math.inf)
     assert metrics["p50"].interval == known["p50"].interval
     first, second = summarize(noisy)
@@ -233,10 +237,10 @@ def test_on_a_shared_core_a_baseline_suffers_alike() -> None:
     walls = {"model": MODEL, "reference": REFERENCE, "baseline": MODEL}
     ratios = {"reference": -0.6, "baseline": 0.001}
     launches = [replace(launched(walls, ratios), yardstick=1.4, disturbed=True) for _ in range(3)]
-    found = metrics_of(measurement(*launches), 1)["cpu"].baseline
-    assert found is not None
-    assert found.disturbance is None
-    assert found.ratio.high < 1.03
+    measured = metrics_of(measurement(*launches), 1)["cpu"].baseline
+    assert measured is not None
+    assert measured.disturbance is None
+    assert measured.ratio.high < 1.03
 
 
 def test_undisturbed_launches_are_compared(beside_reference: Measurement) -> None:
@@ -251,14 +255,14 @@ def test_undisturbed_launches_are_compared(beside_reference: Measurement) -> Non
 
 def test_methods_are_named() -> None:
     wall = {"model": MODEL, "baseline": MODEL}
-    for method, words in (
+    for method, name_of_method in (
         ("process", "paired CPU time of the process"),
         ("wall", "paired wall time"),
     ):
-        found = measurement(*(launched(wall, {"baseline": 0.0}, method) for _ in range(3)))  # type: ignore[arg-type]
-        comparison = metrics_of(found, 1)["p50"].baseline
+        measured = measurement(*(launched(wall, {"baseline": 0.0}, method) for _ in range(3)))  # type: ignore[arg-type]
+        comparison = metrics_of(measured, 1)["p50"].baseline
         assert comparison is not None
-        assert comparison.method == f"{words}, 3 launches"
+        assert comparison.method == f"{name_of_method}, 3 launches"
 
 
 def test_what_is_left_on_disk(tmp_path: Path, beside_reference: Measurement) -> None:
@@ -278,19 +282,19 @@ def test_what_is_left_on_disk(tmp_path: Path, beside_reference: Measurement) -> 
         assert samples["alone.wall"].tolist() == samples["model.wall"].tolist() == MODEL * 3
         assert samples["reference.launch"].tolist() == [0] * 5 + [1] * 5 + [2] * 5
         assert set(samples.files) == {
-            f"{name}.{what}" for name in ("alone", "model", "reference") for what in ("wall", "cpu", "launch")
+            f"{name}.{kind}" for name in ("alone", "model", "reference") for kind in ("wall", "cpu", "launch")
         }
 
 
 def test_times_on_a_stream_are_left_and_told(tmp_path: Path) -> None:
     times = StreamTimes(np.array([0.004, 0.005, 0.006]), np.array([0.001, 0.002, 0.003]))
-    found = measurement(*(replace(launched({"model": MODEL}, {}), streamed={"model": times}) for _ in range(2)))
-    write(tmp_path, found, {"model": case_of(Path("model"))})
+    measured = measurement(*(replace(launched({"model": MODEL}, {}), streamed={"model": times}) for _ in range(2)))
+    write(tmp_path, measured, {"model": case_of(Path("model"))})
     with np.load(tmp_path / "samples.npz") as samples:
         assert samples["model.stream.device"].tolist() == [0.004, 0.005, 0.006] * 2
         assert samples["model.stream.host"].tolist() == [0.001, 0.002, 0.003] * 2
         assert samples["model.stream.launch"].tolist() == [0, 0, 0, 1, 1, 1]
-    assert summarize(found)[0].endswith("; on the device's stream 5 ms, submitted in 2 ms of CPU time")
+    assert summarize(measured)[0].endswith("; on the device's stream 5 ms, submitted in 2 ms of CPU time")
 
 
 def test_lines_for_the_log(beside_reference: Measurement) -> None:

@@ -51,7 +51,7 @@ def test_a_node_with_a_subgraph_counts_once(tmp_path: Path) -> None:
 
 
 def test_inferences_that_were_not_asked_for_are_left_out(tmp_path: Path) -> None:
-    events = [one for run in range(3) for one in _run(100 * run, run + 1)]
+    events = [event_read for run in range(3) for event_read in _run(100 * run, run + 1)]
     assert read_profile(profile(tmp_path, events), excluded={0, 2}).times.tolist() == [[2e-6]]
 
 
@@ -79,8 +79,8 @@ def test_the_fastest_tenth_is_averaged() -> None:
 
 
 def test_what_a_node_is(tmp_path: Path) -> None:
-    one = event("add_kernel_time", 101, 10, 4)
-    one["args"] |= {"op_name": "Add", "provider": "CPUExecutionProvider", "output_type_shape": [{"float": [2, 3]}]}
-    profiled = read_profile(profile(tmp_path, [one, event("model_run", 100, 40)]), excluded=())
+    node = event("add_kernel_time", 101, 10, 4)
+    node["args"] |= {"op_name": "Add", "provider": "CPUExecutionProvider", "output_type_shape": [{"float": [2, 3]}]}
+    profiled = read_profile(profile(tmp_path, [node, event("model_run", 100, 40)]), excluded=())
     assert profiled.nodes == (Node("4", "add", "Add", "CPUExecutionProvider", "2x3"),)
     assert profiled.totals.tolist() == [40e-6]

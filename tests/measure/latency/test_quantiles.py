@@ -64,7 +64,7 @@ def test_launches_that_differ_widen_the_interval() -> None:
     estimate = estimate_quantile(launches, 0.5)
     logs = [math.log(level) for level in (1.0, 1.1, 1.2)]
     mean = sum(logs) / 3
-    spread = math.sqrt(sum((one - mean) ** 2 for one in logs) / 2)
+    spread = math.sqrt(sum((log_ratio - mean) ** 2 for log_ratio in logs) / 2)
     half = 4.30265 * spread / math.sqrt(3)
     assert estimate.value == 1.1
     assert estimate.low == pytest.approx(1.1 * math.exp(-half), rel=1e-5)

@@ -38,8 +38,8 @@ def test_every_slower_model_is_caught(slowdown: float) -> None:
 
 
 def test_few_launches_suffice() -> None:
-    taken = [launches for _, launches in gates(RECORDED["equal"], 0.05)]
-    assert Counter(taken) == {3: 87, 4: 3}
+    launch_times = [launches for _, launches in gates(RECORDED["equal"], 0.05)]
+    assert Counter(launch_times) == {3: 87, 4: 3}
     assert max(launches for _, launches in gates(RECORDED["slower"], 0.05)) == 7
 
 
@@ -78,8 +78,8 @@ def test_the_interval_of_a_quantile_on_times_that_resemble_their_neighbours(
     share: float, launches: int, above: int, below: int, alone: int
 ) -> None:
     """Of 256 windows of 12 times a launch: how many intervals miss, and how many order statistics alone would hold."""
-    times = [taken for _, taken in NEIGHBOURS["launches"]]
-    truth = quantile(sorted(time for taken in times for time in taken), share)
+    times = [launch_times for _, launch_times in NEIGHBOURS["launches"]]
+    truth = quantile(sorted(time for launch_times in times for time in launch_times), share)
     counts: Counter[str] = Counter()
     for start, offset in itertools.product(range(32), range(0, 96, 12)):
         window = [times[(start + number) % 32][offset : offset + 12] for number in range(launches)]
@@ -117,9 +117,9 @@ def _promising(ratios: Sequence[float]) -> str:
     """The answer after eight launches at most, or up to sixteen where these promise one, of a stage with no time."""
     budget = Budget(0.0, 0.05, (3, 30), 30, 0.0, enough=8)
     for count in range(FEWEST, len(ratios) + 1):
-        found = Evidence.from_log_ratios(ratios[:count])
-        answer = found.answer(math.log1p(0.05))
-        if answer != "undecided" or (count >= 8 and not measurement.is_promising({"baseline": found}, budget)):
+        evidence = Evidence.from_log_ratios(ratios[:count])
+        answer = evidence.answer(math.log1p(0.05))
+        if answer != "undecided" or (count >= 8 and not measurement.is_promising({"baseline": evidence}, budget)):
             return answer
     return "undecided"
 
@@ -132,8 +132,8 @@ def test_launches_do_not_resemble_the_ones_before() -> None:
 
 def _correlation(values: Sequence[float]) -> float:
     """From one to the next: mean product of their distances from the mean, over the mean square."""
-    apart = np.array(values) - np.mean(values)
-    return float(np.mean(apart[1:] * apart[:-1]) / np.mean(apart**2))
+    deviations = np.array(values) - np.mean(values)
+    return float(np.mean(deviations[1:] * deviations[:-1]) / np.mean(deviations**2))
 
 
 def _recorded_ratios(order: str, times: Sequence[int]) -> list[float]:

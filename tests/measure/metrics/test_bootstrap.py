@@ -56,16 +56,16 @@ def test_covers_the_truth_about_as_often_as_it_says(
     monkeypatch.setattr(bootstrap, "RESAMPLES", (1000, 1000))
     labels, ours, theirs = drawn(0, 100_000, share)
     truth = metric(ours, labels).overall, metric(theirs, labels).overall  # type: ignore[call-arg,arg-type]
-    held = told = 0
+    held = intervals = 0
     for seed in range(1, 41):
         labels, ours, theirs = drawn(seed, examples, share)
         interval, comparison = compared(metric(ours, labels), metric(theirs, labels), seed)  # type: ignore[call-arg,arg-type]
         if math.isfinite(interval.low):
-            told += 2
+            intervals += 2
             held += interval.low <= truth[0] <= interval.high
             held += comparison.difference.low <= truth[0] - truth[1] <= comparison.difference.high
-    assert told >= 64
-    assert held >= 0.91 * told
+    assert intervals >= 64
+    assert held >= 0.91 * intervals
 
 
 def test_of_many_normal_scores_it_is_as_wide_as_delongs() -> None:
@@ -73,13 +73,13 @@ def test_of_many_normal_scores_it_is_as_wide_as_delongs() -> None:
     labels, ours, theirs = drawn(3, 1500, 0.4)
     interval, comparison = compared(auc(ours[:, 1], labels), auc(theirs[:, 1], labels))
     placed = [placements(scores[:, 1], labels) for scores in (ours, theirs)]
-    for found, (positive, negative) in [
+    for estimate, (positive, negative) in [
         (interval, placed[0]),
-        (comparison.difference, tuple(one - other for one, other in zip(*placed, strict=True))),
+        (comparison.difference, tuple(once - other for once, other in zip(*placed, strict=True))),
     ]:
         spread = math.sqrt(positive.var(ddof=1) / len(positive) + negative.var(ddof=1) / len(negative))
-        assert found.low == pytest.approx(found.value - Z * spread, abs=0.15 * spread)
-        assert found.high == pytest.approx(found.value + Z * spread, abs=0.15 * spread)
+        assert estimate.low == pytest.approx(estimate.value - Z * spread, abs=0.15 * spread)
+        assert estimate.high == pytest.approx(estimate.value + Z * spread, abs=0.15 * spread)
     assert comparison.method == "paired bootstrap over 1500 examples"
     assert (comparison.count, comparison.changed) == (1500, None)
 
@@ -118,10 +118,10 @@ def test_the_interval_of_one_area_is_never_narrower_than_newcombes() -> None:
     pooled = auc(scores, labels)
     assert pooled is not None
     low, high = newcombe_interval(pooled.overall, int(labels.sum()), int((1 - labels).sum()))
-    found = resample({"model": pooled}, 0)["model"]
-    resampled = dataclasses.replace(found, model=dataclasses.replace(pooled, bounds=None)).interval
-    assert ends(found.interval) == (found.value, min(low, resampled.low), max(high, resampled.high))
-    assert found.interval.low < resampled.low
+    interval = resample({"model": pooled}, 0)["model"]
+    resampled = dataclasses.replace(interval, model=dataclasses.replace(pooled, bounds=None)).interval
+    assert ends(interval.interval) == (interval.value, min(low, resampled.low), max(high, resampled.high))
+    assert interval.interval.low < resampled.low
     many = auc(np.stack([scores, -scores, scores**2], axis=1), labels + labels * (np.arange(300) % 2))
     precision = average_precision(scores, labels)
     assert many is not None
@@ -135,18 +135,20 @@ def test_how_many_answers_changed() -> None:
     ours[:5], theirs[4:10] = 2, 1
     _, comparison = compared(f1(ours, labels), f1(theirs, labels))
     assert comparison.changed == 10
-    assert ends(comparison.ratio) == pytest.approx([1 + one / comparison.value for one in ends(comparison.difference)])
+    assert ends(comparison.ratio) == pytest.approx(
+        [1 + bound / comparison.value for bound in ends(comparison.difference)]
+    )
     assert comparison.difference.low < comparison.difference.value < comparison.difference.high
 
 
-@pytest.mark.parametrize(("count", "said"), [(1, "1 example"), (5, "5 examples")])
-def test_a_rare_class_tells_nothing(count: int, said: str) -> None:
+@pytest.mark.parametrize(("count", "reason"), [(1, "1 example"), (5, "5 examples")])
+def test_a_rare_class_tells_nothing(count: int, reason: str) -> None:
     labels = np.repeat([0, 1], [60, count])
     scores = np.random.default_rng(0).random(60 + count)
     interval, comparison = compared(auc(scores, labels), auc(scores**3 - scores, labels))
     assert (interval.low, interval.high) == (-math.inf, math.inf)
     assert (comparison.difference.low, comparison.ratio.high) == (-math.inf, math.inf)
-    assert comparison.method == f"{said} of class 1, too few for an interval, which takes 6"
+    assert comparison.method == f"{reason} of class 1, too few for an interval, which takes 6"
     labels = np.repeat([0, 1], [60, 6])
     interval, _ = compared(auc(np.arange(66.0) % 7, labels), auc(np.arange(66.0) % 5, labels))
     assert math.isfinite(interval.low)
@@ -157,9 +159,9 @@ def test_resamples_that_lack_a_class_are_left_out() -> None:
     scores = np.random.default_rng(0).random((2, 66))
     _, comparison = compared(auc(scores[0], labels), auc(scores[1], labels))
     start, _, rest = comparison.method.partition(", ")
-    lost, _, said = rest.partition(" ")
+    lost, _, reason = rest.partition(" ")
     assert start == "paired bootstrap over 66 examples"
-    assert said == "of 2000 resamples left out"
+    assert reason == "of 2000 resamples left out"
     assert 1 <= int(lost) <= 15  # of 2000 times (60 / 66) ** 66, which is 4
     assert math.isfinite(comparison.difference.low)
 
@@ -181,20 +183,20 @@ def test_the_same_seed_gives_the_same_interval_whatever_the_order() -> None:
     labels, ours, theirs = drawn(5, 80, 0.4)
     order = np.random.default_rng(0).permutation(80)
     for metric in (f1, auc):
-        one = compared(metric(ours, labels), metric(theirs, labels), 4)
-        assert one == compared(metric(ours, labels), metric(theirs, labels), 4)
-        assert one != compared(metric(ours, labels), metric(theirs, labels), 5)
+        once = compared(metric(ours, labels), metric(theirs, labels), 4)
+        assert once == compared(metric(ours, labels), metric(theirs, labels), 4)
+        assert once != compared(metric(ours, labels), metric(theirs, labels), 5)
         again = compared(metric(ours[order], labels[order]), metric(theirs[order], labels[order]), 4)
-        assert again[1].difference.value == pytest.approx(one[1].difference.value)
+        assert again[1].difference.value == pytest.approx(once[1].difference.value)
 
 
 @pytest.mark.parametrize("metric", [f1, auc])
 def test_many_examples_are_resampled_in_pieces(metric: type[Pooled], monkeypatch: pytest.MonkeyPatch) -> None:
     labels, ours, theirs = drawn(5, 80, 0.4)
-    whole = compared(metric(ours, labels), metric(theirs, labels))  # type: ignore[call-arg,arg-type]
+    undivided = compared(metric(ours, labels), metric(theirs, labels))  # type: ignore[call-arg,arg-type]
     monkeypatch.setattr(bootstrap, "CHUNK", 200)
     pieces = compared(metric(ours, labels), metric(theirs, labels))  # type: ignore[call-arg,arg-type]
-    assert pieces[1].difference.low == pytest.approx(whole[1].difference.low, abs=1e-9)
+    assert pieces[1].difference.low == pytest.approx(undivided[1].difference.low, abs=1e-9)
 
 
 def test_much_work_is_resampled_less_often(monkeypatch: pytest.MonkeyPatch) -> None:

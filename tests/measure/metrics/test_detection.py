@@ -34,11 +34,11 @@ def scene(
         boxes = np.concatenate([random.random((held, 2)) * 80, random.random((held, 2)) * 30 + 4], axis=1)
         numbers = random.integers(0, CLASSES, held)
         labels.append({"xywh": boxes, "classes": numbers, "crowd": crowds & (random.random(held) < 0.2)})
-        found = np.concatenate([random.random((detected, 2)) * 80, random.random((detected, 2)) * 30 + 4], axis=1)
+        read = np.concatenate([random.random((detected, 2)) * 80, random.random((detected, 2)) * 30 + 4], axis=1)
         of = random.integers(0, CLASSES + 1, detected)
         near = min(held, detected)
-        found[:near], of[:near] = boxes[:near] + random.normal(0, 1.5, (near, 4)), numbers[:near]
-        outputs["boxes"].append(found)
+        read[:near], of[:near] = boxes[:near] + random.normal(0, 1.5, (near, 4)), numbers[:near]
+        outputs["boxes"].append(read)
         outputs["classes"].append(of)
         outputs["scores"].append(random.random(detected).round(1) if ties else random.random(detected))
     return labels, outputs
@@ -52,13 +52,13 @@ def of_library(
     from pycocotools.cocoeval import COCOeval
 
     truth: list[dict[str, Any]] = []
-    found: list[dict[str, Any]] = []
+    read: list[dict[str, Any]] = []
     for number, image in enumerate(images):
         held, detected = labels[image], detections[image]
         for box, name, crowd in zip(held.boxes.tolist(), held.classes, held.crowd, strict=True):
             truth.append({"image_id": number, "category_id": int(name), "bbox": box, "iscrowd": int(crowd)})
         for box, name, score in zip(detected.boxes.tolist(), detected.classes, detected.scores, strict=True):
-            found.append({"image_id": number, "category_id": int(name), "bbox": box, "score": float(score)})
+            read.append({"image_id": number, "category_id": int(name), "bbox": box, "score": float(score)})
     for number, annotation in enumerate(truth, 1):
         annotation |= {"id": number, "area": annotation["bbox"][2] * annotation["bbox"][3]}
     with contextlib.redirect_stdout(io.StringIO()):
@@ -69,7 +69,7 @@ def of_library(
             "annotations": truth,
         }
         coco.createIndex()
-        evaluation = COCOeval(coco, coco.loadRes(found), "bbox")
+        evaluation = COCOeval(coco, coco.loadRes(read), "bbox")
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()
@@ -86,9 +86,9 @@ def read(
 def pooled(
     labels: list[ImageLabels], detections: list[ImageDetections], metric: str, only: int | None = None
 ) -> Pooled:
-    found = match_boxes(labels, detections)(THRESHOLDS[metric], np.arange(len(labels)), only)
-    assert found is not None
-    return found
+    read = match_boxes(labels, detections)(THRESHOLDS[metric], np.arange(len(labels)), only)
+    assert read is not None
+    return read
 
 
 @pytest.mark.parametrize("ties", [False, True])
@@ -152,9 +152,9 @@ def test_a_model_without_detections_has_0_and_one_that_repeats_the_labels_1() ->
         "classes": [label["classes"] for label in labels],
         "scores": [np.ones(len(label["classes"])) for label in labels],
     }
-    whole = pooled(*read(labels, perfect), "map")
-    assert whole.overall == 1
-    estimate = resample({"model": whole}, 0)["model"].interval
+    perfect_metric = pooled(*read(labels, perfect), "map")
+    assert perfect_metric.overall == 1
+    estimate = resample({"model": perfect_metric}, 0)["model"].interval
     assert (estimate.value, estimate.high) == (1, 1)
     assert 0.8 < estimate.low < 1  # that no image shows an error does not prove that there is none
 
@@ -191,14 +191,14 @@ def test_formats_of_boxes_and_one_output_of_six_columns() -> None:
         ]
     )
     for how, boxes in ((BoxOutputs("xyxy"), corners), (BoxOutputs("cxcywh"), centres)):
-        found = read_detections(how, {**outputs, "boxes": boxes}, held)
-        assert pooled(held, found, "map").overall == pytest.approx(expected, abs=1e-9)
+        boxes_read = read_detections(how, {**outputs, "boxes": boxes}, held)
+        assert pooled(held, boxes_read, "map").overall == pytest.approx(expected, abs=1e-9)
     joined = [
         np.column_stack([box, score, number])
         for box, score, number in zip(corners, outputs["scores"], outputs["classes"], strict=True)
     ]
-    found = read_detections(BoxOutputs("xyxy", "output0"), {"output0": joined}, held)
-    assert pooled(held, found, "map").overall == pytest.approx(expected, abs=1e-9)
+    boxes_read = read_detections(BoxOutputs("xyxy", "output0"), {"output0": joined}, held)
+    assert pooled(held, boxes_read, "map").overall == pytest.approx(expected, abs=1e-9)
 
 
 BOX = np.array([[1.0, 1.0, 30.0, 30.0]])

@@ -39,9 +39,9 @@ HEARD = [
 
 
 def pooled(metric: str, heard: list[str], right: list[str], normalize: Callable[[str], str] = str) -> Pooled:
-    found = pool_edits(metric, heard, right, normalize)(np.arange(len(right)))
-    assert found is not None
-    return found
+    pooled_edits = pool_edits(metric, heard, right, normalize)(np.arange(len(right)))
+    assert pooled_edits is not None
+    return pooled_edits
 
 
 def of_library(metric: str, right: list[str], heard: list[str]) -> float:

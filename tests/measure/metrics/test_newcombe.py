@@ -32,16 +32,16 @@ def test_the_other_way_about_it_is_mirrored() -> None:
 
 
 @pytest.mark.parametrize(
-    ("examples", "share", "apart"), [(100, 0.1, 2.8), (1000, 0.03, 2.8), (300, 0.05, 3.6), (100, 0.5, 1.2)]
+    ("examples", "share", "distance"), [(100, 0.1, 2.8), (1000, 0.03, 2.8), (300, 0.05, 3.6), (100, 0.5, 1.2)]
 )
-def test_holds_the_truth_where_few_are_nearly_always_told_apart(examples: int, share: float, apart: float) -> None:
-    truth, held, told = NormalDist().cdf(apart / math.sqrt(2)), 0, 0
+def test_holds_the_truth_where_few_are_nearly_always_told_apart(examples: int, share: float, distance: float) -> None:
+    truth, held, trials = NormalDist().cdf(distance / math.sqrt(2)), 0, 0
     for seed in range(300):
         random = np.random.default_rng((seed, examples))
         labels = (random.random(examples) < share).astype(np.int64)
-        pooled = auc(random.standard_normal(examples) + apart * labels, labels)
+        pooled = auc(random.standard_normal(examples) + distance * labels, labels)
         if pooled is not None and pooled.fewest >= 6 and pooled.bounds is not None:
-            told += 1
+            trials += 1
             held += pooled.bounds[0] <= truth <= pooled.bounds[1]
-    assert told > 250
-    assert held >= 0.93 * told
+    assert trials > 250
+    assert held >= 0.93 * trials

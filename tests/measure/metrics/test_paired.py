@@ -146,8 +146,8 @@ class TestBootstrap:
     def test_few_examples_are_as_doubtful_as_students_t_has_it(self, examples: int, missed: float) -> None:
         """Resampled as they are, 14, 11 and 8 of 100 intervals would miss."""
         drawn = np.random.default_rng(examples).standard_normal((600, examples))
-        found = [interval(one, seed=0) for one in drawn]
-        assert np.mean([one.low > 0 or one.high < 0 for one in found]) <= missed
+        intervals = [interval(sample, seed=0) for sample in drawn]
+        assert np.mean([sample.low > 0 or sample.high < 0 for sample in intervals]) <= missed
 
     def test_pairing_removes_what_both_models_share(self) -> None:
         generator = np.random.default_rng(3)

@@ -34,8 +34,8 @@ def overall(pooled: Pooled | None) -> float:
 def test_f1_is_that_of_scikit_learn() -> None:
     table, labels = scores(6)
     assert f1(table, labels).overall == pytest.approx(f1_score(labels, table.argmax(axis=1), average="macro"))
-    words = np.array(["a", "b", "a"], dtype=object)
-    assert f1(words, np.array(["a", "a", "c"], dtype=object)).overall == pytest.approx((2 / 4 + 0 + 0) / 3)
+    names = np.array(["a", "b", "a"], dtype=object)
+    assert f1(names, np.array(["a", "a", "c"], dtype=object)).overall == pytest.approx((2 / 4 + 0 + 0) / 3)
 
 
 def test_iou_of_pixels_is_the_jaccard_score_of_scikit_learn() -> None:
@@ -148,13 +148,13 @@ def test_one_class_against_the_rest() -> None:
     table, labels = scores(4)
     answers = table.argmax(axis=1)
     by_class = f1_score(labels, answers, average=None)
-    for one in range(4):
-        pooled = f1(table, labels, only=one)
-        assert pooled.overall == pytest.approx(by_class[one])
-        assert (pooled.fewest, pooled.rarest, pooled.classes) == (int(np.count_nonzero(labels == one)), one, 1)
-        assert overall(auc(table, labels, only=one)) == pytest.approx(roc_auc_score(labels == one, table[:, one]))
-        expected = average_precision_score(labels == one, table[:, one])
-        assert overall(average_precision(table, labels, only=one)) == pytest.approx(expected)
+    for label in range(4):
+        pooled = f1(table, labels, only=label)
+        assert pooled.overall == pytest.approx(by_class[label])
+        assert (pooled.fewest, pooled.rarest, pooled.classes) == (int(np.count_nonzero(labels == label)), label, 1)
+        assert overall(auc(table, labels, only=label)) == pytest.approx(roc_auc_score(labels == label, table[:, label]))
+        expected = average_precision_score(labels == label, table[:, label])
+        assert overall(average_precision(table, labels, only=label)) == pytest.approx(expected)
     assert np.mean(by_class) == pytest.approx(f1(table, labels).overall)
     assert auc(table, labels, only=9) is None
 
@@ -170,7 +170,7 @@ def test_part_of_the_examples_may_lack_classes() -> None:
     table, labels = scores(3)
     some = labels != 2
     pooled = auc(table[some], labels[some], part=True)
-    expected = np.mean([roc_auc_score(labels[some] == one, table[some, one]) for one in (0, 1)])
+    expected = np.mean([roc_auc_score(labels[some] == label, table[some, label]) for label in (0, 1)])
     assert overall(pooled) == pytest.approx(expected)
     alone = labels == 1
     for metric in (auc, average_precision):
