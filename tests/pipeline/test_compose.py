@@ -40,7 +40,7 @@ def parser(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def told(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
+def message_of(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> str:
     problems = Problems()
     monkeypatch.chdir(folder)
     compose(read(write(folder, text)), problems)
@@ -116,21 +116,21 @@ def nested(depth: int) -> str:
 
 
 def test_fifty_levels_are_fine(tmp_path: Path) -> None:
-    found = node(tmp_path, nested(50))
-    assert isinstance(found, List)
-    assert found.depth == 50
+    composed = node(tmp_path, nested(50))
+    assert isinstance(composed, List)
+    assert composed.depth == 50
 
 
 @pytest.mark.usefixtures("parser")
 @pytest.mark.parametrize("text", [nested(10_000), "{a: " * 10_000, "\n".join(" " * n + "a:" for n in range(200))])
 def test_deep_nesting_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    assert "error: lists and mappings are nested more than 50 deep" in told(tmp_path, text, monkeypatch)
+    assert "error: lists and mappings are nested more than 50 deep" in message_of(tmp_path, text, monkeypatch)
 
 
 def test_aliases_that_multiply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     levels = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
     levels += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 9)]
-    assert told(tmp_path, "\n".join(levels), monkeypatch) == (
+    assert message_of(tmp_path, "\n".join(levels), monkeypatch) == (
         "p.yaml:5:5: error: with its aliases written out, this holds more than 100000 values\n"
         "    5 | a4: &a4 [*a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3, *a3]\n"
         "      |     ^^^^^"
@@ -139,7 +139,7 @@ def test_aliases_that_multiply(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_aliases_that_nest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     levels = ["a0: &a0 [x]", *(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 60))]
-    assert "with its aliases written out, this is nested more than 50 deep" in told(
+    assert "with its aliases written out, this is nested more than 50 deep" in message_of(
         tmp_path, "\n".join(levels), monkeypatch
     )
 
@@ -185,7 +185,7 @@ SYNTAX: dict[str, tuple[str, str]] = {
 @pytest.mark.parametrize("name", SYNTAX)
 def test_both_parsers_complain_alike(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, expected = SYNTAX[name]
-    assert expected in told(tmp_path, text, monkeypatch)
+    assert expected in message_of(tmp_path, text, monkeypatch)
 
 
 def test_both_parsers_build_the_same_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,10 +213,10 @@ LONG = "k" * 1100
     ],
 )
 def test_a_key_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, place: str) -> None:
-    lines = told(tmp_path, text, monkeypatch).splitlines()
+    lines = message_of(tmp_path, text, monkeypatch).splitlines()
     assert lines[0] == f"{place}: error: the key is too long for YAML"
     assert lines[-1] == "  expected: a key of at most 1024 characters"
 
 
 def test_a_key_that_cannot_be_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert told(tmp_path, '"a\\0": 1\n1e400: 2\n!x b: 3\n', monkeypatch).count("error:") == 3
+    assert message_of(tmp_path, '"a\\0": 1\n1e400: 2\n!x b: 3\n', monkeypatch).count("error:") == 3

@@ -55,13 +55,13 @@ def test_a_literal_dollar_brace_is_escaped(tmp_path: Path) -> None:
 
 def test_a_value_stands_where_it_is_used_and_a_path_belongs_to_the_file_that_wrote_it(tmp_path: Path) -> None:
     expressions = Expressions(mapping(tmp_path, VARS), Problems())
-    found = expressions.substitute(
+    substituted = expressions.substitute(
         Scalar("${vars.number}", "${vars.number}", mapping(tmp_path, "a: 1").span, "used.yaml")
     )
-    assert isinstance(found, Scalar)
-    assert (found.value, found.text, found.via) == (0.001, "1e-3", "${vars.number}")
-    assert found.span.source == "a: 1"
-    assert found.file == str(tmp_path / "p.yaml")
+    assert isinstance(substituted, Scalar)
+    assert (substituted.value, substituted.text, substituted.via) == (0.001, "1e-3", "${vars.number}")
+    assert substituted.span.source == "a: 1"
+    assert substituted.file == str(tmp_path / "p.yaml")
 
 
 def test_axes_that_are_used_are_found(tmp_path: Path) -> None:
@@ -74,16 +74,16 @@ def test_variables_that_multiply_are_refused(tmp_path: Path) -> None:
     for number in range(1, 9):
         use = f'"${{vars.v{number - 1}}}"'
         levels.append(f"  v{number}: [{', '.join([use] * 10)}]")
-    told = complaint(tmp_path, "vars:\n" + "\n".join(levels) + f"\nstages:\n{EXPORT}")
-    assert told.splitlines()[0] == (
+    message = complaint(tmp_path, "vars:\n" + "\n".join(levels) + f"\nstages:\n{EXPORT}")
+    assert message.splitlines()[0] == (
         "p.yaml:6:7: error: with its variables and matrices written out, this holds more than 100000 values"
     )
 
 
 def test_a_long_chain_of_variables_is_refused(tmp_path: Path) -> None:
     chain = "".join(f"  v{n}: ${{vars.v{n + 1}}}\n" for n in range(60)) + "  v60: 1\n"
-    told = complaint(tmp_path, f"vars:\n{chain}stages:\n{EXPORT}")
-    assert told == (
+    message = complaint(tmp_path, f"vars:\n{chain}stages:\n{EXPORT}")
+    assert message == (
         "p.yaml:51:8: error: variables refer to one another more than 50 deep\n"
         "   51 |   v49: ${vars.v50}\n"
         "      |        ^^^^^^^^^^^"
@@ -91,12 +91,12 @@ def test_a_long_chain_of_variables_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_a_variable_is_told_once_and_where_it_is(tmp_path: Path) -> None:
-    told = complaint(
+    message = complaint(
         tmp_path,
         "vars: {a: '${vars.b}'}\n"
         "stages: {export: {uses: convert/onnx, with: {path: '${vars.a}', digest: '${vars.a}'}}}\n",
     )
-    assert told == (
+    assert message == (
         "p.yaml:1:12: error: there is no variable 'b'\n"
         "    1 | vars: {a: '${vars.b}'}\n"
         "      |            ^^^^^^^^^\n"
@@ -130,23 +130,23 @@ def test_a_stage_that_variables_make_too_large_is_refused(tmp_path: Path) -> Non
     )
 
 
-@pytest.mark.parametrize("where", ["vars", "name", "--set"])
-def test_text_that_multiplies_is_refused(tmp_path: Path, where: str) -> None:
+@pytest.mark.parametrize("place", ["vars", "name", "--set"])
+def test_text_that_multiplies_is_refused(tmp_path: Path, place: str) -> None:
     """Ten times the text below it at each level: a gigabyte after nine of them."""
     levels = "".join(f'  v{n}: "{f"${{vars.v{n - 1}}}" * 10}"\n' for n in range(1, 10))
     text = f"vars:\n  v0: ten\n{levels}stages:\n{EXPORT}"
-    overrides = {"name": "${vars.v9}"} if where == "--set" else {}
-    text += "name: ${vars.v9}\n" if where == "name" else ""
-    told = complaint(tmp_path, text, overrides).splitlines()[0]
-    assert told == (
+    overrides = {"name": "${vars.v9}"} if place == "--set" else {}
+    text += "name: ${vars.v9}\n" if place == "name" else ""
+    message = complaint(tmp_path, text, overrides).splitlines()[0]
+    assert message == (
         "p.yaml:9:7: error: with its variables and matrices written out, the file holds more than 16 MiB of text"
     )
 
 
 def test_a_long_text_that_stands_in_many_values_is_refused(tmp_path: Path) -> None:
     long, many = "x" * 100_000, ", ".join(["'-${vars.long}'"] * 1000)
-    told = complaint(tmp_path, f"vars: {{long: {long}, many: [{many}]}}\nstages:\n{EXPORT}")
-    assert told.splitlines()[0] == (
+    message = complaint(tmp_path, f"vars: {{long: {long}, many: [{many}]}}\nstages:\n{EXPORT}")
+    assert message.splitlines()[0] == (
         "p.yaml:1:102862: error: with its variables and matrices written out, the file holds more than 16 MiB of text"
     )
 

@@ -92,15 +92,15 @@ def test_so_many_files_are_extended_and_no_more(tmp_path: Path) -> None:
     """A file has as many names as there are ways to it through links: their number is bounded, too."""
     for number in range(300):
         (tmp_path / f"f{number}.yaml").write_text("seed: 1\n")
-    told = complaint(tmp_path, f"extends: [{', '.join(f'f{number}.yaml' for number in range(300))}]\n")
-    assert told.splitlines()[0] == f"p.yaml:1:2706: error: more than {MAX_FILES} files are extended"
+    message = complaint(tmp_path, f"extends: [{', '.join(f'f{number}.yaml' for number in range(300))}]\n")
+    assert message.splitlines()[0] == f"p.yaml:1:2706: error: more than {MAX_FILES} files are extended"
 
 
 def test_all_files_together_hold_so_much(tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path, f"vars: {{v{number}: [{'1, ' * 50_000}]}}\n", f"v{number}.yaml")
-    told = complaint(tmp_path, "extends: [v0.yaml, v1.yaml]\n")
-    assert told.splitlines()[0] == (
+    message = complaint(tmp_path, "extends: [v0.yaml, v1.yaml]\n")
+    assert message.splitlines()[0] == (
         "v1.yaml:1:1: error: the files that are extended hold more than 100000 values in all"
     )
 
@@ -114,14 +114,14 @@ def test_a_long_chain_of_files_is_refused(tmp_path: Path) -> None:
 
 def test_a_base_that_cannot_be_parsed_is_told_at_its_own_place(tmp_path: Path) -> None:
     write(tmp_path, "stages: [", "base.yaml")
-    told = complaint(tmp_path, "extends: base.yaml\n")
-    assert told.startswith("base.yaml:1:9: error: a value is missing here")
+    message = complaint(tmp_path, "extends: base.yaml\n")
+    assert message.startswith("base.yaml:1:9: error: a value is missing here")
 
 
 def test_mistakes_of_all_files_come_together(tmp_path: Path) -> None:
     write(tmp_path, "seed: 1\nseed: 2\n", "base.yaml")
-    told = complaint(tmp_path, f"extends: base.yaml\nname: a b\nstages:\n{EXPORT}")
-    assert [line.partition(" error: ")[0] for line in told.splitlines() if " error: " in line] == [
+    message = complaint(tmp_path, f"extends: base.yaml\nname: a b\nstages:\n{EXPORT}")
+    assert [line.partition(" error: ")[0] for line in message.splitlines() if " error: " in line] == [
         "base.yaml:2:1:",
         "p.yaml:2:7:",
     ]
@@ -272,7 +272,7 @@ def test_a_link_that_leads_nowhere_is_no_misspelt_name(tmp_path: Path, to: str) 
     """It was asked whether the very same name was meant."""
     for name in ("lp", "lp.py"):
         (tmp_path / name).symlink_to(to if to != "lp" else name)
-    told = complaint(
+    message = complaint(
         tmp_path,
         "environments: {e: {requirements: lp}}\n"
         "stages:\n"
@@ -282,11 +282,11 @@ def test_a_link_that_leads_nowhere_is_no_misspelt_name(tmp_path: Path, to: str) 
     )
     why = "No such file or directory" if to == "gone" else "Too many levels of symbolic links"
     leads, code = ("lp", "lp.py") if to == "lp" else (to, to)
-    assert [line.partition("error: ")[2] for line in told.splitlines() if "error:" in line] == [
+    assert [line.partition("error: ")[2] for line in message.splitlines() if "error:" in line] == [
         f"cannot read 'lp': {why}",
         f"'lp' is a link to '{leads}', which leads nowhere",
         f"'./lp.py' is a link to '{code}', which leads nowhere",
         f"'lp.py' is a link to '{code}', which leads nowhere",
     ]
-    assert "did you mean" not in told
+    assert "did you mean" not in message
     assert f"cannot read 'lp': {why}" in complaint(tmp_path, "extends: lp\n")

@@ -139,6 +139,6 @@ def test_stages_that_need_what_is_not_there_are_told_up_to_a_limit(
     stages = (f"  stage{number}: {{uses: optimize/simplify, needs: stag{number}}}\n" for number in range(300))
     file = tmp_path / "p.yaml"
     file.write_text(f"stages:\n{''.join(stages)}")
-    said = complaint_of(file, monkeypatch)
-    assert said.count("error:") == 100
-    assert "did you mean: stage99\n" in f"{said}\n"
+    message = complaint_of(file, monkeypatch)
+    assert message.count("error:") == 100
+    assert "did you mean: stage99\n" in f"{message}\n"

@@ -32,8 +32,8 @@ def pipeline(tmp_path: Path) -> Pipeline:
     return loaded(tmp_path, TEXT)
 
 
-def ids(pipeline: Pipeline, **asked: list[str]) -> list[str]:
-    return [stage.id for stage in select(pipeline, **asked)]
+def ids(pipeline: Pipeline, **selection: list[str]) -> list[str]:
+    return [stage.id for stage in select(pipeline, **selection)]
 
 
 def test_stages_come_in_file_order_where_it_can_be(pipeline: Pipeline) -> None:

@@ -22,7 +22,7 @@ def guards(folder: Path, stages: str, before: str = "") -> Mapping[str, tuple[st
 
 
 @pytest.mark.parametrize(
-    ("stages", "found"),
+    ("stages", "expected"),
     [
         (RELEASE + SIZE, {"release": ("size",)}),
         (RELEASE + SIZE.replace("1MB}", "1MB, undecided: allow}"), {"release": ("size",)}),
@@ -70,9 +70,9 @@ def guards(folder: Path, stages: str, before: str = "") -> Mapping[str, tuple[st
     ],
 )
 def test_what_judges_the_very_artifact_guards_its_release(
-    tmp_path: Path, stages: str, found: Mapping[str, tuple[str, ...]]
+    tmp_path: Path, stages: str, expected: Mapping[str, tuple[str, ...]]
 ) -> None:
-    assert guards(tmp_path, stages) == found
+    assert guards(tmp_path, stages) == expected
 
 
 def test_of_a_matrix_the_same_values_guard(tmp_path: Path) -> None:

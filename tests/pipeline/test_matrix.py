@@ -120,8 +120,8 @@ def test_a_stage_may_come_before_its_matrix_in_the_file(tmp_path: Path) -> None:
 
 
 def test_a_mistake_in_a_stage_with_a_matrix_is_told_once(tmp_path: Path) -> None:
-    told = complaint(tmp_path, f"stages:\n{EXPORT}{INT8.replace('matrix', 'with: {prepocess: true}, matrix')}")
-    assert [line.partition(" error: ")[2] for line in told.splitlines() if " error: " in line] == [
+    message = complaint(tmp_path, f"stages:\n{EXPORT}{INT8.replace('matrix', 'with: {prepocess: true}, matrix')}")
+    assert [line.partition(" error: ")[2] for line in message.splitlines() if " error: " in line] == [
         "'prepocess' is not a parameter of quantize/dynamic"
     ]
 
@@ -160,16 +160,16 @@ def test_inputs_that_are_crossed_to_thousands_are_refused(tmp_path: Path) -> Non
 
 def test_large_stages_of_a_matrix_are_refused(tmp_path: Path) -> None:
     many = ", ".join(str(number) for number in range(1000))
-    made = f"{{uses: quantize/dynamic, needs: export, with: {{exclude: [{many}]}}, matrix: {{a: [{many}]}}}}"
-    assert complaint(tmp_path, f"stages:\n{EXPORT}  s: {made}\n").splitlines()[0] == (
+    stage = f"{{uses: quantize/dynamic, needs: export, with: {{exclude: [{many}]}}, matrix: {{a: [{many}]}}}}"
+    assert complaint(tmp_path, f"stages:\n{EXPORT}  s: {stage}\n").splitlines()[0] == (
         "p.yaml:3:3: error: with their matrices written out, the stages hold more than 100000 values"
     )
 
 
 def test_a_loop_of_many_stages_is_abridged(tmp_path: Path) -> None:
     stages = (f"  s{number}: {{uses: optimize/simplify, needs: s{(number + 1) % 200}}}\n" for number in range(200))
-    told = complaint(tmp_path, f"stages:\n{''.join(stages)}")
-    first, *_, last = told.splitlines()
+    message = complaint(tmp_path, f"stages:\n{''.join(stages)}")
+    first, *_, last = message.splitlines()
     assert first == (
         "p.yaml:2:40: error: these stages need one another in a loop: s0 -> s1 -> s2 -> s3 -> s4 -> s5 -> s6 -> s7 -> "
         "(185 more) -> s193 -> s194 -> s195 -> s196 -> s197 -> s198 -> s199 -> s0"
@@ -181,7 +181,7 @@ def test_the_shortest_loop_of_a_dense_graph_is_told(tmp_path: Path) -> None:
     """Where every stage needs every other one, the shortest loop is found by going through the graph once."""
     names = [f"s{number}" for number in range(60)]
     text = "stages:\n" + "".join(
-        f"  {name}: {{uses: optimize/simplify, needs: [{', '.join(one for one in names if one != name)}]}}\n"
+        f"  {name}: {{uses: optimize/simplify, needs: [{', '.join(other for other in names if other != name)}]}}\n"
         for name in names
     )
     assert complaint(tmp_path, text).splitlines()[0] == (
@@ -190,8 +190,8 @@ def test_the_shortest_loop_of_a_dense_graph_is_told(tmp_path: Path) -> None:
 
 
 def test_a_stage_that_a_list_names_twice_is_refused(tmp_path: Path) -> None:
-    told = complaint(tmp_path, f"stages:\n{EXPORT}  s: {{uses: optimize/simplify, needs: [export, export]}}\n")
-    assert told == (
+    message = complaint(tmp_path, f"stages:\n{EXPORT}  s: {{uses: optimize/simplify, needs: [export, export]}}\n")
+    assert message == (
         "p.yaml:3:48: error: 'export' is named twice\n"
         "    3 |   s: {uses: optimize/simplify, needs: [export, export]}\n"
         "      |                                                ^^^^^^\n"

@@ -27,9 +27,9 @@ from orun.pipeline.scalars import Value, resolve
     ],
 )
 def test_yaml_1_2_reads_a_value(text: str, value: Value) -> None:
-    found = resolve(text)
-    assert found == value
-    assert type(found) is type(value)
+    resolved = resolve(text)
+    assert resolved == value
+    assert type(resolved) is type(value)
 
 
 @pytest.mark.parametrize("text", ["on", "off", "yes", "no", "12:30", "1_7", "0b1", "2026-11-01", "tRue", "-", ".", "+"])

@@ -41,8 +41,8 @@ def odd(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     elif request.param == "device":
         path.symlink_to("/dev/zero")
     else:
-        with socket.socket(socket.AF_UNIX) as made:
-            made.bind(os.path.relpath(path))  # a socket's name is short
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(os.path.relpath(path))  # a socket's name is short
     return path
 
 
@@ -53,9 +53,9 @@ def test_a_pipeline_file(odd: Path) -> None:
 
 @pytest.mark.parametrize("place", PLACES)
 def test_what_a_pipeline_file_names(odd: Path, tmp_path: Path, place: str) -> None:
-    text, said = PLACES[place]
+    text, message = PLACES[place]
     complained = complaint(tmp_path, text.replace("ODD", odd.name))
-    assert said.replace("ODD", odd.name) in complained
+    assert message.replace("ODD", odd.name) in complained
     assert "did you mean" not in complained
 
 

@@ -15,20 +15,20 @@ from orun.text.aliases import names, note, notes
 from orun.text.suggestions import Unknown, closest
 
 
-def words(schema: Any) -> Iterator[Any]:
+def synonyms(schema: Any) -> Iterator[Any]:
     """Every key and constant that a schema knows at any depth."""
     if isinstance(schema, dict):
         yield from schema.get("properties", ())
         yield from schema.get("enum", ())
         for part in schema.values():
-            yield from words(part)
+            yield from synonyms(part)
     elif isinstance(schema, list):
         for part in schema:
-            yield from words(part)
+            yield from synonyms(part)
 
 
 def test_every_name_that_is_offered_is_one() -> None:
-    assert set(names()) <= {*words(build()), "cpu"}  # which is the name of a target
+    assert set(names()) <= {*synonyms(build()), "cpu"}  # which is the name of a target
 
 
 def test_every_place_of_a_note_is_one() -> None:

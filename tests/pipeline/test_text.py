@@ -14,8 +14,8 @@ from orun.pipeline.text import read
 def problem(file: Path) -> Problem:
     with pytest.raises(PipelineError) as caught:
         read(file)
-    (found,) = caught.value.problems
-    return found
+    (only_problem,) = caught.value.problems
+    return only_problem
 
 
 def test_a_text_has_lines_a_digest_and_places(tmp_path: Path) -> None:

@@ -40,8 +40,8 @@ def assign(pipeline: Pipeline, *machines: Machine, **facts: StageFacts) -> Assig
 
 
 def classes(assignment: Assignment, pipeline: Pipeline, *, writes: bool = False) -> list[list[str]]:
-    found = assignment.candidates(pipeline.stages[0], writes=writes)
-    return [[facts.machine for facts in group] for group in found.classes]
+    kinds = assignment.candidates(pipeline.stages[0], writes=writes)
+    return [[facts.machine for facts in group] for group in kinds.classes]
 
 
 def driver(version: str) -> StageFacts:

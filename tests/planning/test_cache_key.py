@@ -102,8 +102,8 @@ def test_order_and_name_of_the_stage_do_not_matter(pipeline: Pipeline) -> None:
 
 def test_the_order_of_a_mapping_counts(pipeline: Pipeline) -> None:
     """Code that is given one may go through it."""
-    one, other = ({"words": words} for words in ({"b": 1, "a": 2}, {"a": 2, "b": 1}))
-    assert parts_of(pipeline, params=one)["parameter words"] == '{"b":1,"a":2}'
+    first, other = ({"words": mapping} for mapping in ({"b": 1, "a": 2}, {"a": 2, "b": 1}))
+    assert parts_of(pipeline, params=first)["parameter words"] == '{"b":1,"a":2}'
     assert parts_of(pipeline, params=other)["parameter words"] == '{"a":2,"b":1}'
     options = ({"b": "1", "a": "2"}, {"a": "2", "b": "1"})
     targets = (Target("cpu", (Provider("XnnpackExecutionProvider", option),), session=option) for option in options)
@@ -111,11 +111,11 @@ def test_the_order_of_a_mapping_counts(pipeline: Pipeline) -> None:
 
 
 def test_a_value_that_is_no_text_counts(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = set()
+    keys = set()
     for value in (b"caf\xe9", b"th\xe9"):
         monkeypatch.setitem(os.environb, b"ORUN_TEST_VARIABLE", value)
-        found.add(parts_of(pipeline)["environment ORUN_TEST_VARIABLE"])
-    assert len(found) == 2
+        keys.add(parts_of(pipeline)["environment ORUN_TEST_VARIABLE"])
+    assert len(keys) == 2
 
 
 def test_limits_and_resources_do_not_matter(pipeline: Pipeline) -> None:
@@ -141,8 +141,8 @@ def test_a_target_is_in_the_key_without_its_name(pipeline: Pipeline) -> None:
 def test_custom_operators_of_a_target_come_with_their_version(pipeline: Pipeline) -> None:
     extended = Target("cpu", session={"custom_op_libraries": [EXTENSIONS]})
     versions = distributions.find(EXTENSIONS)
-    told = " ".join(versions) if versions else "not installed"
-    assert parts_of(pipeline, target=extended)[f"tool {EXTENSIONS}"] == told
+    installed = " ".join(versions) if versions else "not installed"
+    assert parts_of(pipeline, target=extended)[f"tool {EXTENSIONS}"] == installed
     assert f"tool {EXTENSIONS}" not in parts_of(pipeline)
 
 
@@ -165,8 +165,8 @@ def test_further_targets_are_in_the_key_with_their_devices_and_packages(
     old = Environment("old", ("onnxruntime==1.20.0",))
     record = venvs.record_of(old)
     record.parent.mkdir(parents=True)
-    made = venvs.EnvironmentRecord(old.requirements, {"onnxruntime": "1.20.0"})
-    record.write_text(json.dumps(serialization.encode(made)))
+    built = venvs.EnvironmentRecord(old.requirements, {"onnxruntime": "1.20.0"})
+    record.write_text(json.dumps(serialization.encode(built)))
     use = KindUse("file", "code.py:f", serialization.replace(SPEC, stage_class="device"))
     bound = replace(pipeline, kinds={"./code.py:f": use})
     other = Target("other", session={"intra_op_num_threads": 1}, environment=old)
@@ -188,16 +188,16 @@ def test_further_targets_are_in_the_key_with_their_devices_and_packages(
 def test_an_absolute_path_is_in_the_key_by_what_holds_wherever_the_project_is(pipeline: Pipeline) -> None:
     outside = pipeline.root.parent / f"{pipeline.root.name}-data"
     outside.mkdir()
-    told = {}
+    in_key = {}
     for folder in (pipeline.root, outside):
         path = folder / "data.bin"
         path.write_bytes(b"same")
         params = {"data": str(path), "code": f"{path}:f"}
         references = (Reference("data", str(path)), Reference("uses", str(path), "f"))
         parts = parts_of(pipeline, params=params, references=references)
-        told[folder] = (parts["parameter data"], parts["parameter code"], parts["file of uses"])
-    assert told[pipeline.root] == ('"data.bin"', '"data.bin:f"', "data.bin")
-    assert told[outside] == (f'"{outside}/data.bin"', f'"{outside}/data.bin:f"', f"{outside}/data.bin")
+        in_key[folder] = (parts["parameter data"], parts["parameter code"], parts["file of uses"])
+    assert in_key[pipeline.root] == ('"data.bin"', '"data.bin:f"', "data.bin")
+    assert in_key[outside] == (f'"{outside}/data.bin"', f'"{outside}/data.bin:f"', f"{outside}/data.bin")
 
 
 def test_code_counts_with_where_it_lies_and_what_it_is_called(pipeline: Pipeline) -> None:

@@ -16,7 +16,7 @@ from orun.store import Store
 
 
 @pytest.mark.parametrize(
-    ("code", "what", "hint"),
+    ("code", "problem", "hint"),
     [
         (errno.EIO, "the disk reports an error", "Look for its cause: dmesg"),
         (
@@ -27,7 +27,7 @@ from orun.store import Store
     ],
 )
 def test_a_file_that_cannot_be_read_for_the_disk_s_sake(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, what: str, hint: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, problem: str, hint: str
 ) -> None:
     """A result that it was read for would have been stored as one of a file that was looked for in vain."""
     path = tmp_path / "data.txt"
@@ -42,7 +42,7 @@ def test_a_file_that_cannot_be_read_for_the_disk_s_sake(
         with pytest.raises(StoreError) as caught:
             collect_files("upper", reads, tmp_path, tmp_path, store.files)
         assert str(caught.value) == (
-            f"cannot read {path}: {what}\n  {path}: {os.strerror(code)}\n  hint: {hint.format(path=path)}"
+            f"cannot read {path}: {problem}\n  {path}: {os.strerror(code)}\n  hint: {hint.format(path=path)}"
         )
         monkeypatch.undo()
         assert collect_files("upper", reads, tmp_path, tmp_path, store.files) == {

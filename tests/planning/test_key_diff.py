@@ -27,7 +27,7 @@ def changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("then", "now", "said"),
+    ("then", "now", "sentences"),
     [
         (MODEL, MINE, ["uses: check/model -> own.py:check"]),
         (MINE, MODEL | {"seed": "1"}, ["uses: own.py:check -> check/model", "seed: 0 -> 1"]),
@@ -37,13 +37,13 @@ def changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     ],
 )
 def test_what_another_kind_brings_with_it_is_no_reason(
-    then: dict[str, str], now: dict[str, str], said: list[str]
+    then: dict[str, str], now: dict[str, str], sentences: list[str]
 ) -> None:
-    assert changes(then, now) == said
+    assert changes(then, now) == sentences
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "sentences"),
     [
         (1, 1.0, "with: 1 -> 1.0"),
         (TARGET, TARGET | {"session": {"execution_mode": "parallel"}}, "with.session.threads: 4 -> not set"),
@@ -76,13 +76,13 @@ def test_what_another_kind_brings_with_it_is_no_reason(
         ),
     ],
 )
-def test_long_values_are_told_by_where_they_differ(old: Any, new: Any, said: str) -> None:
+def test_long_values_are_told_by_where_they_differ(old: Any, new: Any, sentences: str) -> None:
     (sentence,) = changes({"with": json.dumps(old)}, {"with": json.dumps(new)})
-    assert sentence == said
+    assert sentence == sentences
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "sentences"),
     [
         ("unset", "4f", "environment variable MODE changed"),
         (None, "4f", "environment variable MODE changed"),
@@ -91,41 +91,41 @@ def test_long_values_are_told_by_where_they_differ(old: Any, new: Any, said: str
     ],
 )
 def test_an_environment_variable_that_changed_counts_or_no_longer_counts_is_told(
-    old: str | None, new: str | None, said: str
+    old: str | None, new: str | None, sentences: str
 ) -> None:
-    then, now = ({"kind": "k"} | ({"environment MODE": one} if one else {}) for one in (old, new))
-    assert changes(then, now) == [said]
+    then, now = ({"kind": "k"} | ({"environment MODE": name} if name else {}) for name in (old, new))
+    assert changes(then, now) == [sentences]
 
 
 @pytest.mark.parametrize(
-    ("new", "said"),
+    ("new", "sentences"),
     [
         ("int8", "without accuracy[method=static], static; with accuracy[method=int8], int8"),
         (None, "without accuracy[method=static], static"),
     ],
 )
-def test_stages_before_it_are_told_by_the_names_that_differ(new: str | None, said: str) -> None:
+def test_stages_before_it_are_told_by_the_names_that_differ(new: str | None, sentences: str) -> None:
     """Only the names that differ; that their own parts are new in the key goes without saying."""
 
     def parts(name: str | None) -> dict[str, str]:
         named = [] if name is None else [f"accuracy[method={name}]", name]
         names = ["take", "export", "accuracy[method=dynamic,on=one]", *named, "size"]
-        own = {f"{part} of {one}": f"{part} {one}" for one in names for part in ("history", "verdicts")}
+        own = {f"{part} of {name}": f"{part} {name}" for name in names for part in ("history", "verdicts")}
         return {"history": json.dumps(names)} | own
 
-    assert changes(parts("static"), parts(new)) == [f"history: {said}"]
+    assert changes(parts("static"), parts(new)) == [f"history: {sentences}"]
 
 
 def test_stages_before_it_in_another_order_are_told() -> None:
     names = ["take", "export", "accuracy[method=dynamic,on=one]", "accuracy[method=dynamic,on=two]"]
     then, now = ({"history": json.dumps(order), "verdicts of take": order[0]} for order in (names, names[::-1]))
-    said = ["history is in another order", "the verdicts of take changed"]
-    assert changes(then, now) == said
+    sentences = ["history is in another order", "the verdicts of take changed"]
+    assert changes(then, now) == sentences
 
 
 def test_a_part_that_is_nested_too_deep_is_shown_as_text() -> None:
     """The key is of a record that others may have written."""
     deep = "[" * 200_000
-    (told,) = changes({"parameter x": f"{deep}1"}, {"parameter x": f"{deep}2"})
-    assert told.startswith("parameter x: ")
-    assert len(told) < 500
+    (change,) = changes({"parameter x": f"{deep}1"}, {"parameter x": f"{deep}2"})
+    assert change.startswith("parameter x: ")
+    assert len(change) < 500

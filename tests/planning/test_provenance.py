@@ -43,8 +43,8 @@ def test_verdicts_have_sentences_and_no_place(tmp_path: Path, monkeypatch: pytes
         Verdict("take", "size", "max", "1kB", "passed", False, 1.0, "B", None, finding, place, caveats=limits)
         for limits in ((), (caveat, caveat))
     ]  # fmt: skip
-    done = Done(Step(take, "cached", ()), action(), tuple(verdicts))
-    provenance = Provenance.of(pipeline, release, {"take": done})
+    finished = Done(Step(take, "cached", ()), action(), tuple(verdicts))
+    provenance = Provenance.of(pipeline, release, {"take": finished})
     assert provenance is not None
     plain, limited = json.loads(provenance.text())["stages"][0]["verdicts"]
     sentence = (
@@ -64,8 +64,8 @@ def test_packages_that_a_stage_did_not_find_are_no_tools(tmp_path: Path) -> None
     pipeline = project(tmp_path)
     take, release = pipeline.stages
     packages = {"accelerate": "not installed", "yaml-include": "installed", "numpy": "2.4.6"}
-    done = Done(Step(take, "cached", ()), action(implicit_deps=ImplicitDependencies(packages=packages)), ())
-    provenance = Provenance.of(pipeline, release, {"take": done})
+    finished = Done(Step(take, "cached", ()), action(implicit_deps=ImplicitDependencies(packages=packages)), ())
+    provenance = Provenance.of(pipeline, release, {"take": finished})
     assert provenance is not None
     tools = json.loads(provenance.text())["stages"][0]["tools"]
     assert tools == {"yaml-include": "installed", "numpy": "2.4.6"}
