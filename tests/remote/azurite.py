@@ -27,8 +27,8 @@ def command(folder: Path, port: int) -> list[str]:
 def make_container(port: int, name: str) -> None:
     """Make a container: a request that is signed with the account's key."""
     headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": VERSION}
-    told = [f"{key}:{value}" for key, value in headers.items()]
-    signed = "\n".join(["PUT", *([""] * 11), *told, f"/{ACCOUNT}/{ACCOUNT}/{name}", "restype:container"])
+    lines = [f"{key}:{value}" for key, value in headers.items()]
+    signed = "\n".join(["PUT", *([""] * 11), *lines, f"/{ACCOUNT}/{ACCOUNT}/{name}", "restype:container"])
     signature = base64.b64encode(hmac.digest(base64.b64decode(KEY), signed.encode(), hashlib.sha256)).decode()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     path = f"/{ACCOUNT}/{name}?restype=container"

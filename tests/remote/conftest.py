@@ -35,7 +35,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def one(tmp_path: Path) -> Project:
+def first(tmp_path: Path) -> Project:
     """The project on a machine that has built nothing."""
     return machine(tmp_path, "one")
 

@@ -24,10 +24,10 @@ WHILE_HELD_OPEN = 'exec 3<&0; { "$@" 3<&- & cat <&3 >/dev/null; kill $!; } &'
 def listening(command: Callable[[int], Sequence[str]]) -> Iterator[int]:
     """The port of a program that is told it by its command line, and listens there."""
     port = _free_port()
-    words = command(port)
-    server = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    arguments = command(port)
+    server = subprocess.Popen(arguments, stdout=subprocess.DEVNULL)
     try:
-        _wait_for(port, Path(words[0]).name)
+        _wait_for(port, Path(arguments[0]).name)
         yield port
     finally:
         server.terminate()

@@ -26,8 +26,8 @@ END = f"\r\n--{BOUNDARY}--\r\n".encode()
 
 def _program() -> str | None:
     """The emulator's program: on the path, or as a wheel brings it."""
-    if found := shutil.which("fake-gcs-server"):
-        return found
+    if path := shutil.which("fake-gcs-server"):
+        return path
     spec = find_spec(WHEEL)
     folder = Path(spec.origin).parent / "vendor/fake-gcs-server/bin" if spec and spec.origin else Path("nowhere")
     return next(map(str, folder.glob("fake-gcs-server-*")), None)
@@ -67,13 +67,13 @@ class Door(Relay):
         parts = urlsplit(path)
         query = parse_qs(parts.query, keep_blank_values=True)
         if method in ("GET", "HEAD") or (method == "DELETE" and "uploadId" not in query):
-            others = {name: value for name, value in headers.items() if name.lower() != "host"}
-            return super().hand_on(method, path, others, body)
+            other_headers = {name: value for name, value in headers.items() if name.lower() != "host"}
+            return super().hand_on(method, path, other_headers, body)
         upload = query.get("uploadId", [""])[0]
         if "uploads" in query:
             upload = str(next(self._numbers))
             self.uploads[upload] = {}
-            return _told("InitiateMultipartUploadResult", "UploadId", upload)
+            return _xml_answer("InitiateMultipartUploadResult", "UploadId", upload)
         if "partNumber" in query:
             self.uploads[upload][int(query["partNumber"][0])] = body
             return 200, [("Content-Length", "0"), ("ETag", f'"{query["partNumber"][0]}"')], b""
@@ -82,20 +82,20 @@ class Door(Relay):
             if method == "DELETE":
                 return 204, [], b""
             body = b"".join(data for _, data in sorted(there.items()))
-        return self._insert(parts.path, headers, body, whole=bool(upload))
+        return self._insert(parts.path, headers, body, in_parts=bool(upload))
 
-    def _insert(self, path: str, headers: Mapping[str, str], body: bytes, *, whole: bool) -> Answer:
+    def _insert(self, path: str, headers: Mapping[str, str], body: bytes, *, in_parts: bool) -> Answer:
         """Upload an object by one request; what the XML API answers: no body, or that of a whole upload in parts."""
         _, bucket, name = unquote(path).split("/", 2)
         wanted = headers.get("x-goog-if-generation-match")
         condition = f"&ifGenerationMatch={wanted}" if wanted is not None else ""
-        where = f"/upload/storage/v1/b/{bucket}/o?uploadType=multipart{condition}"
-        status, _, content = super().hand_on("POST", where, {"Content-Type": RELATED}, _related(name, body))
+        url = f"/upload/storage/v1/b/{bucket}/o?uploadType=multipart{condition}"
+        status, _, content = super().hand_on("POST", url, {"Content-Type": RELATED}, _related(name, body))
         if status != http.HTTPStatus.OK:
             return status, [("Content-Length", str(len(content)))], content
         tag = json.loads(content)["etag"]
-        if whole:
-            return _told("CompleteMultipartUploadResult", "ETag", tag)
+        if in_parts:
+            return _xml_answer("CompleteMultipartUploadResult", "ETag", tag)
         return 200, [("Content-Length", "0"), ("ETag", tag)], b""
 
 
@@ -105,6 +105,6 @@ def _related(name: str, body: bytes) -> bytes:
     return f"{start}--{BOUNDARY}\r\nContent-Type: application/octet-stream\r\n\r\n".encode() + body + END
 
 
-def _told(what: str, name: str, value: str) -> Answer:
-    content = f"<{what}><{name}>{value}</{name}></{what}>".encode()
+def _xml_answer(root: str, name: str, value: str) -> Answer:
+    content = f"<{root}><{name}>{value}</{name}></{root}>".encode()
     return 200, [("Content-Length", str(len(content)))], content

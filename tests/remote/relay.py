@@ -98,8 +98,8 @@ class Relay:
                     return
                 headers, content = [("Content-Length", "0")], b""
                 if not status:
-                    asked = dict(self.headers.items())
-                    status, headers, content = relay.hand_on(self.command, self.path, asked, body)
+                    sent = dict(self.headers.items())
+                    status, headers, content = relay.hand_on(self.command, self.path, sent, body)
                 self.send_response_only(status)
                 for name, value in headers:
                     if name.lower() not in ("transfer-encoding", "connection"):

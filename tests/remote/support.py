@@ -47,15 +47,15 @@ def machine(folder: Path, name: str, pipeline: str = PIPELINE) -> Project:
 
 def notices(project: Project) -> list[str]:
     """What the last run said besides its results, but for its traffic."""
-    told = [event.text for event in project.events if isinstance(event, Notice)]
-    return [text for text in told if not text.startswith(("remote ", "pushing "))]
+    texts = [event.text for event in project.events if isinstance(event, Notice)]
+    return [text for text in texts if not text.startswith(("remote ", "pushing "))]
 
 
 def traffic(project: Project) -> str:
     """What the last run said of its traffic, without sizes and the remote's URL."""
-    told = [event.text for event in project.events if isinstance(event, Notice) and event.text.startswith("remote ")]
-    words = told[0].rpartition(": ")[2].split(", ") if told else []
-    return ", ".join(word.partition(" (")[0] for word in words)
+    texts = [event.text for event in project.events if isinstance(event, Notice) and event.text.startswith("remote ")]
+    parts = texts[0].rpartition(": ")[2].split(", ") if texts else []
+    return ", ".join(word.partition(" (")[0] for word in parts)
 
 
 def open_remote(url: str) -> ObjectStore:
@@ -87,4 +87,4 @@ def named(url: str, start: str) -> list[str]:
 
 def holding(url: str, data: bytes) -> str:
     """The name of the object with that content."""
-    return next(name for name, found in contents(url).items() if found == data)
+    return next(name for name, content in contents(url).items() if content == data)

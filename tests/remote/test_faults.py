@@ -46,16 +46,16 @@ def test_damaged_objects_are_refused_built_and_mended(shared: tuple[Project, str
 
 def test_a_damaged_list_of_files_is_refused_and_mended(tmp_path: Path, other: Project, folder: str) -> None:
     machine(tmp_path, "one").run(remote=folder)
-    found = contents(folder).items()
-    name, data = next((name, data) for name, data in found if data.startswith(b'{"files"') and b'"size":4' in data)
+    items = contents(folder).items()
+    name, data = next((name, data) for name, data in items if data.startswith(b'{"files"') and b'"size":4' in data)
     write(folder, name, data.replace(b'"path":"text"', b'"path":"../x"'))
     assert built(other.run(remote=folder)) == ["upper"]
     assert notices(other) == [f"upper: refused from the remote: {name} was damaged"]
     assert built(machine(tmp_path, "third").run(remote=folder)) == []
 
 
-def test_records_that_are_none_are_refused(tmp_path: Path, one: Project, other: Project, folder: str) -> None:
-    result = one.run(remote=folder)
+def test_records_that_are_none_are_refused(tmp_path: Path, first: Project, other: Project, folder: str) -> None:
+    result = first.run(remote=folder)
     make, upper = (record_name(result[stage].key, 0) for stage in ("make", "upper"))
     write(folder, make, b"junk")
     write(folder, upper, b'{"format":1,"signatures":{}}\n{"key":1}')
@@ -105,14 +105,14 @@ def first_name(part: str, stage: StageResult) -> str:
     ("name", "why"), [("", "[Errno 17] File exists: "), ("actions", "Generic LocalFileSystem error: ")]
 )
 def test_a_pipe_in_the_place_of_a_folder_is_a_remote_that_is_down(
-    tmp_path: Path, one: Project, name: str, why: str
+    tmp_path: Path, first: Project, name: str, why: str
 ) -> None:
     place = tmp_path / "remote"
     if name:
         place.mkdir()
     os.mkfifo(place / name)
-    assert built(one.run(remote=f"file://{place}")) == ["make", "upper"]
-    (notice,) = notices(one)
+    assert built(first.run(remote=f"file://{place}")) == ["make", "upper"]
+    (notice,) = notices(first)
     assert notice.startswith(f"the remote file://{place} cannot be reached; the run goes on without it: {why}")
 
 
@@ -127,25 +127,25 @@ def test_a_record_without_its_objects_is_no_result(tmp_path: Path, other: Projec
     assert built(machine(tmp_path, "third").run(remote=folder)) == []
 
 
-def test_a_remote_that_is_down_is_said_once(one: Project, s3: str, relay: Relay) -> None:
+def test_a_remote_that_is_down_is_said_once(first: Project, s3: str, relay: Relay) -> None:
     relay.lives = 0
-    result = one.run(remote=s3)
+    result = first.run(remote=s3)
     assert (result.exit_code, built(result)) == (0, ["make", "upper"])
-    (told,) = notices(one)
-    assert told.startswith(f"the remote {s3} cannot be reached; the run goes on without it: Generic S3 error: ")
-    assert "after 4 retries" in told
-    assert "password" not in told
+    (notice,) = notices(first)
+    assert notice.startswith(f"the remote {s3} cannot be reached; the run goes on without it: Generic S3 error: ")
+    assert "after 4 retries" in notice
+    assert "password" not in notice
     assert len(relay.requests) == 5  # none for the second stage, none for pushes
     relay.lives = None
-    assert built(one.run(remote=s3)) == []
-    assert traffic(one) == "2 pushed"
+    assert built(first.run(remote=s3)) == []
+    assert traffic(first) == "2 pushed"
 
 
 def test_a_bucket_that_is_not_there_is_said(tmp_path: Path, s3: str) -> None:
     project, gone = machine(tmp_path, "one"), s3.replace("s3://", "s3://no-")
     assert built(project.run(remote=gone)) == ["make", "upper"]
-    (told,) = notices(project)
-    assert told == (
+    (notice,) = notices(project)
+    assert notice == (
         f"the remote {gone} cannot be reached; the run goes on without it: "
         "there is no bucket or folder of that name to write to"
     )
@@ -176,31 +176,31 @@ def test_a_folder_that_is_required_must_be_there(tmp_path: Path, folder: str, mo
     assert not Path(path).exists()
 
 
-def test_a_remote_that_is_down_fails_a_run_that_requires_it(one: Project, s3: str, relay: Relay) -> None:
+def test_a_remote_that_is_down_fails_a_run_that_requires_it(first: Project, s3: str, relay: Relay) -> None:
     relay.lives = 0
     with pytest.raises(RemoteError) as caught:
-        one.run(remote=orun.Remote(s3, required=True))
+        first.run(remote=orun.Remote(s3, required=True))
     assert caught.value.exit_code == 3
     assert caught.value.problem == f"the remote {s3} cannot be reached"
     assert caught.value.hint == "See that it is there and lets you in, or go on without it: --remote off"
-    assert not (one.store / "out" / "text").exists()
+    assert not (first.store / "out" / "text").exists()
 
 
-def test_a_remote_that_dies_midway_is_resumed(one: Project, other: Project, s3: str, relay: Relay) -> None:
+def test_a_remote_that_dies_midway_is_resumed(first: Project, other: Project, s3: str, relay: Relay) -> None:
     relay.lives = 6
-    result = one.run(remote=s3)
+    result = first.run(remote=s3)
     assert (result.exit_code, built(result)) == (0, ["make", "upper"])
-    (notice,) = notices(one)
+    (notice,) = notices(first)
     assert notice.startswith(f"the remote {s3} cannot be reached; the run goes on without it: ")
     relay.lives = None
     before = set(contents(s3))
-    assert built(one.run(remote=s3)) == []
+    assert built(first.run(remote=s3)) == []
     assert before < set(contents(s3))
     assert built(other.run(remote=s3)) == []
 
 
-def test_a_fetch_that_dies_midway_builds(one: Project, other: Project, s3: str, relay: Relay) -> None:
-    one.run(remote=s3)
+def test_a_fetch_that_dies_midway_builds(first: Project, other: Project, s3: str, relay: Relay) -> None:
+    first.run(remote=s3)
     relay.lives = 2
     result = other.run(remote=s3)
     assert (result.exit_code, built(result)) == (0, ["make", "upper"])
@@ -208,20 +208,20 @@ def test_a_fetch_that_dies_midway_builds(one: Project, other: Project, s3: str, 
     assert not list((other.store / "tmp").glob("*/*fetched*"))
 
 
-def test_faults_of_the_server_are_tried_again(one: Project, other: Project, s3: str, relay: Relay) -> None:
+def test_faults_of_the_server_are_tried_again(first: Project, other: Project, s3: str, relay: Relay) -> None:
     relay.failures = 2
-    one.run(remote=s3)
+    first.run(remote=s3)
     relay.failures = 2
     assert built(other.run(remote=s3)) == []
-    assert notices(one) == notices(other) == []
+    assert notices(first) == notices(other) == []
 
 
-def test_a_remote_that_may_not_be_written_is_still_read(one: Project, other: Project, s3: str, relay: Relay) -> None:
-    one.run(remote=s3, to=["make"])
+def test_a_remote_that_may_not_be_written_is_still_read(first: Project, other: Project, s3: str, relay: Relay) -> None:
+    first.run(remote=s3, to=["make"])
     relay.refuse = "PUT"
     assert built(other.run(remote=s3)) == ["upper"]
-    (told,) = notices(other)
-    assert told.startswith(
+    (notice,) = notices(other)
+    assert notice.startswith(
         f"the remote {s3} cannot be written; nothing more is pushed, as with --remote-mode read: The operation "
     )
     assert traffic(other) == "1 fetched"
@@ -235,22 +235,24 @@ def start(project: Project, remote: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("how", mostly_slow([signal.SIGINT, signal.SIGKILL], signal.SIGINT))
-def test_who_ends_while_pushing_leaves_nothing_behind(one: Project, s3: str, relay: Relay, how: signal.Signals) -> None:
+def test_who_ends_while_pushing_leaves_nothing_behind(
+    first: Project, s3: str, relay: Relay, how: signal.Signals
+) -> None:
     relay.stalled = threading.Event()
-    process = start(one, s3)
+    process = start(first, s3)
     assert process.stdout
     while not process.stdout.readline().startswith("info: pushing 2 results to the remote"):
         assert process.poll() is None
     os.kill(process.pid, how)
-    said = process.communicate(timeout=60)[0]
+    output = process.communicate(timeout=60)[0]
     assert not relay.stalled.is_set(), "the run ends while its pushes hang"
     relay.stalled.set()
     if how == signal.SIGINT:
         assert process.returncode == 130
-        assert "warning: 2 results not pushed to the remote; the next run offers them again\n" in said
+        assert "warning: 2 results not pushed to the remote; the next run offers them again\n" in output
     relay.stalled = None
-    assert built(one.run(remote=s3)) == []
-    assert traffic(one) == "2 pushed"
+    assert built(first.run(remote=s3)) == []
+    assert traffic(first) == "2 pushed"
 
 
 @pytest.mark.slow

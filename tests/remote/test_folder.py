@@ -29,11 +29,11 @@ except UnreachableError:
 def test_no_record_is_written_without_hard_links(fault_library: Path, tmp_path: Path, error: int) -> None:
     failing = Failing.make(fault_library, tmp_path, tmp_path / "bucket")
     failing.set(Fault("link", "all", 1, error, "from then on"))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", ONCE, f"file://{tmp_path}/bucket"],
         env={**failing.variables, "PYTHONPATH": str(Path(__file__).parents[2])},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert (done.stdout, done.stderr) == ("None\n", "")
+    assert (process.stdout, process.stderr) == ("None\n", "")

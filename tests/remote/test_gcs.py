@@ -44,28 +44,30 @@ def test_large_objects_go_and_come_in_parts(tmp_path: Path, gs: str, door: Door)
     assert sum(request.startswith("GET") and large.digest[2:] in request for request in door.requests) == 3
 
 
-def test_a_server_that_is_down_is_tried_again_and_said_once(tmp_path: Path, one: Project, gs: str, door: Door) -> None:
+def test_a_server_that_is_down_is_tried_again_and_said_once(
+    tmp_path: Path, first: Project, gs: str, door: Door
+) -> None:
     door.lives = 0
-    result = one.run(remote=gs)
+    result = first.run(remote=gs)
     assert (result.exit_code, built(result)) == (0, ["make", "upper"])
-    (told,) = notices(one)
-    assert told.startswith(f"the remote {gs} cannot be reached; the run goes on without it: Generic GCS error: ")
-    assert "after 4 retries" in told
-    assert "password" not in told
+    (notice,) = notices(first)
+    assert notice.startswith(f"the remote {gs} cannot be reached; the run goes on without it: Generic GCS error: ")
+    assert "after 4 retries" in notice
+    assert "password" not in notice
     assert len(door.requests) == 5  # none for the second stage, none for pushes
     with pytest.raises(RemoteError, match="cannot be reached"):
         machine(tmp_path, "other").run(remote=orun.Remote(gs, required=True))
     door.lives = None
     door.failures, door.status = 2, 503
-    assert built(one.run(remote=gs)) == []
-    assert (notices(one), traffic(one)) == ([], "2 pushed")
+    assert built(first.run(remote=gs)) == []
+    assert (notices(first), traffic(first)) == ([], "2 pushed")
 
 
 def test_a_bucket_that_is_not_there_is_said(tmp_path: Path, gs: str) -> None:
     project, gone = machine(tmp_path, "one"), gs.replace("gs://", "gs://no-")
     assert built(project.run(remote=gone)) == ["make", "upper"]
-    (told,) = notices(project)
-    assert told == (
+    (notice,) = notices(project)
+    assert notice == (
         f"the remote {gone} cannot be reached; the run goes on without it: "
         "there is no bucket or folder of that name to write to"
     )

@@ -32,8 +32,8 @@ def test_the_command_line_goes_before_the_environment_and_the_project(tmp_path: 
     assert resolve(Remote(), tmp_path, {}) == Settings("s3://bucket/a", "read", required=True)
     environment = {"ORUN_REMOTE": "gs://bucket", "ORUN_REMOTE_MODE": "read-write"}
     assert resolve(Remote(), tmp_path, environment) == Settings("gs://bucket", "read-write", required=True)
-    asked = Remote("az://container", "read")
-    assert resolve(asked, tmp_path, environment) == Settings("az://container", "read", required=True)
+    named = Remote("az://container", "read")
+    assert resolve(named, tmp_path, environment) == Settings("az://container", "read", required=True)
     assert resolve(Remote("off"), tmp_path, environment) is None
     assert resolve(Remote(), tmp_path, {"ORUN_REMOTE": "off"}) is None
 
@@ -57,7 +57,7 @@ def test_what_cannot_be_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("remote", "message"),
     [
         (
             Remote("ftp://host"),
@@ -96,9 +96,9 @@ def test_what_cannot_be_written_is_read(tmp_path: Path) -> None:
         (Remote(required=True), "--remote-required without a remote\n  hint: name one: --remote URL, or ORUN_REMOTE"),
     ],
 )
-def test_a_remote_that_cannot_be(tmp_path: Path, asked: Remote, message: str) -> None:
+def test_a_remote_that_cannot_be(tmp_path: Path, remote: Remote, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        resolve(asked, tmp_path, {})
+        resolve(remote, tmp_path, {})
     assert str(caught.value) == message
 
 
@@ -174,21 +174,21 @@ def test_a_project_file_that_is_wrong(tmp_path: Path, text: str, message: str) -
 
 @pytest.mark.parametrize("lacking", ["obstore", "cryptography"])
 def test_a_missing_package_is_said_before_anything_starts(
-    one: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lacking: str
+    first: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lacking: str
 ) -> None:
     monkeypatch.setattr(distributions, "find", lambda name, *_: None if name == lacking else (name, "1"))
     monkeypatch.setenv(SIGNING_KEY, "a key")
-    arguments = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", "s3://bucket"]
+    arguments = [str(first.folder / "pipeline.yaml"), "--store", str(first.store), "--remote", "s3://bucket"]
     assert main(arguments) == 2
     assert capsys.readouterr().err == (
         f"error: the remote s3://bucket needs {lacking}, which is not installed\n  hint: {install_hint('remote')}\n"
     )
-    assert not any((one.store / "runs").iterdir())
+    assert not any((first.store / "runs").iterdir())
 
 
-def test_the_command_line_names_a_remote(tmp_path: Path, one: Project, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_names_a_remote(tmp_path: Path, first: Project, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "bucket").mkdir()
-    arguments = [str(one.folder / "pipeline.yaml"), "--store", str(one.store)]
+    arguments = [str(first.folder / "pipeline.yaml"), "--store", str(first.store)]
     assert (
         main([*arguments, "--remote", f"file://{tmp_path}/bucket", "--remote-mode", "read-write", "--remote-required"])
         == 0
@@ -196,35 +196,41 @@ def test_the_command_line_names_a_remote(tmp_path: Path, one: Project, capsys: p
     assert f"info: remote file://{tmp_path}/bucket: 2 pushed (" in capsys.readouterr().out
 
 
-def test_a_store_is_no_remote(one: Project) -> None:
-    one.run(to=["make"])
+def test_a_store_is_no_remote(first: Project) -> None:
+    first.run(to=["make"])
     with pytest.raises(UsageError) as caught:
-        one.run(remote=one.store.as_uri())
+        first.run(remote=first.store.as_uri())
     assert str(caught.value) == (
-        f"file://{one.store} is a local store\n"
+        f"file://{first.store} is a local store\n"
         "  a remote is a folder of its own\n"
-        f"  hint: --remote file://{one.store}-remote"
+        f"  hint: --remote file://{first.store}-remote"
     )
 
 
 def test_a_remote_named_by_the_environment_or_the_project_is_noticed(
-    tmp_path: Path, one: Project, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, first: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run that has nothing to do, and would pass for done, gives what it has to a remote that is new."""
-    one.run(to=["make"])
-    one.run()
+    first.run(to=["make"])
+    first.run()
     monkeypatch.setenv("ORUN_REMOTE", f"file://{tmp_path}/bucket")
-    one.run()
-    assert traffic(one) == "2 pushed"
+    first.run()
+    assert traffic(first) == "2 pushed"
     monkeypatch.delenv("ORUN_REMOTE")
-    one.run()
-    one.write("pyproject.toml", f'[tool.orun.remote]\nurl = "file://{tmp_path}/another"\n')
-    one.run()
-    assert traffic(one) == "2 pushed"
+    first.run()
+    first.write("pyproject.toml", f'[tool.orun.remote]\nurl = "file://{tmp_path}/another"\n')
+    first.run()
+    assert traffic(first) == "2 pushed"
 
 
-def test_only_a_run_that_asks_the_remote_imports_obstore(tmp_path: Path, one: Project) -> None:
-    arguments = [str(one.folder / "pipeline.yaml"), "--store", str(one.store), "--remote", f"file://{tmp_path}/bucket"]
+def test_only_a_run_that_asks_the_remote_imports_obstore(tmp_path: Path, first: Project) -> None:
+    arguments = [
+        str(first.folder / "pipeline.yaml"),
+        "--store",
+        str(first.store),
+        "--remote",
+        f"file://{tmp_path}/bucket",
+    ]
     code = "import sys; from orun.cli.main import main; main(sys.argv[1:]); print(*sorted(sys.modules))"
     modules = []
     for _ in range(2):

@@ -106,62 +106,62 @@ def test_results_are_looked_for_while_other_stages_keep_the_cores_busy(
     assert ended.index("stored") < ended.index("waits")
 
 
-def test_the_second_machine_runs_nothing(one: Project, other: Project, remote: str) -> None:
-    assert built(one.run(remote=remote)) == ["make", "upper"]
-    assert traffic(one) == "2 pushed"
+def test_the_second_machine_runs_nothing(first: Project, other: Project, remote: str) -> None:
+    assert built(first.run(remote=remote)) == ["make", "upper"]
+    assert traffic(first) == "2 pushed"
     result = other.run(remote=remote)
     assert outcomes(result) == {"make": "cached", "upper": "cached"}
     assert sentences(result["upper"].reasons) == ("fetched from the remote", "up to date")
     assert traffic(other) == "2 fetched"
-    assert other.text("upper") == one.text("upper") == "A B!"
+    assert other.text("upper") == first.text("upper") == "A B!"
     assert notices(other) == []
     assert sentences(other.run(remote=remote)["upper"].reasons) == ("up to date",)
 
 
-def test_a_run_with_nothing_to_do_asks_nothing(one: Project, other: Project, s3: str, relay: Relay) -> None:
-    one.run(remote=s3)
+def test_a_run_with_nothing_to_do_asks_nothing(first: Project, other: Project, s3: str, relay: Relay) -> None:
+    first.run(remote=s3)
     other.run(remote=s3)
     relay.requests.clear()
-    for project in (one, other):
+    for project in (first, other):
         assert built(project.run(remote=s3)) == []
         project.edit("pipeline.yaml", "name: text", "name: text # changed")  # the long way: planned anew
         assert built(project.run(remote=s3)) == []
     assert relay.requests == []
 
 
-def test_a_remote_named_for_the_first_time_gets_what_is_there(one: Project, other: Project, folder: str) -> None:
-    one.run()
-    assert built(one.run(remote=folder)) == []
-    assert traffic(one) == "2 pushed"
+def test_a_remote_named_for_the_first_time_gets_what_is_there(first: Project, other: Project, folder: str) -> None:
+    first.run()
+    assert built(first.run(remote=folder)) == []
+    assert traffic(first) == "2 pushed"
     assert built(other.run(remote=folder)) == []
-    one.run(remote=folder)
-    assert traffic(one) == ""
+    first.run(remote=folder)
+    assert traffic(first) == ""
 
 
-def test_only_what_is_missing_here_is_asked_for(one: Project, other: Project, s3: str, relay: Relay) -> None:
-    one.run(remote=s3)
-    one.edit("pipeline.yaml", "needs: make}", "needs: make, with: {mark: '?'}}")
-    one.run(remote=s3)
+def test_only_what_is_missing_here_is_asked_for(first: Project, other: Project, s3: str, relay: Relay) -> None:
+    first.run(remote=s3)
+    first.edit("pipeline.yaml", "needs: make}", "needs: make, with: {mark: '?'}}")
+    first.run(remote=s3)
     other.run(to=["make"])
     other.edit("pipeline.yaml", "needs: make}", "needs: make, with: {mark: '?'}}")
     relay.requests.clear()
     assert built(other.run(remote=orun.Remote(s3, "read"))) == []
     assert other.text("upper") == "A B?"
-    asked = [request for request in relay.requests if "/actions/" in request]
-    assert len(asked) == 1
+    requests = [request for request in relay.requests if "/actions/" in request]
+    assert len(requests) == 1
 
 
 def test_what_does_not_fit_is_told_before_it_is_fetched(
-    one: Project, other: Project, s3: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
+    first: Project, other: Project, s3: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one.run(remote=s3)
+    first.run(remote=s3)
     relay.requests.clear()
     with monkeypatch.context() as patch:
         patch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=0, f_frsize=4096))
         with pytest.raises(StoreError) as caught:
             other.run(remote=s3)
-    what, why, hint = str(caught.value).splitlines()
-    assert what == "cannot fetch make from the remote: the disk is full"
+    problem, why, hint = str(caught.value).splitlines()
+    assert problem == "cannot fetch make from the remote: the disk is full"
     assert why.endswith(": No space left on device")
     assert hint == f"  hint: Nothing that was stored is lost. Free some space and run it again: df -h {other.store}"
     objects = [request for request in relay.requests if "/objects/" in request]
@@ -170,14 +170,14 @@ def test_what_does_not_fit_is_told_before_it_is_fetched(
 
 
 def test_a_result_that_read_something_else_is_another_one(tmp_path: Path, folder: str) -> None:
-    one, two, three = (machine(tmp_path, name) for name in ("one", "two", "three"))
-    one.run(remote=folder)
+    first, two, three = (machine(tmp_path, name) for name in ("one", "two", "three"))
+    first.run(remote=folder)
     for project in (two, three):
         project.edit("deep.py", "text.split()", "text.split()[::-1]")
     assert built(two.run(remote=folder)) == ["make", "upper"]  # both import it
     assert built(three.run(remote=folder)) == []
     assert three.text("upper") == two.text("upper") == "B A!"
-    assert one.text("upper") == "A B!"
+    assert first.text("upper") == "A B!"
     assert len(named(folder, "actions/")) == 4
 
 
@@ -212,8 +212,8 @@ def test_a_result_for_a_device_is_not_taken_on_another(
     assert traffic(other) == "1 fetched, 1 pushed"
 
 
-def test_what_reads_only_writes_nothing(one: Project, other: Project, folder: str) -> None:
-    one.run(remote=folder)
+def test_what_reads_only_writes_nothing(first: Project, other: Project, folder: str) -> None:
+    first.run(remote=folder)
     before = contents(folder)
     other.edit("pipeline.yaml", "a b", "c d")
     assert built(other.run(remote=orun.Remote(folder, mode="read"))) == ["make", "upper"]
@@ -221,8 +221,8 @@ def test_what_reads_only_writes_nothing(one: Project, other: Project, folder: st
     assert notices(other) == []
 
 
-def test_a_web_server_is_read(tmp_path: Path, one: Project, other: Project, folder: str) -> None:
-    one.run(remote=folder)
+def test_a_web_server_is_read(tmp_path: Path, first: Project, other: Project, folder: str) -> None:
+    first.run(remote=folder)
 
     class Quiet(SimpleHTTPRequestHandler):
         def log_message(self, *_: object) -> None:
@@ -260,17 +260,17 @@ def test_what_another_run_has_stored_meanwhile_was_not_damaged(
 
 
 @pytest.mark.parametrize("also_there", [True, False])
-def test_a_damaged_object_is_refetched(one: Project, folder: str, also_there: bool) -> None:
-    one.run(remote=folder)
+def test_a_damaged_object_is_refetched(first: Project, folder: str, also_there: bool) -> None:
+    first.run(remote=folder)
     name = holding(folder, b"A B!")
-    path = one.store / name
+    path = first.store / name
     flip(path)
     if not also_there:
         remove(folder, name)
-    result = one.run(remote=folder)
-    assert one.text("upper") == "A B!"
+    result = first.run(remote=folder)
+    assert first.text("upper") == "A B!"
     digest = name.removeprefix("objects/").replace("/", "")
-    damaged, *rest = [text for text in notices(one) if not text.startswith("out/")]
+    damaged, *rest = [text for text in notices(first) if not text.startswith("out/")]
     assert damaged.startswith(f"object {digest} was damaged; moved to quarantine as ")
     if also_there:
         assert built(result) == []
@@ -281,22 +281,22 @@ def test_a_damaged_object_is_refetched(one: Project, folder: str, also_there: bo
         assert holding(folder, b"A B!") == name
 
 
-def test_a_stage_that_may_not_run_may_be_fetched(one: Project, other: Project, folder: str) -> None:
-    one.run(remote=folder, only=["make"])
+def test_a_stage_that_may_not_run_may_be_fetched(first: Project, other: Project, folder: str) -> None:
+    first.run(remote=folder, only=["make"])
     assert built(other.run(remote=folder, only=["upper"])) == ["upper"]
 
 
-def test_a_forced_stage_is_not_fetched(one: Project, other: Project, folder: str) -> None:
-    one.run(remote=folder)
+def test_a_forced_stage_is_not_fetched(first: Project, other: Project, folder: str) -> None:
+    first.run(remote=folder)
     assert built(other.run(remote=folder, force=["upper"])) == ["upper"]
 
 
 def test_the_accepted_model_comes_from_the_remote(tmp_path: Path, folder: str) -> None:
     """A gate compares with a model that this machine has never seen."""
-    one, other = machine(tmp_path, "one", GATED), machine(tmp_path, "other", GATED)
-    for project, name in ((one, "accepted"), (other, "new")):
+    first, other = machine(tmp_path, "one", GATED), machine(tmp_path, "other", GATED)
+    for project, name in ((first, "accepted"), (other, "new")):
         write_model(project.folder / "model.onnx", name)
-    accepted = one.run(remote=folder, to=["model"])["model"].tree
+    accepted = first.run(remote=folder, to=["model"])["model"].tree
     pipeline = orun.load(other.folder / "pipeline.yaml")
     stage = pipeline.stages[1]
     baseline = Baseline("text", {stage.id: Accepted(model=accepted, metrics={}, host={}, date="", who="", run="")})
@@ -309,7 +309,7 @@ def test_the_accepted_model_comes_from_the_remote(tmp_path: Path, folder: str) -
         assert planner.lacks(stage) == ""
         assert planner.decide(stage, {}).inputs == {"baseline": accepted}
         assert [event.waits_for for event in other.events if isinstance(event, StageWaiting)] == [
-            f"the accepted model from the remote, {show((one.folder / 'model.onnx').stat().st_size, 'B')}"
+            f"the accepted model from the remote, {show((first.folder / 'model.onnx').stat().st_size, 'B')}"
         ]
     assert notices(other) == []
 
@@ -324,12 +324,12 @@ def test_accepted_models_are_given_to_the_remote(
     project, other = machine(tmp_path, "one", ACCEPTABLE), machine(tmp_path, "other", ACCEPTABLE)
     accepted = project.run()["make"].tree
     arguments = [*ACCEPT, str(project.folder / "pipeline.yaml"), "--store", str(project.store), "--remote", folder]
-    said = []
+    notices = []
     for mode in ("read", "read-write", "read-write"):
         assert main([*arguments, "--remote-mode", mode, "--json"]) == 0
-        said.append(json.loads(capsys.readouterr().out)["notices"])
-    assert said[0] == said[2] == [], "what is only read gets nothing, and nothing goes twice"
-    pushed = [notice for notice in said[1] if not notice.startswith("pushing")]  # said when it takes over a second
+        notices.append(json.loads(capsys.readouterr().out)["notices"])
+    assert notices[0] == notices[2] == [], "what is only read gets nothing, and nothing goes twice"
+    pushed = [notice for notice in notices[1] if not notice.startswith("pushing")]  # said when it takes over a second
     assert [notice.partition(" (")[0] for notice in pushed] == [f"remote {folder}: 1 pushed"]
     result = other.run(remote=folder)
     assert outcomes(result) == {"make": "cached", "words": "built"}

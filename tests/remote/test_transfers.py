@@ -69,22 +69,22 @@ def test_of_many_writers_the_first_wins(tmp_path: Path, remote: str, pool: Threa
 
 
 def test_a_first_result_that_is_gone_does_not_win(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
-    one, other = artifact(tmp_path, "one"), artifact(tmp_path, "other")
+    first, other = artifact(tmp_path, "one"), artifact(tmp_path, "other")
     transfers = Transfers(Bucket(folder), Keyring(), pool)
-    transfers.push(KEY, record(one[0]), one[1])
-    assert transfers.push(KEY, record(other[0]), other[1]).tree == one[0]
-    remove(folder, object_name(one[1][0].digest))
+    transfers.push(KEY, record(first[0]), first[1])
+    assert transfers.push(KEY, record(other[0]), other[1]).tree == first[0]
+    remove(folder, object_name(first[1][0].digest))
     assert Transfers(Bucket(folder), Keyring(), pool).push(KEY, record(other[0]), other[1]).tree == other[0]
     assert named(folder, "actions/") == [record_name(KEY, 0), record_name(KEY, 1)]
 
 
 def test_results_that_read_something_else_stand_side_by_side(folder: str, pool: ThreadPoolExecutor) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
-    told = [transfers.push(KEY, record(f"tree {number % 3}", str(number % 3)), []).tree for number in range(5)]
-    assert told == ["tree 0", "tree 1", "tree 2", "tree 0", "tree 1"]
-    one = transfers.records(KEY, 0, 1)
-    assert [json.loads(data)["tree"] for data in one.accepted] == ["tree 0"]
-    assert one.more
+    trees = [transfers.push(KEY, record(f"tree {number % 3}", str(number % 3)), []).tree for number in range(5)]
+    assert trees == ["tree 0", "tree 1", "tree 2", "tree 0", "tree 1"]
+    records_read = transfers.records(KEY, 0, 1)
+    assert [json.loads(data)["tree"] for data in records_read.accepted] == ["tree 0"]
+    assert records_read.more
     rest = transfers.records(KEY, 1, 3)
     assert [json.loads(data)["tree"] for data in rest.accepted] == ["tree 1", "tree 2"]
     assert not rest.more

@@ -51,9 +51,9 @@ def test_without_keys_every_record_is_believed() -> None:
 
 @pytest.mark.parametrize("method", [HMAC, ED25519])
 def test_a_record_is_believed_by_its_signature(method: str) -> None:
-    one, two = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
-    writer = Keyring(secret=b"k" * 16) if method == HMAC else Keyring(private=one)
-    reader = Keyring(secret=b"k" * 16) if method == HMAC else Keyring(trusted=(two.public_key(), one.public_key()))
+    first, two = Ed25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+    writer = Keyring(secret=b"k" * 16) if method == HMAC else Keyring(private=first)
+    reader = Keyring(secret=b"k" * 16) if method == HMAC else Keyring(trusted=(two.public_key(), first.public_key()))
     stranger = Keyring(secret=b"q" * 16) if method == HMAC else Keyring(trusted=(two.public_key(),))
     signed = sign(RECORD, writer)
     assert list(json.loads(signed.partition(b"\n")[0])["signatures"]) == [method]
@@ -149,11 +149,11 @@ def test_keys_that_are_none() -> None:
 
 
 def test_an_unsigned_or_changed_result_is_refused_where_keys_are_set(
-    tmp_path: Path, one: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, first: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one.run(remote=folder, to=["make"])  # unsigned
+    first.run(remote=folder, to=["make"])  # unsigned
     monkeypatch.setenv(SHARED_KEY, SHARED)
-    one.run(remote=folder)
+    first.run(remote=folder)
     (changed,) = [name for name in named(folder, "actions/") if b'"stage":"upper"' in contents(folder)[name]]
     write(folder, changed, contents(folder)[changed].replace(b'"seconds":', b'"seconds":1'))
     assert built(other.run(remote=folder)) == ["upper"]  # make is there signed too
@@ -167,14 +167,14 @@ def test_an_unsigned_or_changed_result_is_refused_where_keys_are_set(
 
 
 def test_a_key_that_is_empty_is_said(
-    one: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
+    first: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As a secret of a CI system is in a pull request from a fork."""
     monkeypatch.setenv(SHARED_KEY, "")
-    one.run(remote=folder)
+    first.run(remote=folder)
     other.run(remote=orun.Remote(folder, mode="read"))
-    said = "ORUN_REMOTE_KEY is empty: what is in the remote is believed, whoever wrote it"
-    assert (notices(one), notices(other)) == ([f"{said}, and what is pushed is unsigned"], [said])
+    message = "ORUN_REMOTE_KEY is empty: what is in the remote is believed, whoever wrote it"
+    assert (notices(first), notices(other)) == ([f"{message}, and what is pushed is unsigned"], [message])
     other.run(remote=orun.Remote(folder, mode="read"))  # nothing to do, and nothing asked
     assert notices(other) == []
 
@@ -183,12 +183,12 @@ def test_readers_with_public_keys_read_what_the_signer_wrote(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     private, public = pem(Ed25519PrivateKey.generate())
-    one, other, stranger = (machine(tmp_path, name) for name in ("one", "other", "stranger"))
-    for project in (one, other):
+    first, other, stranger = (machine(tmp_path, name) for name in ("one", "other", "stranger"))
+    for project in (first, other):
         trust(project, public, folder)
     trust(stranger, pem(Ed25519PrivateKey.generate())[1], folder)
     monkeypatch.setenv(SIGNING_KEY, private)
-    assert built(one.run()) == ["make", "upper"]
+    assert built(first.run()) == ["make", "upper"]
     monkeypatch.delenv(SIGNING_KEY)
     before = contents(folder)
     assert built(other.run()) == []
@@ -200,45 +200,45 @@ def test_readers_with_public_keys_read_what_the_signer_wrote(
 
 
 def test_who_is_given_a_key_pushes_what_was_built_without(
-    one: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
+    first: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The run with the key has nothing to do, and is not the one that is remembered."""
     private, public = pem(Ed25519PrivateKey.generate())
-    for project in (one, other):
+    for project in (first, other):
         trust(project, public, folder)
-    assert (built(one.run()), built(one.run())) == (["make", "upper"], [])
+    assert (built(first.run()), built(first.run())) == (["make", "upper"], [])
     monkeypatch.setenv(SIGNING_KEY, private)
-    assert built(one.run()) == []
+    assert built(first.run()) == []
     monkeypatch.delenv(SIGNING_KEY)
     assert built(other.run()) == []
 
 
 @pytest.mark.parametrize("method", [HMAC, ED25519])
 def test_who_begins_to_sign_pushes_again_what_is_there_unsigned(
-    one: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch, method: str
+    first: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch, method: str
 ) -> None:
     private, public = pem(Ed25519PrivateKey.generate())
-    one.run(remote=folder)
+    first.run(remote=folder)
     if method == HMAC:
         monkeypatch.setenv(SHARED_KEY, SHARED)
     else:
         monkeypatch.setenv(SIGNING_KEY, private)
-        for project in (one, other):
+        for project in (first, other):
             trust(project, public, folder)
-    assert (built(one.run(remote=folder)), traffic(one)) == ([], "2 pushed")
-    one.edit("pipeline.yaml", "name: text", "name: text # changed")  # planned anew
-    assert (built(one.run(remote=folder)), traffic(one)) == ([], "")
+    assert (built(first.run(remote=folder)), traffic(first)) == ([], "2 pushed")
+    first.edit("pipeline.yaml", "name: text", "name: text # changed")  # planned anew
+    assert (built(first.run(remote=folder)), traffic(first)) == ([], "")
     assert built(other.run(remote=folder)) == []
     assert [text.rpartition(": ")[2] for text in notices(other)] == ["it is not signed", "it is not signed"]
 
 
 def test_a_bad_key_is_an_error_before_a_stage_starts(
-    one: Project, folder: str, monkeypatch: pytest.MonkeyPatch
+    first: Project, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(SHARED_KEY, "short")
     with pytest.raises(UsageError, match="ORUN_REMOTE_KEY is too short"):
-        one.run(remote=folder)
-    assert not any((one.store / "actions").iterdir())
+        first.run(remote=folder)
+    assert not any((first.store / "actions").iterdir())
 
 
 READS = """

@@ -76,11 +76,11 @@ def test_a_variable_that_is_not_set_holds_nothing_back(
 def test_one_that_the_stage_lists_is_shared_by_its_digest(
     machines: tuple[Project, Project], folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, other = machines
+    first, other = machines
     for project in machines:
         project.edit("pipeline.yaml", "none.txt}", "none.txt}, env: [ORUN_TEST_MARK]")
-    one.run(remote=folder)
-    assert traffic(one) == "1 pushed"
+    first.run(remote=folder)
+    assert traffic(first) == "1 pushed"
     assert built(other.run(remote=folder)) == []
     monkeypatch.setenv("ORUN_TEST_MARK", "production")
     assert built(other.run(remote=folder)) == ["mark"]

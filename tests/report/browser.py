@@ -24,8 +24,8 @@ class Tab(Chromium):
 
     def picture(self, path: Path) -> None:
         """Write what the whole page looks like as PNG."""
-        done = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
-        path.write_bytes(base64.b64decode(done["data"]))
+        answer = self.ask("Page.captureScreenshot", captureBeyondViewport=True)
+        path.write_bytes(base64.b64decode(answer["data"]))
 
 
 def browser(folder: Path) -> Tab:

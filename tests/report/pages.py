@@ -24,13 +24,13 @@ class Element:
 
     def every(self, name: str = "", class_: str = "") -> list[Element]:
         """The elements in it of that name and class, in order."""
-        found: list[Element] = []
+        elements: list[Element] = []
         for child in self.children:
             if isinstance(child, Element):
                 fits = name in ("", child.name) and class_ in ("", *child.attributes.get("class", "").split())
-                found += [child] if fits else []
-                found += child.every(name, class_)
-        return found
+                elements += [child] if fits else []
+                elements += child.every(name, class_)
+        return elements
 
     def one(self, name: str = "", class_: str = "") -> Element:
         """The only one."""
@@ -39,8 +39,8 @@ class Element:
 
     def at(self, ident: str) -> Element:
         """The element with that id."""
-        (found,) = (element for element in self.every() if element.attributes.get("id") == ident)
-        return found
+        (only,) = (element for element in self.every() if element.attributes.get("id") == ident)
+        return only
 
 
 def titles(page: Element) -> list[str]:
@@ -82,11 +82,11 @@ def read(text: str) -> Element:
     assert reader.open == [reader.root]
     page = reader.root
     every = page.every()
-    idents = [one.attributes["id"] for one in every if "id" in one.attributes]
+    idents = [element.attributes["id"] for element in every if "id" in element.attributes]
     assert len(set(idents)) == len(idents)
-    assert not LOADING & {one.name for one in every}
-    for one in every:
-        _is_sound(one, set(idents))
+    assert not LOADING & {element.name for element in every}
+    for element in every:
+        _is_sound(element, set(idents))
     return page
 
 

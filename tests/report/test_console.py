@@ -319,8 +319,8 @@ print(loads_rich(Terminal(), cached, started))
 print(loads_rich(Terminal(live=True), cached))
 print(loads_rich(Terminal(live=True), started))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert done.stdout == "False\nFalse\nTrue\n"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout == "False\nFalse\nTrue\n"
 
 
 def test_a_terminal_keeps_the_lines_and_clears_what_was_running() -> None:

@@ -26,10 +26,10 @@ def test_a_log_that_says_no_more_than_the_failure_is_not_shown(tmp_path: Path) -
     failure = Failure("StageFailed", "no labels", "it has x", f"give it some\nIts log: {log}", str(log))
     stage = replace(PASSED.stages[0], stage="judge", outcome="failed", failure=failure)
     log.write_text("no labels\n  it has x\n  hint: give it some\n")
-    said = ["stage judge failed: no labels", "  it has x", "  hint: give it some", f"  hint: Its log: {log}"]
-    assert failure_note(stage, Terminal()) == said
+    lines = ["stage judge failed: no labels", "  it has x", "  hint: give it some", f"  hint: Its log: {log}"]
+    assert failure_note(stage, Terminal()) == lines
     log.write_text("loading\nno labels\n")
-    assert failure_note(stage, Terminal()) == [*said, "  last 2 lines of its log:", "  | loading", "  | no labels"]
+    assert failure_note(stage, Terminal()) == [*lines, "  last 2 lines of its log:", "  | loading", "  | no labels"]
 
 
 CHAIN = """\
@@ -51,8 +51,8 @@ def test_where_orun_refused_something_is_not_shown(tmp_path: Path) -> None:
     log = tmp_path / "stage.log"
     log.write_text(CHAIN)
 
-    def shown(why: str, what: str = "cut.onnx is not an ONNX model") -> list[str]:
-        failure = Failure("StageFailed", what, why, f"Its log: {log}", str(log))
+    def shown(why: str, problem: str = "cut.onnx is not an ONNX model") -> list[str]:
+        failure = Failure("StageFailed", problem, why, f"Its log: {log}", str(log))
         return failure_note(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[-5:]
 
     assert shown("wire format was corrupt")[-2:] == ["  last 1 line of its log:", "  | loading"]

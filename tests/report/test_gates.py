@@ -90,9 +90,9 @@ def test_the_file_to_accept_is_named_as_one_types_it(tmp_path: Path, monkeypatch
 def test_a_gate_of_the_command_line_is_where_its_stage_is() -> None:
     verdict = replace(COSINE, position=Position("--set", 1, 31))
     stage = replace(PASSED["accuracy"], position=Position("pipelines/bert.yaml", 20, 3))
-    others = tuple(one for one in PASSED.stages if one.stage != "accuracy")
-    assert place_of(verdict, replace(PASSED, stages=(*others, stage))) == Position("pipelines/bert.yaml", 20, 3)
-    without = replace(PASSED, stages=(*others, replace(stage, position=None)))
+    other_stages = tuple(item for item in PASSED.stages if item.stage != "accuracy")
+    assert place_of(verdict, replace(PASSED, stages=(*other_stages, stage))) == Position("pipelines/bert.yaml", 20, 3)
+    without = replace(PASSED, stages=(*other_stages, replace(stage, position=None)))
     assert place_of(verdict, without) == Position(PASSED.file, 1, 1)
     assert place_of(COSINE, PASSED) == COSINE.position
 
@@ -125,8 +125,8 @@ def test_gates_that_share_the_next_step_are_told_it_once() -> None:
 
 def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
     caveat = "since the baseline was accepted on 2026-11-02: runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1"
-    told = [replace(one, caveats=said(caveat)) for one in (RECALL, P50, SPEEDUP)]
-    result = replace(PASSED, verdicts=(COSINE, *told))
+    verdicts = [replace(item, caveats=said(caveat)) for item in (RECALL, P50, SPEEDUP)]
+    result = replace(PASSED, verdicts=(COSINE, *verdicts))
     assert caveat_notes(result, Terminal()) == [f"note: accuracy: {caveat}", f"note: latency: {caveat}"]
     assert f"\n\nnote: accuracy: {caveat}\nnote: latency: {caveat}\n" in "\n".join(result_lines(result, Terminal()))
     assert caveat not in "\n".join(result_lines(result, Terminal(), "quiet"))
@@ -140,8 +140,8 @@ def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
         (f"accuracy: {caveat}", "info", "orun/caveat"),
         (f"latency: {caveat}", "info", "orun/caveat"),
     ]
-    more = replace(told[2], caveats=said(caveat, "its data is the `dataset` of int8"))
-    assert caveat_notes(replace(result, verdicts=(told[1], more)), Terminal()) == [
+    more = replace(verdicts[2], caveats=said(caveat, "its data is the `dataset` of int8"))
+    assert caveat_notes(replace(result, verdicts=(verdicts[1], more)), Terminal()) == [
         f"note: latency: {caveat}; its data is the `dataset` of int8"
     ]
     assert f": it is well within; {caveat.replace('>', '&gt;')}</system-out>" in junit(result)

@@ -22,7 +22,7 @@ def test_all_is_well() -> None:
 
 def test_gates_that_did_not_pass() -> None:
     document = json.loads(code_quality(GATE_FAILED))
-    assert [(one["severity"], one["location"], one["check_name"]) for one in document] == [
+    assert [(issue["severity"], issue["location"], issue["check_name"]) for issue in document] == [
         ("minor", {"path": "pipelines/bert.yaml", "lines": {"begin": 32}}, "orun/gate"),
         ("critical", {"path": "pipelines/bert.yaml", "lines": {"begin": 37}}, "orun/gate"),
     ]
@@ -35,7 +35,7 @@ def test_gates_that_did_not_pass() -> None:
 def test_the_same_failure_is_the_same_issue_wherever_it_moved() -> None:
     moved = [replace(verdict, position=replace(verdict.position, line=90)) for verdict in GATE_FAILED.verdicts]
     before, after = (
-        [one["fingerprint"] for one in json.loads(code_quality(result))]
+        [issue["fingerprint"] for issue in json.loads(code_quality(result))]
         for result in (GATE_FAILED, replace(GATE_FAILED, verdicts=tuple(moved)))
     )
     assert before == after
@@ -70,5 +70,5 @@ def test_metrics() -> None:
 def test_the_same_condition_in_two_places_is_two_issues() -> None:
     again = replace(GATE_FAILED.verdicts[2], position=Position("pipelines/bert.yaml", 41, 9))
     document = json.loads(code_quality(replace(GATE_FAILED, verdicts=(GATE_FAILED.verdicts[2], again))))
-    assert len({one["fingerprint"] for one in document}) == 2
-    assert len({one["description"] for one in document}) == 1
+    assert len({issue["fingerprint"] for issue in document}) == 2
+    assert len({issue["description"] for issue in document}) == 1

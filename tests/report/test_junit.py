@@ -142,8 +142,8 @@ def test_members_of_a_group_are_not_green_when_they_failed_and_have_names_of_the
     )
     member = replace(SLOWER, fails=False, depth=1)
     cases = parsed(replace(PASSED, verdicts=(SLOWER, group, member))).findall("testsuite/testcase")
-    found = [(case.get("name"), [part.tag for part in case]) for case in cases[len(PASSED.stages) :]]
-    assert found == [
+    elements = [(case.get("name"), [part.tag for part in case]) for case in cases[len(PASSED.stages) :]]
+    assert elements == [
         ("latency p50 max_regression 5%", ["failure"]),
         ("latency any of 2", ["system-out"]),
         ("latency p50 max_regression 5% (2)", ["skipped"]),

@@ -70,7 +70,7 @@ ANY = Verdict(
 
 
 def test_members_of_a_group_stand_below_it() -> None:
-    members = tuple(replace(one, fails=False, depth=1) for one in (SLOWER, SPEEDUP))
+    members = tuple(replace(verdict_of_member, fails=False, depth=1) for verdict_of_member in (SLOWER, SPEEDUP))
     text = markdown(replace(PASSED, verdicts=(ANY, *members)))
     assert "5 stages (3 built, 2 cached), 1 gate passed, 12.3 s" in text
     assert (

@@ -41,7 +41,7 @@ def test_every_report_has_them() -> None:
     assert commands(result) == [
         f"::notice file=pipelines/bert.yaml,line=1,col=1,title=int8 says::{SAID[0]}%0A{SAID[1]}"
     ]
-    assert [(one["description"], one["severity"]) for one in json.loads(code_quality(result))] == [
+    assert [(issue["description"], issue["severity"]) for issue in json.loads(code_quality(result))] == [
         (f"int8: {SAID[0]}", "info"),
         (f"int8: {SAID[1]}", "info"),
     ]

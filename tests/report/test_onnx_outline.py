@@ -45,8 +45,8 @@ def test_the_outline_of_a_model_beside_files_that_are_none(tmp_path: Path) -> No
     unknown = model()
     unknown.graph.input[0].type.tensor_type.elem_type = 99
     onnx.save(unknown, newer)
-    outline, *others = read_outlines([path, damaged, empty, newer])
-    assert others == [None, None, None]
+    outline, *unreadable = read_outlines([path, damaged, empty, newer])
+    assert unreadable == [None, None, None]
     assert outline is not None
     assert outline.inputs == (
         Value("x", "float", ("batch", "3", "?")),

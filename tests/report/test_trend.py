@@ -54,11 +54,11 @@ bert      latency.p50  builder (fedcba987654)   1x  ▅              9.1 ms  1 m
 
 def test_of_many_changes_the_newest_are_listed() -> None:
     series = nightly([0.001, 0.002, 0.003, 0.004], noise="none")
-    title, _, *told = detail(series, NOW, Terminal(), 2)
+    title, _, *lines = detail(series, NOW, Terminal(), 2)
     assert title.endswith(": 4 measurements")
-    assert told[0] == "1 change before these"
-    assert [line.split(": ")[1].partition(" (")[0] for line in told[1:3]] == ["2 ms -> 3 ms", "3 ms -> 4 ms"]
-    assert told[3] == ""
+    assert lines[0] == "1 change before these"
+    assert [line.split(": ")[1].partition(" (")[0] for line in lines[1:3]] == ["2 ms -> 3 ms", "3 ms -> 4 ms"]
+    assert lines[3] == ""
 
 
 def test_the_detail_of_a_series_has_its_changes_and_its_newest_values() -> None:
@@ -80,10 +80,10 @@ measured (UTC)      value  95 % interval     to the one before  age         run
 def test_a_change_that_came_with_another_runtime_says_so() -> None:
     points = nightly(LEVELS).points
     versions = ["onnxruntime 1.24.1"] * 6 + ["onnxruntime 1.31.1"] * 6
-    series = Series(tuple(replace(one, runtime=version) for one, version in zip(points, versions, strict=True)))
-    told = ", the first with onnxruntime 1.31.1 after onnxruntime 1.24.1"
-    assert detail(series, NOW, Terminal(), 2)[2].endswith(f" from run run-1789481600 on{told}")
-    assert markdown_trend([series]).endswith(f" on 2026-09-15 14:13{told} |\n")
+    series = Series(tuple(replace(point, runtime=version) for point, version in zip(points, versions, strict=True)))
+    ending = ", the first with onnxruntime 1.31.1 after onnxruntime 1.24.1"
+    assert detail(series, NOW, Terminal(), 2)[2].endswith(f" from run run-1789481600 on{ending}")
+    assert markdown_trend([series]).endswith(f" on 2026-09-15 14:13{ending} |\n")
 
 
 def test_what_was_measured_once_has_no_trend() -> None:
@@ -98,7 +98,7 @@ def test_what_was_measured_once_has_no_trend() -> None:
 
 @pytest.mark.parametrize(("better", "colour"), [("lower", "1;31"), ("higher", "32"), ("neither", "")])
 def test_a_change_for_the_worse_is_red(better: Better, colour: str) -> None:
-    series = Series(tuple(replace(one, better=better) for one in nightly(LEVELS).points))
+    series = Series(tuple(replace(point, better=better) for point in nightly(LEVELS).points))
     text = "8 ms -> 8.51 ms (+6.2 %)"
     painted = f"\x1b[{colour}m{text}\x1b[0m" if colour else text
     assert painted in overview([series], NOW, Terminal(colour=True))[1]

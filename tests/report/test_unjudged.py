@@ -70,7 +70,7 @@ def gates(document: str) -> list[tuple[str, str]]:
     root = ET.fromstring(document)  # noqa: S314 -- our own document
     suite = next(element for element in root.iter("testsuite") if element.get("name") == "gated.gates")
     skipped = [(case, case.find("skipped")) for case in suite]
-    return [(case.get("name", ""), "" if one is None else one.get("message", "")) for case, one in skipped]
+    return [(case.get("name", ""), "" if element is None else element.get("message", "")) for case, element in skipped]
 
 
 @pytest.mark.usefixtures("project")
@@ -113,7 +113,7 @@ def test_of_a_skipped_stage(skipped: RunResult) -> None:
         "::notice file=gated.yaml,line=5,col=3,title=not judged%3A covered coverage min 90%25%2C covered any of 2::"
         "covered was skipped: target windows"
     )
-    assert [(one["severity"], one["location"]["lines"]["begin"]) for one in json.loads(code_quality(result))] == [
+    assert [(issue["severity"], issue["location"]["lines"]["begin"]) for issue in json.loads(code_quality(result))] == [
         ("info", 10),
         ("info", 11),
     ]
@@ -184,11 +184,11 @@ def test_a_strict_run_fails_for_them(project: Path) -> None:
     assert f"- [ ] **covered any of 2**, **not judged** (fails the run): {escape(why)} (gated.yaml:11:7)\n" in markdown(
         result
     )
-    (told,) = commands(result)
-    assert told.startswith(
+    (command,) = commands(result)
+    assert command.startswith(
         "::error file=gated.yaml,line=5,col=3,title=not judged%3A covered coverage min 90%25%2C covered"
     )
-    assert [one["severity"] for one in json.loads(code_quality(result))] == ["critical", "critical"]
+    assert [issue["severity"] for issue in json.loads(code_quality(result))] == ["critical", "critical"]
     root = ET.fromstring(junit(result))  # noqa: S314 -- our own document
     assert [element.get("message") for element in root.iter("failure")] == [f"not judged: {why}"] * 2
     assert run(project).exit_code == 0

@@ -153,9 +153,9 @@ def test_every_text_stands_out_from_what_is_behind_it(
 ) -> None:
     tab.show(pages[name], scheme=scheme)
     tab.evaluate("document.querySelectorAll('details').forEach(one => one.open = true)")
-    found = tab.evaluate(CONTRASTS)
-    assert len(found) > 20
-    assert [one for one in found if one[0] < LEAST] == []
+    contrasts = tab.evaluate(CONTRASTS)
+    assert len(contrasts) > 20
+    assert [text for text in contrasts if text[0] < LEAST] == []
 
 
 def test_the_colours_follow_the_system(tab: Tab, pages: dict[str, Path]) -> None:

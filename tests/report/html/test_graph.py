@@ -35,9 +35,9 @@ def test_each_node_stands_in_the_layer_after_all_that_it_needs() -> None:
 
 def test_an_edge_over_layers_goes_past_the_nodes_between() -> None:
     layout = lay_out({"a": (), "b": ("a",), "c": ("b", "a")})
-    (_, beside, _) = layout.routes["a", "c"]
-    assert beside[0] == 1
-    assert abs(beside[1] - layout.places["b"][1]) >= 0.67
+    (_, bend, _) = layout.routes["a", "c"]
+    assert bend[0] == 1
+    assert abs(bend[1] - layout.places["b"][1]) >= 0.67
 
 
 def test_what_needs_nothing_stands_right_before_what_needs_it() -> None:

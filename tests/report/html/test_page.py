@@ -61,9 +61,9 @@ def test_a_run_whose_gates_passed() -> None:
 def test_no_markup_is_shown_as_text(result: RunResult) -> None:
     overrides = {"vars.sequence": "64", "stages.int8.with.per_channel": "false"}
     document = read(page(replace(result, overrides=overrides, repeats="20260921-1")))
-    (told,) = (element for element in document.one("header").one("dl").every("div") if element.one("dt").text == "set")
-    assert told.one("dd").text == "vars.sequence=64 stages.int8.with.per_channel=false "
-    assert [element.text for element in told.every("code")] == [
+    (term,) = (element for element in document.one("header").one("dl").every("div") if element.one("dt").text == "set")
+    assert term.one("dd").text == "vars.sequence=64 stages.int8.with.per_channel=false "
+    assert [element.text for element in term.every("code")] == [
         "vars.sequence=64",
         "stages.int8.with.per_channel=false",
     ]
@@ -124,8 +124,8 @@ def test_what_a_gate_was_compared_with_is_told() -> None:
     }
     latency = replace(LATENCY, metrics={"p50": slow}, inputs=components(inputs))
     document = read(page(replace(PASSED, exit_code=1, stages=(latency,), verdicts=(SLOWER,))))
-    told = {element.one("dt").text: element.one("dd").text for element in document.at("gates").one("dl").every("div")}
-    assert told == {
+    terms = {element.one("dt").text: element.one("dd").text for element in document.at("gates").one("dl").every("div")}
+    assert terms == {
         "p50": "8.04 ms (8.01 ms to 8.12 ms)",
         "the accepted baseline": "7.44 ms; 1.08x of it (1.06x to 1.10x); interleaved, 12 launches of each",
         "measured": "2026-09-21 10:43:20 UTC",
@@ -239,7 +239,7 @@ def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("edited", "told"),
+    ("edited", "expected"),
     [
         ((), "no file edited"),
         (None, "whether files were edited is not known"),
@@ -247,9 +247,9 @@ def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> 
         (tuple("abcdefg"), "edited: a, b, c, d, e and 2 more"),
     ],
 )
-def test_the_commit_says_whether_it_is_the_whole_truth(edited: tuple[str, ...] | None, told: str) -> None:
+def test_the_commit_says_whether_it_is_the_whole_truth(edited: tuple[str, ...] | None, expected: str) -> None:
     document = read(page(replace(PASSED, commit="d" * 40, edited=edited)))
-    assert f"commitdddddddddddd, {told}" in document.one("header").one("dl").text
+    assert f"commitdddddddddddd, {expected}" in document.one("header").one("dl").text
 
 
 def test_a_failed_stage_shows_the_end_of_its_log(tmp_path: Path) -> None:
