@@ -71,7 +71,7 @@ def test_its_code_and_its_version_count(tmp_path: Path) -> None:
 def test_a_run_with_nothing_to_do_looks_for_no_entry_points(tmp_path: Path) -> None:
     project, site, _ = make(tmp_path)
     site.run(project)
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "orun", "pipeline.yaml", "--store", str(project.store)],
         cwd=project.folder,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(site.folder), str(CHECKOUT)])},
@@ -79,5 +79,5 @@ def test_a_run_with_nothing_to_do_looks_for_no_entry_points(tmp_path: Path) -> N
         text=True,
         check=True,
     )
-    assert "importlib.metadata" not in done.stderr
-    assert "acme_deck" not in done.stderr
+    assert "importlib.metadata" not in process.stderr
+    assert "acme_deck" not in process.stderr

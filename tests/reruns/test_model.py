@@ -179,7 +179,7 @@ print(json.dumps({stage.stage: [stage.outcome, *sentences(stage.reasons)] for st
 
 def run_with(package: Path, project: Project) -> dict[str, list[str]]:
     """What became of each stage, and why, in a process that has orun from this folder."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", RUN, str(project.store)],
         cwd=project.folder,
         env={**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"},
@@ -188,8 +188,8 @@ def run_with(package: Path, project: Project) -> dict[str, list[str]]:
         timeout=200,
         check=False,
     )
-    assert done.returncode == 0, done.stderr
-    outcomes: dict[str, list[str]] = json.loads(done.stdout)
+    assert process.returncode == 0, process.stderr
+    outcomes: dict[str, list[str]] = json.loads(process.stdout)
     return outcomes
 
 

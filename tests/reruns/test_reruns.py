@@ -366,8 +366,8 @@ def test_a_renamed_stage(project: Project) -> None:
 
 def test_a_file_in_another_order(project: Project) -> None:
     head, _, rest = PIPELINE.partition("stages:\n")
-    make, _, others = rest.partition("  upper")
-    upper, _, count = f"  upper{others}".partition("  count")
+    make, _, rest_of_file = rest.partition("  upper")
+    upper, _, count = f"  upper{rest_of_file}".partition("  count")
     project.write("pipeline.yaml", f"{head}stages:\n  count{count}{upper}{make}")
     assert built(project.run()) == []
 

@@ -36,7 +36,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(project: Path, *path: Path) -> dict[str, tuple[str, ...]]:
     """Run the pipeline in a process that looks for packages in these folders first: outcome and reasons by stage."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (*path, Path(__file__).parents[2])))}
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "orun", "pipeline.yaml", "--json", "--store", str(project.parent / "store")],
         cwd=project,
         env=environment,
@@ -45,8 +45,8 @@ def run(project: Path, *path: Path) -> dict[str, tuple[str, ...]]:
         timeout=200,
         check=False,
     )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return {stage["stage"]: (stage["outcome"], *stage["reasons"]) for stage in json.loads(done.stdout)["stages"]}
+    assert process.returncode == 0, process.stdout + process.stderr
+    return {stage["stage"]: (stage["outcome"], *stage["reasons"]) for stage in json.loads(process.stdout)["stages"]}
 
 
 @pytest.mark.slow

@@ -117,7 +117,7 @@ class Environment:
     def run(self, project: Project, **variables: str) -> dict[str, Any]:
         """Run a pipeline in it: each stage by its name."""
         known = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-        done = subprocess.run(
+        process = subprocess.run(
             [self.folder / "bin" / "python", "-m", "orun", "pipeline.yaml", "--json", "--store", str(project.store)],
             cwd=project.folder,
             env={**known, "PYTHONUSERBASE": str(self.folder / "user"), **variables},
@@ -125,8 +125,8 @@ class Environment:
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return {stage["stage"]: stage for stage in json.loads(done.stdout)["stages"]}
+        assert process.returncode == 0, process.stdout + process.stderr
+        return {stage["stage"]: stage for stage in json.loads(process.stdout)["stages"]}
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def test_how_things_stood_when_a_stage_did_not_look(tmp_path: Path, monkeypatch:
     first = {name: answer for name, (_, answer) in ASKS.items()}
     (project.folder / "data").mkdir()
 
-    def turn(text: str, *, on: bool) -> None:
+    def toggle(text: str, *, on: bool) -> None:
         switch = project.write("switch", "")
         if not on:
             switch.unlink()
@@ -48,12 +48,12 @@ def test_how_things_stood_when_a_stage_did_not_look(tmp_path: Path, monkeypatch:
         project.write(f"data/{text}", "")
         monkeypatch.setenv("ORUN_TEST_MARK", text)
 
-    turn("1", on=True)
+    toggle("1", on=True)
     assert built(project.run()) == [*ASKS]
     assert texts(project, ASKS) == first
-    turn("22", on=False)
+    toggle("22", on=False)
     assert built(project.run()) == [*ASKS]
     assert texts(project, ASKS) == dict.fromkeys(ASKS, "off")
-    turn("1", on=True)
+    toggle("1", on=True)
     assert built(project.run()) == []
     assert texts(project, ASKS) == first

@@ -98,13 +98,13 @@ def record(result: RunResult) -> Mapping[str, Any]:
 
 def test_the_first_result_is_kept(project: Project) -> None:
     first = project.run()["roll"]
-    made = text(project)
+    text_built = text(project)
     assert first.other_trees == ()
     again = project.run(force=["roll"])
     (other,) = again["roll"].other_trees
     assert (again["roll"].outcome, again["roll"].tree) == ("built", first.tree)
     assert other != first.tree
-    assert text(project) == made
+    assert text(project) == text_built
     (notice,) = notices(project)
     assert notice == (
         f"roll was rebuilt differently from the same inputs: kept the first ({first.tree[:12]}), "

@@ -19,10 +19,10 @@ def test_outputs_of_other_runs_go_however_often_they_came(tmp_path: Path) -> Non
         action = store.latest("text", "make")
         assert action
         trees = [add(other, {"text": text}) for text in (b"mine", b"second", b"third", b"fourth")]
-        outs = OutputCheckouts(store, "text")
+        checkouts = OutputCheckouts(store, "text")
         for count in (1, 2, 3):
-            outs.put("make", replace(action, tree=trees[0]))
+            checkouts.put("make", replace(action, tree=trees[0]))
             for tree in trees[1 : 1 + count]:
                 other.checkout(tree, "text", "make")
-            assert len(list(outs.restore_replaced())) == 1
+            assert len(list(checkouts.restore_replaced())) == 1
             assert project.text("make") == "mine"

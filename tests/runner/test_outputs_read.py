@@ -32,20 +32,20 @@ def reads(context, *, name: str):
 
 
 def project(folder: Path, *, needs: str = "") -> Project:
-    made = Project(folder / "project", folder / "project" / "artifacts")
-    Project.make(made.folder, PIPELINE.replace("STORE", str(made.store)).replace("NEEDS", needs))
-    made.write("reads.py", READS)
-    return made
+    readers = Project(folder / "project", folder / "project" / "artifacts")
+    Project.make(readers.folder, PIPELINE.replace("STORE", str(readers.store)).replace("NEEDS", needs))
+    readers.write("reads.py", READS)
+    return readers
 
 
 @pytest.mark.parametrize("kind", ["str", "FilePath"])
 def test_a_stage_that_does_not_wait_for_it_is_refused(tmp_path: Path, kind: str) -> None:
     """It had been made of what the run before had left, and the next run was another."""
-    made = project(tmp_path)
-    assert outcomes(made.run(only=["made-elsewhere"])) == {"made-elsewhere": "built"}
-    made.edit("reads.py", "def reads(context, *, name: str)", f"def reads(context, *, name: {kind})")
+    readers = project(tmp_path)
+    assert outcomes(readers.run(only=["made-elsewhere"])) == {"made-elsewhere": "built"}
+    readers.edit("reads.py", "def reads(context, *, name: str)", f"def reads(context, *, name: {kind})")
     for _ in range(2):
-        result = made.run()
+        result = readers.run()
         assert result.exit_code == 3
         assert outcomes(result) == {"made-elsewhere": "cached", "reads": "failed"}
         failure = failure_of(result, "reads")
@@ -57,19 +57,19 @@ def test_a_stage_that_does_not_wait_for_it_is_refused(tmp_path: Path, kind: str)
 
 
 def test_a_stage_that_waits_for_it_may_read_it(tmp_path: Path) -> None:
-    made = project(tmp_path, needs=", needs: made-elsewhere")
-    made.edit("pipeline.yaml", "reads.py:reads", "reads.py:waits")
+    readers = project(tmp_path, needs=", needs: made-elsewhere")
+    readers.edit("pipeline.yaml", "reads.py:reads", "reads.py:waits")
     for text in ("a b", "c d"):
-        made.edit("pipeline.yaml", "text: a b", f"text: {text}")
-        assert outcomes(made.run()) == {"made-elsewhere": "built", "reads": "built"}
-        assert made.text("reads") == text
-    made.edit("pipeline.yaml", "text: c d", "text: a b")
-    assert outcomes(made.run())["made-elsewhere"] == "cached"
-    assert made.text("reads") == "a b"
+        readers.edit("pipeline.yaml", "text: a b", f"text: {text}")
+        assert outcomes(readers.run()) == {"made-elsewhere": "built", "reads": "built"}
+        assert readers.text("reads") == text
+    readers.edit("pipeline.yaml", "text: c d", "text: a b")
+    assert outcomes(readers.run())["made-elsewhere"] == "cached"
+    assert readers.text("reads") == "a b"
 
 
 def test_what_another_pipeline_has_made_may_be_read(tmp_path: Path) -> None:
-    made = project(tmp_path)
-    assert outcomes(made.run(only=["made-elsewhere"])) == {"made-elsewhere": "built"}
-    made.edit("pipeline.yaml", "name: text", "name: other")
-    assert outcomes(made.run()) == {"made-elsewhere": "cached", "reads": "built"}
+    readers = project(tmp_path)
+    assert outcomes(readers.run(only=["made-elsewhere"])) == {"made-elsewhere": "built"}
+    readers.edit("pipeline.yaml", "name: text", "name: other")
+    assert outcomes(readers.run()) == {"made-elsewhere": "cached", "reads": "built"}

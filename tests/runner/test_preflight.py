@@ -57,7 +57,7 @@ TORCH = "inputs: {x: {shape: [1, 3]}}, outputs: [y]"
 
 
 @pytest.mark.parametrize(
-    ("package", "stage", "told", "extra"),
+    ("package", "stage", "message", "extra"),
     [
         ("onnxslim", "{uses: optimize/simplify, needs: first, with: {tool: onnxslim}}", "`tool: onnxslim`", "slim"),
         ("torch", "{uses: quantize/weights, needs: first, with: {algorithm: hqq}}", "`algorithm: hqq`", "torch"),
@@ -83,10 +83,10 @@ TORCH = "inputs: {x: {shape: [1, 3]}}, outputs: [y]"
     ],
 )  # fmt: skip
 def test_what_a_parameter_asks_for(
-    project: Path, store: Path, monkeypatch: pytest.MonkeyPatch, package: str, stage: str, told: str, extra: str
+    project: Path, store: Path, monkeypatch: pytest.MonkeyPatch, package: str, stage: str, message: str, extra: str
 ) -> None:
     lack(monkeypatch, package)
-    assert refusal(project, store, stage) == (f"{package} for {told}, which is not installed", install_hint(extra))
+    assert refusal(project, store, stage) == (f"{package} for {message}, which is not installed", install_hint(extra))
 
 
 def test_alternatives_and_what_no_extra_brings(project: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,8 +122,8 @@ def test_packages_of_the_kind_and_of_a_parameter_are_told_together(
 ) -> None:
     lack(monkeypatch, "ml-dtypes", "pyarrow")
     stage = "{uses: quantize/static, needs: first, with: {dataset: rows.csv}}"
-    told, hint = refusal(project, store, stage)
-    assert told == "ml-dtypes, pyarrow for rows.csv, which are not installed"
+    message, hint = refusal(project, store, stage)
+    assert message == "ml-dtypes, pyarrow for rows.csv, which are not installed"
     assert hint == install_hint("data,onnx")
 
 

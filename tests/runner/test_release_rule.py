@@ -282,10 +282,12 @@ def test_a_run_that_is_not_asked_for_its_gates_says_so(project: Path) -> None:
         f"- [ ] **{title}**, **not asked for**" for title in left
     ]
     cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
-    told = [
-        (case.get("name"), [one.get("message") for one in case]) for case in cases if case.get("classname") == GATES
+    messages = [
+        (case.get("name"), [element.get("message") for element in case])
+        for case in cases
+        if case.get("classname") == GATES
     ]
-    assert told == [(title, ["not asked for: its stage is not part of this run"]) for title in left]
+    assert messages == [(title, ["not asked for: its stage is not part of this run"]) for title in left]
 
 
 def test_gates_that_passed_do_not_hide_those_that_were_not_asked_for(project: Path) -> None:
@@ -294,15 +296,15 @@ def test_gates_that_passed_do_not_hide_those_that_were_not_asked_for(project: Pa
     result = orun.run("p.yaml", to=("time",))
     assert last_line(result) == "passed: 2 stages (2 cached), 1 gate passed, 1 not asked for (again size max 9B)"
     assert reports_of(result)["colour"] == "doubt"
-    whole = orun.run("p.yaml")
-    assert last_line(whole) == "passed: 3 stages (3 cached), 2 gates passed"
-    assert reports_of(whole)["colour"] == "good"
+    complete = orun.run("p.yaml")
+    assert last_line(complete) == "passed: 3 stages (3 cached), 2 gates passed"
+    assert reports_of(complete)["colour"] == "good"
 
 
 def gate_report(result: RunResult) -> Mapping[str, object]:
     """What each report says of the only gate, which is at line 4."""
     cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
-    case = next(one for one in cases if one.get("classname") == GATES)
+    case = next(element for element in cases if element.get("classname") == GATES)
     (issue,) = json.loads(code_quality(result))
     (annotation,) = (line.split("::")[1].split(" ")[0] for line in commands(result))
     (task,) = (line[:5] for line in markdown(result).splitlines() if line.startswith("- ["))
@@ -388,10 +390,10 @@ def test_a_baseline_may_be_accepted_after_undecided(project: Path, capsys: pytes
 
 def test_a_stage_that_a_run_or_a_plan_does_not_have(project: Path) -> None:
     result = run(project, UNSURE, "")
-    for owner, asked in ((f"run {result.run}", result), ("the plan of p", orun.plan("p.yaml"))):
+    for owner, document in ((f"run {result.run}", result), ("the plan of p", orun.plan("p.yaml"))):
         with pytest.raises(KeyError) as caught:
-            asked["tiem"]
+            document["tiem"]
         assert str(caught.value) == f"{owner} has no stage 'tiem'\n  did you mean time?"
         with pytest.raises(KeyError) as caught:
-            asked["nothing"]
+            document["nothing"]
         assert str(caught.value) == f"{owner} has no stage 'nothing'\n  expected make or time"

@@ -207,13 +207,13 @@ def test_a_file_of_the_repository_that_has_taken_the_name_is_warned_of(tmp_path:
         return [event.text for event in project.events if isinstance(event, Notice) and event.level == "warning"]
 
     assert warned(first) == warned(first) == []
-    told = (
+    message = (
         "{} has the name text, too, and ran before: the two replace each other's outputs in out/text, and "
         "`orun diff` and `orun history` take them for one pipeline; `name:` in the file gives one of them another"
     )
-    assert warned(second) == [told.format(first.folder / "pipeline.yaml")]
+    assert warned(second) == [message.format(first.folder / "pipeline.yaml")]
     assert warned(second) == []
-    assert warned(first) == [told.format(second.folder / "pipeline.yaml")]
+    assert warned(first) == [message.format(second.folder / "pipeline.yaml")]
     for project in (first, second):
         (project.folder / ".git").mkdir()
     assert warned(second) == warned(first) == []
@@ -230,12 +230,12 @@ def test_what_a_run_leaves_out_leaves_no_output_of_another_version(tmp_path: Pat
     project.write("pipeline.yaml", CHECKED)
     assert built(project.run()) == ["take", "check", "after"]
     project.edit("pipeline.yaml", "[CPUExecutionProvider]}", "[DmlExecutionProvider], missing: skip}")  # of Windows
-    for said in (["check", "after"], []):
+    for stages in (["check", "after"], []):
         result = project.run()
         assert (result.exit_code, list(outcomes(result).values())) == (0, ["cached", "skipped", "skipped"])
         assert sorted(path.name for path in (project.store / "out" / "text").iterdir()) == ["take"]
         assert [event.text for event in project.events if isinstance(event, Notice)] == [
-            f"{stage}: its output, of another version, was removed: this run leaves it out" for stage in said
+            f"{stage}: its output, of another version, was removed: this run leaves it out" for stage in stages
         ]
     project.edit("pipeline.yaml", "[DmlExecutionProvider], missing: skip}", "[CPUExecutionProvider]}")
     assert built(project.run()) == []
@@ -346,11 +346,11 @@ def test_who_waits_for_another_process_says_for_what(project: Project, measures:
     machine = machine_lock(exclusive=True, claim=CLAIM)
     lock = machine if measures else Store(project.store).key_lock(key)
     assert lock.try_acquire()
-    what = who_measures(machine.claim()) if measures else "another orun, which builds the same stage"
+    waited_for = who_measures(machine.claim()) if measures else "another orun, which builds the same stage"
 
     def hear(event: Event) -> None:
         if isinstance(event, StageWaiting):
-            assert (event.stage, event.waits_for) == ("upper", what)
+            assert (event.stage, event.waits_for) == ("upper", waited_for)
             lock.release()
 
     result = orun.run(project.folder / "pipeline.yaml", store=project.store, force=["upper"], on_event=hear)

@@ -15,7 +15,7 @@ def stage(name: str, *before: str, cpus: int = 1, memory: int | None = None, gpu
 
 
 def names(schedule: Schedule) -> list[str]:
-    return [one.id for one in schedule.ready()]
+    return [stage.id for stage in schedule.ready()]
 
 
 def test_the_longest_way_to_the_end_goes_first() -> None:
@@ -37,7 +37,7 @@ def test_a_running_stage_is_not_offered_again() -> None:
     schedule = Schedule(stages, {}, Resources(2))
     schedule.start(stages[0])
     assert names(schedule) == ["b"]
-    assert [one.id for one in schedule.running.values()] == ["a"]
+    assert [stage.id for stage in schedule.running.values()] == ["a"]
 
 
 def test_cores_bound_what_runs_side_by_side() -> None:
@@ -56,20 +56,20 @@ def test_memory_and_gpus_bound_it_too() -> None:
     gpu, second, plain = stage("gpu", gpus=1), stage("second", gpus=1), stage("plain")
     schedule = Schedule((big, other, small, gpu, second, plain), {}, Resources(8, 8, 1))
     schedule.start(big)
-    assert [schedule.fits(one) for one in (other, small, gpu, plain)] == [False, True, True, True]
+    assert [schedule.fits(stage) for stage in (other, small, gpu, plain)] == [False, True, True, True]
     schedule.start(gpu)
-    assert [schedule.fits(one) for one in (second, plain, small)] == [False, True, True]
+    assert [schedule.fits(stage) for stage in (second, plain, small)] == [False, True, True]
     schedule.settle("big")
-    assert [schedule.fits(one) for one in (second, other)] == [False, True]
+    assert [schedule.fits(stage) for stage in (second, other)] == [False, True]
 
 
 def test_stages_that_have_become_ready_are_told_once() -> None:
     schedule = Schedule((stage("a"), stage("b"), stage("c", "a")), {}, Resources(1))
-    assert [one.id for one in schedule.drain_new()] == ["a", "b"]
+    assert [stage.id for stage in schedule.drain_new()] == ["a", "b"]
     assert schedule.drain_new() == ()
     schedule.settle("a")
     assert schedule.has_new
-    assert [one.id for one in schedule.drain_new()] == ["c"]
+    assert [stage.id for stage in schedule.drain_new()] == ["c"]
 
 
 def test_a_queue_is_left_at_the_first_stage_that_cannot_start() -> None:
@@ -108,10 +108,10 @@ def test_stages_outside_the_run_do_not_hold_others_back() -> None:
 def test_a_long_chain_needs_no_recursion() -> None:
     chain = [stage("0"), *(stage(str(i), str(i - 1)) for i in range(1, 10_000))]
     schedule = Schedule(tuple(chain), {}, Resources(1))
-    for one in chain:
-        assert names(schedule) == [one.id]
-        schedule.start(one)
-        schedule.settle(one.id)
+    for link in chain:
+        assert names(schedule) == [link.id]
+        schedule.start(link)
+        schedule.settle(link.id)
     assert schedule.finished
 
 
@@ -120,5 +120,5 @@ def test_what_was_settled_or_started_meanwhile_is_no_news() -> None:
     schedule = Schedule((stage("a"), stage("b"), stage("c", "a")), {}, Resources(2))
     schedule.settle("a")
     schedule.start(schedule.ready()[0])
-    assert [one.id for one in schedule.drain_new()] == [one.id for one in schedule.ready()]
+    assert [stage.id for stage in schedule.drain_new()] == [stage.id for stage in schedule.ready()]
     assert not schedule.has_new

@@ -73,7 +73,7 @@ def step(name: str) -> Step:
 
 
 @pytest.mark.parametrize(
-    ("claim", "said"),
+    ("claim", "message"),
     [
         (None, "a measurement of another orun to end"),
         (replace(CLAIM, since=AT_NOON), f"{OTHER} end at about 12:01:30 {WHERE}"),
@@ -87,8 +87,8 @@ def step(name: str) -> Step:
     ],
     ids=["nobody says so", "known", "for the first time", "not yet", "this run", "odd names"],
 )
-def test_who_measures(claim: MachineClaim | None, said: str) -> None:
-    assert who_measures(claim) == said
+def test_who_measures(claim: MachineClaim | None, message: str) -> None:
+    assert who_measures(claim) == message
 
 
 def test_a_stage_that_waits_names_who_measures(machine: Machine, store: Store) -> None:
@@ -212,7 +212,7 @@ def test_a_run_of_short_stages_goes_on_beside_a_measurement(tmp_path: Path, monk
     run: Callable[..., orun.RunResult] = partial(orun.run, project.folder / "pipeline.yaml", store=project.store)
     result = run(force=["make", "upper"], to=["upper"], on_event=hear)
     assert [stage.outcome for stage in result.stages] == ["built"] * 2
-    assert {one.waits_for for one in waits} == {who_measures(measuring.claim())}
+    assert {wait.waits_for for wait in waits} == {who_measures(measuring.claim())}
 
     def end(event: Event) -> None:
         hear(event)
@@ -225,4 +225,4 @@ def test_a_run_of_short_stages_goes_on_beside_a_measurement(tmp_path: Path, monk
         "name: new\nstages:\n  other: {uses: ./stages.py:make, with: {text: z}}\n", encoding="utf-8"
     )
     assert run(on_event=end)["other"].outcome == "built"
-    assert [one.stage for one in waits] == ["other"]
+    assert [wait.stage for wait in waits] == ["other"]

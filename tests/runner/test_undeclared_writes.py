@@ -158,8 +158,8 @@ def test_a_stage_that_is_told_of_it_is_refused_too(tmp_path: Path, name: str) ->
     """Of the file, or of a folder that it is in."""
     project = make_project(tmp_path)
     project.write("side.txt", "of long ago")
-    told = f"{{uses: ./told.py:read, needs: writes, with: {{name: {name}}}}}"
-    project.write("pipeline.yaml", f"{PIPELINE}  told: {told}\n")
+    reader = f"{{uses: ./told.py:read, needs: writes, with: {{name: {name}}}}}"
+    project.write("pipeline.yaml", f"{PIPELINE}  told: {reader}\n")
     project.write("told.py", TOLD_OF)
     project.run(only=["writes"])
     project.write("side.txt", "of another run")
@@ -301,18 +301,18 @@ def test_how_it_is_said(tmp_path: Path) -> None:
     result = make_project(tmp_path, f'{WRITE}; (HERE / "b").touch(); (HERE / "c").touch(); (HERE / "d").touch()').run()
     set_values, store = result_lines(replace(result, overrides={"seed": "3"}), Terminal()), tmp_path / "store"
     assert any(line.endswith(f" orun {result.file} --force writes --set seed=3 --store {store}") for line in set_values)
-    said = f"{' '.join(SAID.split())} orun {result.file} --force writes --store {store}"
-    assert [line for line in result_lines(result, Terminal()) if "beside" in line] == [f"warning: {said}"]
+    hint = f"{' '.join(SAID.split())} orun {result.file} --force writes --store {store}"
+    assert [line for line in result_lines(result, Terminal()) if "beside" in line] == [f"warning: {hint}"]
     assert not [line for line in result_lines(result, Terminal(), "quiet") if "beside" in line]
-    assert [line for line in markdown(result).splitlines() if "beside" in line] == [escape(f"warning: {said}")]
+    assert [line for line in markdown(result).splitlines() if "beside" in line] == [escape(f"warning: {hint}")]
     (line,) = commands(result)
     assert line.startswith("::warning file=")
-    assert line.endswith(f",line=4,col=3,title=writes wrote beside its output::{said}")
+    assert line.endswith(f",line=4,col=3,title=writes wrote beside its output::{hint}")
     (issue,) = json.loads(code_quality(result))
-    assert (issue["description"], issue["severity"], issue["check_name"]) == (said, "minor", "orun/undeclared-write")
+    assert (issue["description"], issue["severity"], issue["check_name"]) == (hint, "minor", "orun/undeclared-write")
     assert issue["location"]["lines"] == {"begin": 4}
     cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
-    assert {case.get("name"): case.findtext("system-out") for case in cases} == {"writes": said, "reads": None}
+    assert {case.get("name"): case.findtext("system-out") for case in cases} == {"writes": hint, "reads": None}
 
 
 def test_what_measurements_keep_of_the_cores_of_the_machine_is_none(

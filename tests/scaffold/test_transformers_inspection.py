@@ -125,7 +125,7 @@ SEGMENTED = (*TEXTS, "token_type_ids")
 
 
 @pytest.mark.parametrize(
-    ("family", "stated", "made", "high"),
+    ("family", "stated", "inputs", "high"),
     [
         ("ErnieModel", {}, None, 1),
         ("DebertaV2Model", {"type_vocab_size": 3}, SEGMENTED, 2),
@@ -136,15 +136,15 @@ SEGMENTED = (*TEXTS, "token_type_ids")
     ],
 )
 def test_segments_of_texts(
-    tmp_path: Path, family: str, stated: dict[str, Any], made: tuple[str, ...] | None, high: int | None
+    tmp_path: Path, family: str, stated: dict[str, Any], inputs: tuple[str, ...] | None, high: int | None
 ) -> None:
     """A model takes them if it has several, and its tokenizer numbers them."""
     import transformers
 
     kind = getattr(transformers, family)
     kind(kind.config_class(**TOKENS, **LAYERS, **stated)).save_pretrained(tmp_path)
-    if made:
-        save_tokenizer(tmp_path, made)
+    if inputs:
+        save_tokenizer(tmp_path, inputs)
     highest = {item.name: item.high for item in inspect_transformers("model", tmp_path).inputs}
     assert highest == {"input_ids": 59, "attention_mask": None} | ({} if high is None else {"token_type_ids": high})
 
@@ -238,7 +238,7 @@ PART = "write a function that returns one of them: orun init file.py:function --
 
 
 @pytest.mark.parametrize(
-    ("file", "content", "what", "why", "hint"),
+    ("file", "content", "problem", "why", "hint"),
     [
         (
             "config.json",
@@ -257,9 +257,11 @@ PART = "write a function that returns one of them: orun init file.py:function --
         ("model_index.json", {}, "is a folder of diffusers, which holds several models", "", PART),
     ],
 )
-def test_folders_of_other_libraries(tmp_path: Path, file: str, content: object, what: str, why: str, hint: str) -> None:
+def test_folders_of_other_libraries(
+    tmp_path: Path, file: str, content: object, problem: str, why: str, hint: str
+) -> None:
     (tmp_path / file).write_text(json.dumps(content), "utf-8")
     (tmp_path / "model.safetensors").write_bytes(b"")
     with pytest.raises(UsageError) as caught:
         inspect_model(str(tmp_path), tmp_path, (), trust=False)
-    assert (caught.value.problem, caught.value.why, caught.value.hint) == (f"{tmp_path} {what}", why, hint)
+    assert (caught.value.problem, caught.value.why, caught.value.hint) == (f"{tmp_path} {problem}", why, hint)

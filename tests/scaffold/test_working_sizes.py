@@ -20,7 +20,7 @@ Weights = Mapping[str, tuple[int, ...]]
 PATCHES = "p = Conv <strides = [32, 32]> (x, k)  "
 
 
-def found(
+def sizes_of(
     folder: Path, axes: str, body: str, weights: Weights, known: Mapping[str, Sequence[int]]
 ) -> dict[str, tuple[int, ...]]:
     """Return the sizes that are found for a model of one input, `x`, and one output, `y`."""
@@ -102,7 +102,7 @@ def found(
 def test_sizes_are_found_by_running(
     tmp_path: Path, axes: str, body: str, weights: Weights, sizes: dict[str, tuple[int, ...]]
 ) -> None:
-    assert found(tmp_path, axes, body, weights, {}) == sizes
+    assert sizes_of(tmp_path, axes, body, weights, {}) == sizes
 
 
 def test_a_vision_transformer_whose_axes_all_have_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,10 +129,10 @@ def test_a_vision_transformer_whose_axes_all_have_names(tmp_path: Path, monkeypa
 def test_known_sizes_are_kept(tmp_path: Path) -> None:
     known = {"batch": (4,), "c": (7,)}
     body, weights = f"{PATCHES}s = Constant <value_ints = [4, -1]> ()  y = Reshape(p, s)", {"k": (4, 7, 32, 32)}
-    assert found(tmp_path, "float[batch, c, h, w]", body, weights, known) == {"h": (224, 256), "w": (224, 256)}
-    assert found(tmp_path, "float[batch, c, h, w]", body, weights, {**known, "h": (64,), "w": (96,)}) == {}
+    assert sizes_of(tmp_path, "float[batch, c, h, w]", body, weights, known) == {"h": (224, 256), "w": (224, 256)}
+    assert sizes_of(tmp_path, "float[batch, c, h, w]", body, weights, {**known, "h": (64,), "w": (96,)}) == {}
 
 
 def test_a_model_that_cannot_be_opened_has_no_sizes(tmp_path: Path) -> None:
     """The first stage says so."""
-    assert found(tmp_path, "float[batch, c, h, w]", "y = Conv <strides = [2]> (x, k)", {"k": (4, 3)}, {}) == {}
+    assert sizes_of(tmp_path, "float[batch, c, h, w]", "y = Conv <strides = [2]> (x, k)", {"k": (4, 3)}, {}) == {}
