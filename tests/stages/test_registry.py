@@ -101,8 +101,8 @@ def test_finding_a_kind_imports_that_kind_alone() -> None:
         "find('convert/onnx', Path())\n"
         "print(*sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    modules = set(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    modules = set(process.stdout.split())
     kinds = {f"orun.stages.{name.replace('/', '.').replace('-', '_')}" for name in BUILTIN}
     assert modules & kinds == {"orun.stages.convert.onnx"}
     assert not modules & {"onnx", "numpy", "torch", "yaml", "jsonschema", "networkx", "importlib.metadata"}
@@ -206,9 +206,9 @@ def test_who_works_on_a_broken_plug_in_is_told_how_to_see_more(install: Install,
     hint = str(caught.value).rpartition("hint: ")[2]
     assert hint == f"python -c 'import acme_orun.prune{shown}'"
     command = [sys.executable, *shlex.split(hint)[1:]]
-    done = subprocess.run(command, cwd=folder / "site", capture_output=True, text=True, timeout=60, check=False)
+    process = subprocess.run(command, cwd=folder / "site", capture_output=True, text=True, timeout=60, check=False)
     seen = ("'run'", str(folder)) if shown else ("ZeroDivisionError", "prune.py")
-    assert all(word in done.stdout + done.stderr for word in seen)
+    assert all(word in process.stdout + process.stderr for word in seen)
 
 
 def test_two_packages_that_offer_one_kind(install: Install) -> None:

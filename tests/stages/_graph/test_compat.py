@@ -46,8 +46,8 @@ for fusion in (FusionQuickGelu, FusionRotaryEmbeddings):
 
 def test_onnx_runtime_lacks_shapes_of_operators_and_lists_producers_for_each_node() -> None:
     """In a process of its own, as the patches stay for the life of a process."""
-    done = subprocess.run([sys.executable, "-c", UNPATCHED], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["False False", "True", "True"]
+    process = subprocess.run([sys.executable, "-c", UNPATCHED], capture_output=True, text=True, check=True)
+    assert process.stdout.splitlines() == ["False False", "True", "True"]
 
 
 @pytest.mark.parametrize("package", ["onnxruntime.transformers.", ""])

@@ -23,8 +23,8 @@ WEIGHED = KNeighborsRegressor(2, weights="distance").fit([[0.0], [3.0]], [0.0, 3
 
 def written_sides(model: ModelProto) -> list[int]:
     (attribute,) = (item for item in model.graph.node[0].attribute if item.name == TRACKS)
-    sides: list[int] = helper.get_attribute_value(attribute)
-    return sides
+    both_sides: list[int] = helper.get_attribute_value(attribute)
+    return both_sides
 
 
 def test_skl2onnx_writes_truth_values_among_integers() -> None:

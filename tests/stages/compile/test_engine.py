@@ -23,9 +23,9 @@ g (float[2, 2] x) => (float[2, 2] y) { y = Sigmoid(x) }
 def refusal(folder: Path, *providers: Provider, **params: object) -> str:
     """What is said when the model is to be compiled for these providers."""
     model = artifact(folder, onnx.parser.parse_model(MODEL))
-    given = {"target": "t", **params}
+    given_params = {"target": "t", **params}
     with pytest.raises(OrunError) as caught:
-        run_stage("compile/engine", folder, given, inputs={"model": model}, target=Target("t", providers))
+        run_stage("compile/engine", folder, given_params, inputs={"model": model}, target=Target("t", providers))
     return str(caught.value)
 
 

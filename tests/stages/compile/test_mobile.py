@@ -61,8 +61,8 @@ def test_another_answer_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     wrong = run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, other)}).output / "model.ort"
     convert = _mobile.convert
 
-    def exchanged(context: Context, *words: Any, **options: Any) -> int:
-        operators = convert(context, *words, **options)
+    def exchanged(context: Context, *arguments: Any, **options: Any) -> int:
+        operators = convert(context, *arguments, **options)
         shutil.copyfile(wrong, context.output / "model.ort")
         return operators
 
@@ -86,8 +86,8 @@ def test_what_is_laid_out_for_a_processor(tmp_path: Path) -> None:
 
 def test_what_coreml_and_nnapi_would_take(tmp_path: Path) -> None:
     run = run_stage("compile/mobile", tmp_path, inputs={"model": artifact(tmp_path, convolution())})
-    found = {name: run.value(name) for name in run.metrics if "nnapi" in name}
-    assert found == {"share.nnapi": 0, "partitions.nnapi": 0, "share_if_fixed.nnapi": 1}
+    figures = {name: run.value(name) for name in run.metrics if "nnapi" in name}
+    assert figures == {"share.nnapi": 0, "partitions.nnapi": 0, "share_if_fixed.nnapi": 1}
     document = json.loads((run.output / "usability.json").read_text())
     assert document["nnapi"] == {
         "verdict": "NO", "verdict_if_fixed": "YES", "unsupported_operators": [], "nodes_with_dynamic_input": 6,

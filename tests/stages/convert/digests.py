@@ -18,14 +18,14 @@ def main(files: Path, work: Path) -> None:
     folder = Path(tempfile.mkdtemp(dir=work))
     sequence = {"shape": ["batch", "length"]}
     inputs = {"ids": sequence, "mask": {**sequence, "fill": "mask"}}
-    asked = (
+    jobs = (
         (MODULES, {"model": "networks.py:attentive", "inputs": inputs}),
         (MODULES, {"model": "networks.py:recurrent"}),
         (files, {"model": "loop"}),
         (files, {"model": "model.tflite"}),
     )
-    made = {params["model"]: run_stage("convert/tensorflow", folder, params, root=root) for root, params in asked}
-    sys.stdout.write(json.dumps({str(name): digest(run.output) for name, run in made.items()}) + "\n")
+    runs = {params["model"]: run_stage("convert/tensorflow", folder, params, root=root) for root, params in jobs}
+    sys.stdout.write(json.dumps({str(name): digest(run.output) for name, run in runs.items()}) + "\n")
 
 
 if __name__ == "__main__":

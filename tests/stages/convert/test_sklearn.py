@@ -34,8 +34,8 @@ from tests.stages.support import StageRun, run_stage
 
 
 def convert(folder: Path, model: str, data: str, **params: Any) -> StageRun:
-    given = {"model": f"estimators.py:{model}", "data": f"estimators.py:{data}", **params}
-    return run_stage("convert/sklearn", folder, given, root=MODULES)
+    stage_params = {"model": f"estimators.py:{model}", "data": f"estimators.py:{data}", **params}
+    return run_stage("convert/sklearn", folder, stage_params, root=MODULES)
 
 
 def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
@@ -575,8 +575,8 @@ def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.Monke
     assert weight_bytes(estimators.pipeline()) > weight_bytes(classifier)
     monkeypatch.setattr(memory_headroom, "LARGE", 0)
     monkeypatch.setattr(memory_headroom, "free_memory", lambda: 0)
-    said = refusal(tmp_path, "pipeline", "digits")
-    assert re.match(r"the model takes .* kB of memory here, and 0 B are free\n", said)
+    message = refusal(tmp_path, "pipeline", "digits")
+    assert re.match(r"the model takes .* kB of memory here, and 0 B are free\n", message)
 
 
 def test_another_form_for_other_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -600,8 +600,8 @@ def test_another_form_for_other_batches(tmp_path: Path, monkeypatch: pytest.Monk
 def test_columns_are_fed_as_the_model_takes_them_and_words_are_compared(tmp_path: Path) -> None:
     run = convert(tmp_path, "columns_in_words", "people")
     assert [value.name for value in onnx.load(run.model).graph.input] == ["age", "town"]
-    told = {"dataset": "estimators.py:judged", "metrics": ["accuracy", "f1"], "outputs": ["label"]}
-    judged = run_stage("measure/accuracy", tmp_path, told, inputs={"model": run.output}, root=MODULES)
+    judged_params = {"dataset": "estimators.py:judged", "metrics": ["accuracy", "f1"], "outputs": ["label"]}
+    judged = run_stage("measure/accuracy", tmp_path, judged_params, inputs={"model": run.output}, root=MODULES)
     assert judged.value("accuracy") == pytest.approx(14 / 15)
     simple = {"inputs": "estimators.py:judged"}
     assert run_stage("optimize/simplify", tmp_path, simple, inputs={"model": run.output}, root=MODULES).model.exists()

@@ -173,7 +173,7 @@ def test_a_model_from_a_stage(network_files: Path, tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize(
-    ("names", "found"),
+    ("names", "expected"),
     [
         (("model.keras", "model.h5"), "model.h5, model.keras"),
         (("image.npy",), "none"),
@@ -181,11 +181,11 @@ def test_a_model_from_a_stage(network_files: Path, tmp_path: Path, name: str) ->
     ],
 )
 def test_what_a_stage_left_that_is_no_one_model(
-    network_files: Path, tmp_path: Path, names: tuple[str, ...], found: str
+    network_files: Path, tmp_path: Path, names: tuple[str, ...], expected: str
 ) -> None:
     with pytest.raises(OrunError) as caught:
         run_stage("convert/tensorflow", tmp_path, inputs=trained(network_files, tmp_path, *names))
-    assert str(caught.value) == f"the input `trained` must hold one model: .keras, .h5, .tflite\n  found {found}"
+    assert str(caught.value) == f"the input `trained` must hold one model: .keras, .h5, .tflite\n  found {expected}"
 
 
 TRAINED = """
@@ -310,12 +310,12 @@ def test_external_data_beside_the_model(tmp_path: Path) -> None:
 
 
 def test_the_seed_makes_the_weights(tmp_path: Path) -> None:
-    def made(seed: int) -> bytes:
+    def convert_with(seed: int) -> bytes:
         params = {"model": "networks.py:module"}
         return run_stage("convert/tensorflow", tmp_path, params, root=MODULES, seed=seed).model.read_bytes()
 
-    assert made(1) == made(1)
-    assert made(1) != made(2)
+    assert convert_with(1) == convert_with(1)
+    assert convert_with(1) != convert_with(2)
 
 
 @pytest.mark.parametrize(

@@ -342,8 +342,8 @@ def test_sizes_at_which_an_axis_is_always_1(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("exporter", mostly_slow(EXPORTERS, "torchscript"))
 def test_the_example_of_the_export_has_no_axis_of_1(tmp_path: Path, exporter: str) -> None:
-    made = convert(tmp_path, **FRAMES, dims={"samples": [18, 10]}, exporter=exporter)
-    assert made.value("max_abs_error") < 1e-6
+    run = convert(tmp_path, **FRAMES, dims={"samples": [18, 10]}, exporter=exporter)
+    assert run.value("max_abs_error") < 1e-6
 
 
 @pytest.mark.slow
@@ -354,12 +354,12 @@ def test_a_decoder_that_is_padded_behind_alone(tmp_path: Path) -> None:
         "input_ids": {"shape": axes, "dtype": "int64", "high": 49},
         "attention_mask": {"shape": axes, "dtype": "int64", "fill": "right-padded"},
     }
-    told = {"model": "small.py:decoder", "outputs": ["hidden"], "dims": {"sequence": [2, 5]}}
-    padded = convert(tmp_path, inputs=inputs, **told)
+    params = {"model": "small.py:decoder", "outputs": ["hidden"], "dims": {"sequence": [2, 5]}}
+    padded = convert(tmp_path, inputs=inputs, **params)
     assert padded.value("max_abs_error") < 1e-5
     assert padded.notes == ()
     inputs["attention_mask"]["fill"] = "mask"
-    run = convert(tmp_path, inputs=inputs, **told)
+    run = convert(tmp_path, inputs=inputs, **params)
     assert run.value("max_abs_error") < 1e-5
     (note,) = run.notes
     assert note.endswith("values of output 'hidden' were not compared: they depend on attention rows that see nothing")
@@ -378,7 +378,7 @@ def test_a_decoder_that_is_given_its_past(tmp_path: Path, exporter: str) -> None
         tmp_path, model="small.py:cached", inputs=inputs, outputs=outputs, exporter=exporter, dims={"past": [3, 0, 5]}
     )
     graph = onnx.load(run.model).graph
-    assert shapes_of(graph.input) == {name: given["shape"] for name, given in inputs.items()}
+    assert shapes_of(graph.input) == {name: declared["shape"] for name, declared in inputs.items()}
     present = ["batch", "past + length", 8]
     assert shapes_of(graph.output) == {"seen": ["batch", "length", 8], "present.key": present, "present.value": present}
     assert run.value("max_abs_error") < 1e-5

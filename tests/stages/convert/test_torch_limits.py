@@ -42,9 +42,9 @@ def convert(folder: Path, model: str, params: dict[str, Any]) -> StageRun:
 @pytest.mark.parametrize(("length", "most"), mostly_slow([(400, 1e-2), (16000, 0.1)], (400, 1e-2)))
 def test_a_constant_waveform(tmp_path: Path, length: int, most: float) -> None:
     """Its convolutions yield what is constant but for rounding, which the norms behind them make large."""
-    made = convert(tmp_path, "wav2vec2", {**SOUND, "dims": {"length": [length, 2 * length]}})
-    assert 1e-4 < made.value("max_abs_error") < most
-    (note,) = made.notes
+    run = convert(tmp_path, "wav2vec2", {**SOUND, "dims": {"length": [length, 2 * length]}})
+    assert 1e-4 < run.value("max_abs_error") < most
+    (note,) = run.notes
     assert note.startswith("the exported model is off by ")
     assert f" in output 'scores' for highest values at batch=2, length={length}, beyond the tolerance: " in note
     assert ": the PyTorch model differs from itself, in float64 with rounding errors added to its inputs, by up" in note

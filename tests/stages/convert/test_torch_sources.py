@@ -151,8 +151,8 @@ def test_torchscript_and_exported_programs(files: Path, tmp_path: Path) -> None:
     assert scripted.value("max_abs_error") < 1e-6
     assert exported.value("max_abs_error") < 1e-6
     assert weights(scripted) == weights(exported) == expected
-    for made in (scripted, exported):
-        graph = onnx.load(made.model).graph
+    for program in (scripted, exported):
+        graph = onnx.load(program.model).graph
         values = (*graph.input, *graph.output)
         axes = [[axis.dim_param for axis in value.type.tensor_type.shape.dim] for value in values]
         assert axes == [["batch", "length"], ["batch", "length"], ["batch", "length", ""], ["batch", ""]]

@@ -110,7 +110,7 @@ def model(graph: onnx.GraphProto) -> onnx.ModelProto:
 def measure(
     folder: Path, params: Mapping[str, object], target: Target | None = None, **models: onnx.ModelProto
 ) -> StageRun:
-    inputs = {port: artifact(folder, made) for port, made in models.items()}
+    inputs = {port: artifact(folder, model) for port, model in models.items()}
     return run_stage("measure/accuracy", folder, params, inputs=inputs, root=folder, target=target)
 
 
@@ -609,8 +609,8 @@ def test_outputs_go_by_name(folder: Path) -> None:
 def test_what_cannot_be_measured_is_refused(
     folder: Path, dataset: str, metrics: list[str], params: Mapping[str, object], message: str
 ) -> None:
-    asked = {"dataset": f"data.py:{dataset}", "metrics": metrics, **params}
-    assert refusal(folder, asked, model=linear(EYE)) == message
+    given_params = {"dataset": f"data.py:{dataset}", "metrics": metrics, **params}
+    assert refusal(folder, given_params, model=linear(EYE)) == message
 
 
 def test_a_model_that_does_not_take_the_data(folder: Path) -> None:
@@ -893,8 +893,8 @@ def shapes(outputs, dataset):
 
 
 def test_the_schema_offers_what_the_engine_knows() -> None:
-    (asked,) = (param for param in params_of(Params) if param.name == "metrics")
-    known, code = asked.type.items[0].items
+    (metrics,) = (param for param in params_of(Params) if param.name == "metrics")
+    known, code = metrics.type.items[0].items
     assert set(known.choices) == {*FIDELITY, *TASK, *READ}
     assert code.name == "code"
 
@@ -922,15 +922,15 @@ def test_rankings_by_relevance(tmp_path: Path) -> None:
 def test_files_and_made_up_examples(tmp_path: Path) -> None:
     np.savez(tmp_path / "data.npz", x=np.array([[1, 0, 0], [0, 1, 0], [1, 0, 0.5]]), labels=np.arange(3))
     ports = {"model": artifact(tmp_path, linear(EYE)), "reference": artifact(tmp_path, linear(EYE * 2))}
-    asked = ["accuracy", "f1", "auc", "average_precision", "relative"]
-    read = run_stage("measure/accuracy", tmp_path, {"metrics": asked, "dataset": "data.npz"}, inputs=ports)
+    metrics = ["accuracy", "f1", "auc", "average_precision", "relative"]
+    read = run_stage("measure/accuracy", tmp_path, {"metrics": metrics, "dataset": "data.npz"}, inputs=ports)
     assert read.value("accuracy") == pytest.approx(2 / 3)
     assert read.value("f1") == pytest.approx((2 / 3 + 1 + 0) / 3)
     assert read.value("auc") == pytest.approx((0.75 + 1 + 1) / 3)
     assert read.value("average_precision") == pytest.approx((0.5 + 1 + 1) / 3)
     assert read.value("relative") == 0.5
     source = {"path": "data.npz", "inputs": {"x": "x"}, "labels": "labels"}
-    again = run_stage("measure/accuracy", tmp_path, {"metrics": asked, "dataset": source}, inputs=ports)
+    again = run_stage("measure/accuracy", tmp_path, {"metrics": metrics, "dataset": source}, inputs=ports)
     assert again.metrics == read.metrics
     run = run_stage("measure/accuracy", tmp_path, {"metrics": ["cosine", "kl"]}, inputs=ports)
     assert run.value("cosine.min") == pytest.approx(1)

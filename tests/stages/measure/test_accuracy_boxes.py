@@ -226,8 +226,8 @@ OF_ONE = {"detections": {"format": "xyxy", "boxes": "output0"}}
     ],
 )
 def test_what_cannot_be_judged_is_refused(folder: Path, dataset: str, params: dict[str, Any], message: str) -> None:
-    asked = {"metrics": ["map"], "dataset": f"data.py:{dataset}", **params}
-    assert refusal(folder, asked, model=JOINED) == message
+    given_params = {"metrics": ["map"], "dataset": f"data.py:{dataset}", **params}
+    assert refusal(folder, given_params, model=JOINED) == message
 
 
 def test_libraries_that_are_needed() -> None:

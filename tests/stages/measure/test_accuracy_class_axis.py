@@ -48,9 +48,9 @@ def model(*factors: float) -> onnx.ModelProto:
 
 def measure(folder: Path, **params: Any) -> StageRun:
     models = {"model": model(1, 1, -1), "reference": model(1, 1, 1)}
-    inputs = {port: artifact(folder, made) for port, made in models.items()}
-    asked = {"dataset": "data.py:pixels", "batch": 4, **params}
-    return run_stage("measure/accuracy", folder, asked, inputs=inputs, root=folder)
+    inputs = {port: artifact(folder, model) for port, model in models.items()}
+    given_params = {"dataset": "data.py:pixels", "batch": 4, **params}
+    return run_stage("measure/accuracy", folder, given_params, inputs=inputs, root=folder)
 
 
 def test_by_labels_and_by_the_reference(folder: Path) -> None:
@@ -63,10 +63,10 @@ def test_by_labels_and_by_the_reference(folder: Path) -> None:
     labels[:, 0] = (labels[:, 0] + 1) % 3
     assert run.value("accuracy") == pytest.approx((turned.argmax(1) == labels).mean())
     assert run.value("top") == pytest.approx(run.value("accuracy"))
-    right, given = (
-        np.exp(one) / np.exp(one).sum(1, keepdims=True) for one in (scores.astype(float), turned.astype(float))
+    right, predicted = (
+        np.exp(logits) / np.exp(logits).sum(1, keepdims=True) for logits in (scores.astype(float), turned.astype(float))
     )
-    assert run.value("kl") == pytest.approx((right * np.log(right / given)).sum(1).mean())
+    assert run.value("kl") == pytest.approx((right * np.log(right / predicted)).sum(1).mean())
     f1 = [
         2
         * (hits := ((turned.argmax(1) == k) & (labels == k)).sum())

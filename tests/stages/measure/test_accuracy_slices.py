@@ -75,8 +75,8 @@ def test_values_that_are_no_number_or_do_not_compare(folder: Path) -> None:
         model=linear(SWAPPED),
         reference=linear(EYE),
     )
-    found = {name: metric.examples for name, metric in run.metrics.items() if name.startswith("accuracy[")}
-    assert found == {
+    examples = {name: metric.examples for name, metric in run.metrics.items() if name.startswith("accuracy[")}
+    assert examples == {
         "accuracy[score=1.5]": 2,
         "accuracy[score=nan]": 2,
         "accuracy[mixed=1]": 1,
@@ -96,8 +96,8 @@ def test_every_slice_has_metrics_of_its_own(folder: Path) -> None:
         model=linear(SWAPPED),
         reference=linear(EYE),
     )
-    found = {name: (metric.value, metric.examples) for name, metric in run.metrics.items()}
-    assert found == {
+    measured = {name: (metric.value, metric.examples) for name, metric in run.metrics.items()}
+    assert measured == {
         "max_abs": (2.0, 0),
         "max_abs[label=0]": (2.0, 1),
         "max_abs[label=1]": (2.0, 2),
@@ -204,14 +204,14 @@ def test_fields_that_do_not_fit(fields: dict[str, list[object]], message: str) -
 
 
 def test_one_class_against_the_rest_by_label(folder: Path) -> None:
-    asked = ["f1", "auc", "average_precision"]
+    metrics = ["f1", "auc", "average_precision"]
     run = measure(
         folder,
-        {"dataset": "data.py:pictures", "metrics": asked, "slices": ["label"]},
+        {"dataset": "data.py:pictures", "metrics": metrics, "slices": ["label"]},
         model=linear(SWAPPED),
         reference=linear(EYE),
     )
-    for name in asked:
+    for name in metrics:
         by_label = [run.metrics[f"{name}[label={number}]"] for number in range(3)]
         assert [metric.examples for metric in by_label] == [30, 30, 30]
         assert np.mean([metric.value for metric in by_label]) == pytest.approx(run.value(name))
@@ -238,8 +238,8 @@ def test_metrics_of_all_examples_by_another_field(folder: Path) -> None:
         "resamples": 200,
     }
     run = measure(folder, params, model=linear(SWAPPED), reference=linear(EYE))
-    found = {name: metric.examples for name, metric in run.metrics.items() if "[" in name}
-    assert found == {
+    examples = {name: metric.examples for name, metric in run.metrics.items() if "[" in name}
+    assert examples == {
         "auc[camera=left]": 60,
         "average_precision[camera=left]": 60,
         "f1[camera=left]": 60,

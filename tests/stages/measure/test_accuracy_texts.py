@@ -122,9 +122,9 @@ def test_tokens_and_ctc_scores_are_decoded_by_a_tokenizer(folder: Path) -> None:
     ids = copier("ids", TensorProto.INT64, "frames")
     scores = copier("scores", TensorProto.FLOAT, "frames", len(LETTERS))
     plain = [text.replace(",", "") for text in RIGHT]
-    for dataset, made in (("tokens", ids), ("scores", scores)):
+    for dataset, values in (("tokens", ids), ("scores", scores)):
         params = {"dataset": f"data.py:{dataset}", "metrics": ["wer", "cer"], "text": text}
-        run = measure(folder, params, model=made)
+        run = measure(folder, params, model=values)
         assert run.value("wer") == pytest.approx(jiwer.wer(plain, HEARD))
         assert run.value("cer") == pytest.approx(jiwer.cer(plain, HEARD))
     wrong = {"dataset": "data.py:texts", "metrics": ["wer"], "text": {"tokenizer": "speech"}}
@@ -216,5 +216,5 @@ def test_error_rates_that_tell_little(folder: Path, dataset: str, normalize: lis
     alone = measure(folder, params, model=TEXT)
     compared = measure(folder, params, model=TEXT, reference=TEXT)
     for role, run in (("model", alone), ("reference", compared)):
-        said = (f"the wer of the {role} is {rest}",) if rest else ()
-        assert tuple(note for note in run.notes if "wer" in note) == said
+        reasons = (f"the wer of the {role} is {rest}",) if rest else ()
+        assert tuple(note for note in run.notes if "wer" in note) == reasons

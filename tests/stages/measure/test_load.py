@@ -36,10 +36,10 @@ def test_a_closed_loop_over_a_pool(tmp_path: Path, *, io_binding: bool) -> None:
     written = json.loads((run.output / "load.json").read_text())
     assert (written["clients"], written["rate"], set(written["rounds"])) == (3, None, {"model", "reference"})
     with np.load(run.output / "latencies.npz") as latencies:
-        for number, one in enumerate(written["rounds"]["model"]):
-            assert len(latencies[f"model/{number}"]) == one["requests"] == one["answered"]
-        told = {f"{role}/{number}" for role, rounds in written["rounds"].items() for number in range(len(rounds))}
-        assert set(latencies) == told
+        for number, round_written in enumerate(written["rounds"]["model"]):
+            assert len(latencies[f"model/{number}"]) == round_written["requests"] == round_written["answered"]
+        message = {f"{role}/{number}" for role, rounds in written["rounds"].items() for number in range(len(rounds))}
+        assert set(latencies) == message
 
 
 def test_resources_of_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,7 +48,7 @@ def test_resources_of_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(resource_usage, "POWERCAP", counters)
     run = run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(ADD))})
     written = json.loads((run.output / "load.json").read_text())
-    assert all(one["resources"]["cpu"] > 0 for one in written["rounds"]["model"])
+    assert all(round_written["resources"]["cpu"] > 0 for round_written in written["rounds"]["model"])
     assert run.metrics["cpu_utilization"].unit == "ratio"
     assert run.metrics["cpu_energy"] == Metric(0.0, "J", "lower", "timing", Estimate(0.0, 0.0, 0.0))
     assert run.notes == ()
@@ -67,7 +67,7 @@ def test_an_open_loop_sends_what_is_due(tmp_path: Path) -> None:
     params = {**QUICK, "rate": 100.0, "time": 0.1, "arrivals": "regular"}
     run = run_stage("measure/load", tmp_path, params, inputs={"model": artifact(tmp_path, parse(ADD))})
     written = json.loads((run.output / "load.json").read_text())
-    assert [one["requests"] for one in written["rounds"]["model"]] == [10] * 6
+    assert [round_written["requests"] for round_written in written["rounds"]["model"]] == [10] * 6
 
 
 def test_a_model_that_cannot_answer(tmp_path: Path) -> None:
@@ -78,7 +78,7 @@ def test_a_model_that_cannot_answer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("params", "told"),
+    ("params", "message"),
     [
         ({"url": "http://127.0.0.1:1"}, "`url` and `served_name` are set together, or neither"),
         (
@@ -97,11 +97,11 @@ def test_a_model_that_cannot_answer(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_a_server_that_does_not_go_with_the_rest(tmp_path: Path, params: dict[str, object], told: str) -> None:
+def test_a_server_that_does_not_go_with_the_rest(tmp_path: Path, params: dict[str, object], message: str) -> None:
     ports = {"model": artifact(tmp_path, parse(ADD)), "reference": artifact(tmp_path, parse(ADD))}
     with pytest.raises(StageFailed) as caught:
         run_stage("measure/load", tmp_path, {**QUICK, **params}, inputs=ports)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_a_bundle_that_has_no_server(tmp_path: Path) -> None:

@@ -17,24 +17,24 @@ QUICK = {"launches": 2, "runs": 10, "warmup": 0.0}
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> StageRun:
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> StageRun:
     folder = tmp_path_factory.mktemp("profile")
     plain, slow = (artifact(folder, model) for model in detour())
     return run_stage("measure/profile", folder, QUICK, inputs={"model": slow, "reference": plain}, target=ONE)
 
 
-def test_every_node_is_there(made: StageRun) -> None:
-    models = json.loads((made.output / "profile.json").read_text())["models"]
+def test_every_node_is_there(profiled: StageRun) -> None:
+    models = json.loads((profiled.output / "profile.json").read_text())["models"]
     names = [node["name"] for node in models["model"]["nodes"]]
     assert names == ["first", "bend", *(f"detour_{number}" for number in range(6)), "second", "turn"]
     assert models["model"]["providers"].keys() == {"CPUExecutionProvider"}
-    assert made.value("nodes") == 10
-    assert made.value("total") == pytest.approx(models["model"]["total"], rel=0.5)
+    assert profiled.value("nodes") == 10
+    assert profiled.value("total") == pytest.approx(models["model"]["total"], rel=0.5)
     assert len(models["reference"]["nodes"]) == 4
 
 
-def test_the_detour_is_one_place_that_explains_the_difference(made: StageRun) -> None:
-    slower = json.loads((made.output / "profile.json").read_text())["slower"]
+def test_the_detour_is_one_place_that_explains_the_difference(profiled: StageRun) -> None:
+    slower = json.loads((profiled.output / "profile.json").read_text())["slower"]
     assert slower["new"] == [f"detour_{number}" for number in range(6)]
     assert slower["gone"] == []
     first = slower["places"][0]
@@ -42,26 +42,26 @@ def test_the_detour_is_one_place_that_explains_the_difference(made: StageRun) ->
     assert first["reference_count"] == 0
     assert first["share"] > 0.5
     for kind in ("places", "operators"):
-        assert sum(one["share"] for one in slower[kind]) == pytest.approx(1)
+        assert sum(place["share"] for place in slower[kind]) == pytest.approx(1)
     assert slower["operators"][0]["name"] == "MatMul"
 
 
-def test_what_was_timed_is_no_exact_figure(made: StageRun) -> None:
+def test_what_was_timed_is_no_exact_figure(profiled: StageRun) -> None:
     """Or the history would call every one of them a change, and a gate hold it against another machine's."""
-    noise = {name: metric.noise for name, metric in made.metrics.items()}
+    noise = {name: metric.noise for name, metric in profiled.metrics.items()}
     assert noise == {"total": "timing", "outside": "timing", "nodes": "none", "busiest": "timing"}
 
 
-def test_the_total_is_compared_launch_by_launch(made: StageRun) -> None:
-    compared = made.metrics["total"].reference
+def test_the_total_is_compared_launch_by_launch(profiled: StageRun) -> None:
+    compared = profiled.metrics["total"].reference
     assert compared is not None
     assert compared.count == 2
     assert compared.method == "time of undisturbed nodes, 2 launches"
     assert compared.ratio.value > 1
 
 
-def test_the_table_for_people(made: StageRun) -> None:
-    lines = (made.output / "profile.md").read_text().splitlines()
+def test_the_table_for_people(profiled: StageRun) -> None:
+    lines = (profiled.output / "profile.md").read_text().splitlines()
     assert lines[0] == "| node | operator | provider | time | share |"
     assert "| place | time | reference | difference | share |" in lines
 

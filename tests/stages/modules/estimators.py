@@ -409,8 +409,8 @@ def columns() -> Any:
 
 
 def imputed() -> Any:
-    words = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())
-    split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", words, [1])])
+    encoder = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder())
+    split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", encoder, [1])])
     table = np.stack([AGES.astype(object), TOWNS], axis=1)
     return make_pipeline(split, LogisticRegression()).fit(table, np.arange(15) % 2)
 

@@ -31,11 +31,12 @@ def types(run: StageRun) -> dict[str, int]:
     """The element type of each value and stored tensor; every node checked against the standard."""
     model = onnx.load(run.model)
     onnx.checker.check_model(model, full_check=True)
-    whole = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph
+    inferred = onnx.shape_inference.infer_shapes(model, strict_mode=True).graph
     values = {
-        value.name: value.type.tensor_type.elem_type for value in (*whole.input, *whole.value_info, *whole.output)
+        value.name: value.type.tensor_type.elem_type
+        for value in (*inferred.input, *inferred.value_info, *inferred.output)
     }
-    return values | {tensor.name: tensor.data_type for tensor in whole.initializer}
+    return values | {tensor.name: tensor.data_type for tensor in inferred.initializer}
 
 
 def operators(run: StageRun) -> Counter[str]:
@@ -55,8 +56,8 @@ def test_each_value_is_rounded_once(tmp_path: Path) -> None:
     x = np.random.default_rng(0).standard_normal((20, 2)).astype(np.float32)
     w, v = ([[0.1, 0.2], [0.3, 0.4]], [[0.5, 0.6], [0.7, 0.8]])
     expected = nearest(nearest(nearest(x) @ nearest(w)) @ nearest(v))
-    found: Any = ReferenceEvaluator(str(run.model)).run(None, {"x": x})
-    np.testing.assert_allclose(found[0], expected.tolist(), rtol=2**-7)  # it may round sums on the way
+    outputs: Any = ReferenceEvaluator(str(run.model)).run(None, {"x": x})
+    np.testing.assert_allclose(outputs[0], expected.tolist(), rtol=2**-7)  # it may round sums on the way
     assert 1e-4 < run.value("max_abs_error") < 1e-2
     assert run.value("half_weights") == 2
     right = x @ np.array(w, np.float32) @ np.array(v, np.float32)
@@ -69,12 +70,15 @@ def test_a_transformer(tmp_path: Path, tiny_bert: Path) -> None:
     run = convert(tmp_path, tiny_bert, atol=0.05, rtol=0.05)
     assert run.value("size") < 0.7 * (tiny_bert / "model.onnx").stat().st_size
     assert 1e-3 < run.value("max_abs_error") < 0.2
-    found = types(run)
+    element_types = types(run)
     graph = onnx.load(run.model).graph
     assert {
-        found[name] for node in graph.node if node.op_type in ("MatMul", "LayerNormalization") for name in node.input
+        element_types[name]
+        for node in graph.node
+        if node.op_type in ("MatMul", "LayerNormalization")
+        for name in node.input
     } == {NARROW}
-    assert {found[value.name] for value in graph.output} == {FLOAT}
+    assert {element_types[value.name] for value in graph.output} == {FLOAT}
     assert run.value("half_weights") > 30
 
 
@@ -133,8 +137,8 @@ def test_what_must_stay_float32_is_found(tmp_path: Path) -> None:
         convert(tmp_path, model)
     run = convert(tmp_path, model, mixed=True)
     assert "stay float32:\n  away\n" in run.log
-    found = types(run)
-    assert (found["away"], found["p"]) == (FLOAT, NARROW)
+    element_types = types(run)
+    assert (element_types["away"], element_types["p"]) == (FLOAT, NARROW)
 
 
 MIXED = """
@@ -158,12 +162,17 @@ def test_branches_a_mean_a_question_and_an_output_that_is_an_input(tmp_path: Pat
     """The mean stays float32 as an attribute has it; of the input is asked what it is, not what it is rounded to."""
     text = MIXED.replace("WEIGHTS", f"{{{', '.join(f'{number / 10}' for number in range(16))}}}")
     run = convert(tmp_path, artifact(tmp_path, parse(text)), keep_io_types=keep, atol=1.0)
-    found, outside = types(run), FLOAT if keep else NARROW
-    assert [found[name] for name in ("x", "y", "mean", "above")] == [outside, outside, outside, TensorProto.BOOL]
-    assert [found[name] for name in ("product", "normal", "w", "scale")] == [NARROW] * 4
+    element_types, outside = types(run), FLOAT if keep else NARROW
+    assert [element_types[name] for name in ("x", "y", "mean", "above")] == [
+        outside,
+        outside,
+        outside,
+        TensorProto.BOOL,
+    ]
+    assert [element_types[name] for name in ("product", "normal", "w", "scale")] == [NARROW] * 4
     (question,) = [node for node in onnx.load(run.model).graph.node if node.op_type == "Greater"]
     assert list(question.input) == ["x", "half"]
-    assert found["half"] == outside
+    assert element_types["half"] == outside
 
 
 RMS = """
@@ -175,9 +184,9 @@ g (float[n, 4] x) => (float[n, 4] y) <float[4] scale = {1, 2, 3, 4}> { y = RMSNo
 def test_an_operator_whose_input_may_be_of_another_type_than_what_it_yields(tmp_path: Path) -> None:
     """The standard lets it take float32 and yield bfloat16, which its own shape inference refuses."""
     run = convert(tmp_path, artifact(tmp_path, parse(RMS)), atol=0.05)
-    found = types(run)
+    element_types = types(run)
     (node,) = [node for node in onnx.load(run.model).graph.node if node.op_type == "RMSNormalization"]
-    assert {found[name] for name in (*node.input, *node.output)} == {NARROW}
+    assert {element_types[name] for name in (*node.input, *node.output)} == {NARROW}
 
 
 QUICK = ("llama",)  # as test_transformer_families.py exports it

@@ -184,8 +184,8 @@ def test_a_model_is_split_at_a_tensor_and_merged_again(tmp_path: Path) -> None:
     )
     image = np.random.default_rng(0).standard_normal((2, 3, 8, 8), np.float32)
     [expected] = answers(model.SerializeToString(), {"image": image})
-    for made, name in ((run, "image"), (turned, "head.image")):
-        [scores] = answers(made.model, {name: image})
+    for edited, name in ((run, "image"), (turned, "head.image")):
+        [scores] = answers(edited.model, {name: image})
         assert np.array_equal(scores, expected)
 
 

@@ -272,11 +272,11 @@ def test_products_of_what_is_turned_on_either_side(
     tmp_path: Path, order: list[int], product: str, axes: int, opset: int
 ) -> None:
     """ONNX Runtime ends on those whose weight has fewer axes than the other."""
-    taken, given = "klmn"[: len(order)], "abcd"[: len(order) + axes - 2]
+    contracted, batched = "klmn"[: len(order)], "abcd"[: len(order) + axes - 2]
     weight = np.random.default_rng(0).standard_normal((4,) * axes).astype(np.float32) / 4
     model = parser.parse_model(f"""
     <ir_version: 9, opset_import: ["" : {opset}]>
-    turns (float[{",".join(taken)}] x) => (float[{",".join(given)}] y)
+    turns (float[{",".join(contracted)}] x) => (float[{",".join(batched)}] y)
     {{ turned = Transpose <perm = {order}> (x)  once = {product}  y = MatMul (once, twice) }}
     """)
     for axis in model.graph.input[0].type.tensor_type.shape.dim:

@@ -84,5 +84,5 @@ g (float[n, 4] x) => (float[n, 4] y) { y = com.microsoft.Gelu (x) }
 def test_the_session_options_of_the_target_decide(tmp_path: Path) -> None:
     model = artifact(tmp_path, onnx.parser.parse_model(GELU))
     target = Target("fast", session={"optimization.enable_gelu_approximation": "1"})
-    made = [optimize(tmp_path, model, chosen, level="extended", atol=1e-2) for chosen in (None, target)]
-    assert [result.operators for result in made] == [["Gelu"], ["FastGelu"]]
+    runs = [optimize(tmp_path, model, chosen, level="extended", atol=1e-2) for chosen in (None, target)]
+    assert [result.operators for result in runs] == [["Gelu"], ["FastGelu"]]

@@ -29,7 +29,7 @@ images (float[n, 4, 6, 2] x) => (float[n, 4, 6, 2] y, float[n, 2] means) <float[
 """
 
 
-def turn(folder: Path, model: onnx.ModelProto, **params: Any) -> StageRun:
+def change_layout(folder: Path, model: onnx.ModelProto, **params: Any) -> StageRun:
     return run_stage("optimize/layout", folder, params, inputs={"model": artifact(folder, model)})
 
 
@@ -43,7 +43,7 @@ def from_tensorflow() -> onnx.ModelProto:
 
 def test_channels_last(tmp_path: Path) -> None:
     model = convolution()
-    run = turn(tmp_path, model)
+    run = change_layout(tmp_path, model)
     assert run.interface == {"image": ["n", 8, 8, 3], "scores": ["n", 5]}
     assert [run.value(name) for name in ("transposes", "transposes_before")] == [1, 0]
     images = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
@@ -53,35 +53,35 @@ def test_channels_last(tmp_path: Path) -> None:
 
 
 def test_channels_first_cancels_the_transposes_of_tensorflow(tmp_path: Path) -> None:
-    run = turn(tmp_path, from_tensorflow(), to="nchw")
+    run = change_layout(tmp_path, from_tensorflow(), to="nchw")
     assert run.interface == {"x": ["n", 2, 4, 6], "y": ["n", 2, 4, 6], "means": ["n", 2]}
     assert [run.value(name) for name in ("transposes", "transposes_before")] == [0, 2]
     assert run.value("max_abs_error") < 1e-6
 
 
 def test_there_and_back(tmp_path: Path) -> None:
-    last = turn(tmp_path, convolution())
+    last = change_layout(tmp_path, convolution())
     first = run_stage("optimize/layout", tmp_path, {"to": "nchw"}, inputs={"model": last.output})
     assert first.interface == {"image": ["n", 3, 8, 8], "scores": ["n", 5]}
     assert first.value("transposes") == 0
 
 
 def test_one_value_alone(tmp_path: Path) -> None:
-    run = turn(tmp_path, from_tensorflow(), to="nchw", values=["y"])
+    run = change_layout(tmp_path, from_tensorflow(), to="nchw", values=["y"])
     assert run.interface == {"x": ["n", 4, 6, 2], "y": ["n", 2, 4, 6], "means": ["n", 2]}
 
 
 def test_what_has_no_images(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
-        turn(tmp_path, parse(ADD))
+        change_layout(tmp_path, parse(ADD))
     assert str(caught.value) == (
         "the model has no images to turn\n"
         "  none of its inputs and outputs has four axes: x has 2, y has 2\n"
         "  hint: name those to turn: `values: [...]`"
     )
     with pytest.raises(StageFailed) as caught:
-        turn(tmp_path, parse(ADD), values=["x"])
+        change_layout(tmp_path, parse(ADD), values=["x"])
     assert caught.value.problem == "x cannot be turned"
     with pytest.raises(UnknownName) as unknown:
-        turn(tmp_path, parse(ADD), values=["z"])
+        change_layout(tmp_path, parse(ADD), values=["z"])
     assert unknown.value.problem == "values: the model has no 'z'"

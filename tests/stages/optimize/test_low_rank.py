@@ -189,9 +189,9 @@ def test_every_beginning_of_the_steps_is_the_least_harm() -> None:
         if 13 * rank < size
     ]
     steps = order_steps(sizes, options)
-    whole = [Option(layer, 0, 0, size, 0.0) for layer, size in enumerate(sizes)]
+    full = [Option(layer, 0, 0, size, 0.0) for layer, size in enumerate(sizes)]
     combinations = list(
-        itertools.product(*([whole[layer], *(o for o in options if o.layer == layer)] for layer in range(3)))
+        itertools.product(*([full[layer], *(o for o in options if o.layer == layer)] for layer in range(3)))
     )
     for count, size in enumerate(sizes_after(sizes, steps)):
         chosen = take(steps, count)
@@ -279,8 +279,8 @@ def test_nothing_that_could_be_factorised(
     text = f"""<ir_version: 9, opset_import: ["" : 20]> g (float[8, 16] x) => (float[...] y) {{ {nodes} }}"""
     text = text.replace("float[...]", "float[a, b, c]" if "batch" in why else "float[a, b]")
     model = build(text, **{name: random(*shape) for name, shape in shapes.items()})
-    what, reason, *_, hint = refusal(tmp_path, model, size=0.5, method="plain").splitlines()
-    assert [what, reason] == ["nothing in the model can be factorised", f"  {why}"]
+    problem, reason, *_, hint = refusal(tmp_path, model, size=0.5, method="plain").splitlines()
+    assert [problem, reason] == ["nothing in the model can be factorised", f"  {why}"]
     assert hint == "  hint: leave the stage out"
 
 

@@ -75,8 +75,8 @@ def change(model: onnx.ModelProto, **arrays: Array) -> onnx.ModelProto:
 def answer(folder: Path, model: onnx.ModelProto, shape: tuple[int, ...]) -> Array:
     value = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
     run = session(artifact(folder, model) / "model.onnx", [model.graph.output[0].name])
-    (found,) = run({model.graph.input[0].name: value})
-    return found
+    (output,) = run({model.graph.input[0].name: value})
+    return output
 
 
 def test_the_smallest_weights_become_zero(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_layers_together_or_each_by_itself(tmp_path: Path) -> None:
     change(model, w1=weights_of(model)["w1"] * 100)
 
     def zeros(**params: Any) -> tuple[int, ...]:
-        found = weights_of(onnx.load(prune(tmp_path, model, **params).model))
-        return tuple(int((found[name] == 0).sum()) for name in ("w1", "w2"))
+        weights = weights_of(onnx.load(prune(tmp_path, model, **params).model))
+        return tuple(int((weights[name] == 0).sum()) for name in ("w1", "w2"))
 
     assert zeros() == (12, 12)
     assert zeros(scope="global") == (0, 24)
@@ -125,12 +125,12 @@ def test_a_depthwise_convolution_and_a_flatten_follow(tmp_path: Path) -> None:
     model = with_weights(DEEP, SHAPES)
     run = prune(tmp_path, model, method="structured", exclude=["head"])
     pruned = onnx.load(run.model)
-    found = weights_of(pruned)
-    assert [found[name].shape for name in SHAPES] == [(2, 2, 2, 2), (2,), (2, 1, 2, 2), (2,), (3, 4), (3,)]
-    whole = weights_of(model)
-    norms = np.abs(whole["k1"]).sum((1, 2, 3))
+    weights = weights_of(pruned)
+    assert [weights[name].shape for name in SHAPES] == [(2, 2, 2, 2), (2,), (2, 1, 2, 2), (2,), (3, 4), (3,)]
+    unpruned = weights_of(model)
+    norms = np.abs(unpruned["k1"]).sum((1, 2, 3))
     gone = np.sort(np.argsort(norms)[:2])
-    head = whole["w"].copy()
+    head = unpruned["w"].copy()
     for channel in gone:
         head[:, 2 * channel : 2 * channel + 2] = 0
     expected = answer(tmp_path, change(model, w=head), (5, 2, 4, 4))

@@ -15,9 +15,9 @@ from tests.stages.support import StageRun, answers, artifact, run_stage
 
 
 def change(folder: Path, function: str, **params: Any) -> StageRun:
-    asked = {"function": f"changes.py:{function}", **params}
+    given_params = {"function": f"changes.py:{function}", **params}
     model = artifact(folder, parse(WORDY))
-    return run_stage("optimize/python", folder, asked, inputs={"model": model}, root=MODULES)
+    return run_stage("optimize/python", folder, given_params, inputs={"model": model}, root=MODULES)
 
 
 def refusal(folder: Path, function: str, **params: Any) -> str:

@@ -25,10 +25,10 @@ def test_every_shape_of_a_transformer_is_known(tmp_path: Path, tiny_bert: Path) 
     assert run.value("dynamic_values") == 0
     assert run.value("fixed_shapes") > 100
     assert run.value("max_abs_error") < 1e-6
-    found = shapes(run)
-    assert found["input_ids"] == [1, 16]
-    assert found["hidden"] == [1, 16, 32]
-    assert all(isinstance(axis, int) for axes in found.values() for axis in axes)
+    known = shapes(run)
+    assert known["input_ids"] == [1, 16]
+    assert known["hidden"] == [1, 16, 32]
+    assert all(isinstance(axis, int) for axes in known.values() for axis in axes)
 
 
 def test_operators_of_onnx_runtime_too(tmp_path: Path, fused_bert: Path) -> None:
@@ -38,8 +38,8 @@ def test_operators_of_onnx_runtime_too(tmp_path: Path, fused_bert: Path) -> None
 
 def test_an_axis_may_stay(tmp_path: Path) -> None:
     run = fix(tmp_path, artifact(tmp_path, parse(LOOKUP)), fix={"length": 3}, dims={"batch": [4, 5]})
-    found = shapes(run)
-    assert (found["ids"], found["rows"], found["y"]) == (["batch", 3], ["batch", 3, 2], ["batch", 3, 2])
+    known = shapes(run)
+    assert (known["ids"], known["rows"], known["y"]) == (["batch", 3], ["batch", 3, 2], ["batch", 3, 2])
     assert run.value("dynamic_values") == 4
 
 

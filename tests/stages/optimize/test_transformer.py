@@ -28,32 +28,37 @@ def fused(run: StageRun) -> dict[str, float]:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> StageRun:
+def fused_model(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> StageRun:
     return fuse(tmp_path_factory.mktemp("made"), tiny_bert, expect={"Attention": 2, "SkipLayerNormalization": 4})
 
 
-def test_every_layer_is_fused_and_agrees(made: StageRun) -> None:
-    assert fused(made) == {"Attention": 2, "EmbedLayerNormalization": 1, "SkipLayerNormalization": 4, "BiasGelu": 2}
-    assert made.value("max_abs_error") < 1e-5
-    assert made.value("nodes") < 70
-    assert made.value("nodes_before") > 100
-    assert made.notes == ()
-    assert made.log.splitlines()[0] == "4 attention heads, hidden size 32"
+def test_every_layer_is_fused_and_agrees(fused_model: StageRun) -> None:
+    assert fused(fused_model) == {
+        "Attention": 2,
+        "EmbedLayerNormalization": 1,
+        "SkipLayerNormalization": 4,
+        "BiasGelu": 2,
+    }
+    assert fused_model.value("max_abs_error") < 1e-5
+    assert fused_model.value("nodes") < 70
+    assert fused_model.value("nodes_before") > 100
+    assert fused_model.notes == ()
+    assert fused_model.log.splitlines()[0] == "4 attention heads, hidden size 32"
 
 
 @KNOWN
-def test_where_its_optimizer_knows_the_model_it_is_taken(made: StageRun) -> None:
-    log = made.log.splitlines()
+def test_where_its_optimizer_knows_the_model_it_is_taken(fused_model: StageRun) -> None:
+    log = fused_model.log.splitlines()
     assert log[1] == "fused by method onnxruntime"
     assert [line.partition(", by")[0] for line in log if line.startswith("Attention: ")] == [
         f"Attention: /bert/encoder/layer.{layer}/attention/self/Reshape_3_output_0" for layer in (0, 1)
     ]
-    assert made.value("nodes") < 40
+    assert fused_model.value("nodes") < 40
 
 
-def test_after_further_optimizations(tmp_path: Path, tiny_bert: Path, made: StageRun) -> None:
+def test_after_further_optimizations(tmp_path: Path, tiny_bert: Path, fused_model: StageRun) -> None:
     extended = fuse(tmp_path, tiny_bert, level="extended")
-    assert fused(extended) == fused(made)
+    assert fused(extended) == fused(fused_model)
     assert extended.value("max_abs_error") < 1e-5
 
 

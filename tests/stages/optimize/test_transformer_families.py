@@ -201,7 +201,7 @@ def fuse_with_cache(folder: Path, exporter: str) -> StageRun:
     past = {f"past_key_values.{layer}.{part}": CACHE for layer in range(2) for part in ("key", "value")}
     text = {"shape": ["batch", "sequence"], "dtype": "int64"}
     mask = {"shape": ["batch", "past + sequence"], "dtype": "int64", "fill": "mask"}
-    asked = {
+    given_params = {
         "model": "gpt2_step.py:load",
         "inputs": {
             "input_ids": {**text, "high": 999}, "attention_mask": mask, "position_ids": {**text, "high": 63}, **past
@@ -210,7 +210,7 @@ def fuse_with_cache(folder: Path, exporter: str) -> StageRun:
         "exporter": exporter,
         "dims": DIMS,
     }  # fmt: skip
-    return fuse(folder, run_stage("convert/torch", folder, asked, root=MODULES).output, dims=DIMS)
+    return fuse(folder, run_stage("convert/torch", folder, given_params, root=MODULES).output, dims=DIMS)
 
 
 @pytest.mark.parametrize(("exporter", "tables"), mostly_slow([("torchscript", 2), ("dynamo", 1)], ("torchscript", 2)))
@@ -232,12 +232,14 @@ def test_gpt2_with_its_cache_is_quantized(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow  # small graphs of old sets are quick, in _fusion/test_rules.py
-@pytest.mark.parametrize(("family", "opset", "apart"), [("bert", 14, False), ("llama", 17, False), ("bloom", 14, True)])
-def test_older_operator_sets(tmp_path: Path, exports: Exports, family: str, opset: int, *, apart: bool) -> None:
+@pytest.mark.parametrize(
+    ("family", "opset", "separate"), [("bert", 14, False), ("llama", 17, False), ("bloom", 14, True)]
+)
+def test_older_operator_sets(tmp_path: Path, exports: Exports, family: str, opset: int, *, separate: bool) -> None:
     """Those have no LayerNormalization before 17, and reductions that take their axes otherwise before 18."""
     run = fuse(tmp_path, exports(family, opset=opset), method="rules")
     assert run.value("attentions_left") == 0
     line = f"operator set {opset} has no LayerNormalization: layer norms stay in pieces"
-    assert (line in run.log.splitlines()) == apart
-    assert (run.value("fused.SkipLayerNormalization") == 0) == (apart or family == "llama")
+    assert (line in run.log.splitlines()) == separate
+    assert (run.value("fused.SkipLayerNormalization") == 0) == (separate or family == "llama")
     assert run.value("max_abs_error") < 1e-5

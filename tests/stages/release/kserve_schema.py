@@ -23,35 +23,35 @@ PLAIN: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
-def problems(value: Any, kind: str, where: str) -> Iterator[str]:
+def problems(value: Any, kind: str, place: str) -> Iterator[str]:
     """Yield what is wrong with a value of a type, named as in the `openapi_types` of the classes."""
     if kind in PLAIN:
         if not isinstance(value, PLAIN[kind]) or (isinstance(value, bool) and kind != "bool"):
-            yield f"{where}: {value!r} is no {kind}"
+            yield f"{place}: {value!r} is no {kind}"
     elif match := re.fullmatch(r"[Ll]ist\[(.+)\]", kind):
         for number, item in enumerate(value):
-            yield from problems(item, match[1], f"{where}[{number}]")
+            yield from problems(item, match[1], f"{place}[{number}]")
     elif match := re.fullmatch(r"[Dd]ict[\[(]str, (.+)[\])]", kind):
         for key, item in value.items():
-            yield from problems(item, match[1], f"{where}.{key}")
+            yield from problems(item, match[1], f"{place}.{key}")
     else:
-        yield from problems_of_fields(value, kind, where)
+        yield from problems_of_fields(value, kind, place)
 
 
-def problems_of_fields(value: dict[str, Any], kind: str, where: str) -> Iterator[str]:
+def problems_of_fields(value: dict[str, Any], kind: str, place: str) -> Iterator[str]:
     """Yield what is wrong with an object of a class."""
     model = getattr(kserve, kind, None) or getattr(kubernetes, kind)
     fields = {name: attribute for attribute, name in model.attribute_map.items()}
     for key, item in value.items():
         if key in fields:
-            yield from problems(item, model.openapi_types[fields[key]], f"{where}.{key}")
+            yield from problems(item, model.openapi_types[fields[key]], f"{place}.{key}")
         else:
-            yield f"{where}: {kind} has no field {key}"
+            yield f"{place}: {kind} has no field {key}"
     if hasattr(kserve, kind):
         try:
             model(**{fields[key]: item for key, item in value.items() if key in fields})
         except ValueError as error:  # what is required is missing
-            yield f"{where}: {error}"
+            yield f"{place}: {error}"
 
 
 for folder in map(Path, sys.argv[1:]):

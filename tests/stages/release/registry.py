@@ -48,8 +48,8 @@ class Registry:
 
     def manifest(self, name: str, tag: str) -> dict[str, Any]:
         """What was pushed under a tag."""
-        told: dict[str, Any] = json.loads(self.manifests[name, tag])
-        return told
+        document: dict[str, Any] = json.loads(self.manifests[name, tag])
+        return document
 
     def digest(self, name: str, tag: str) -> str:
         """Its digest."""
@@ -84,10 +84,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def _is_signed(self) -> bool:
         registry, path = self.registry, urlsplit(self.path)
-        given = self.headers.get("Authorization", "")
+        credentials = self.headers.get("Authorization", "")
         if path.path == "/token":
             (scope,) = parse_qs(path.query)["scope"]
-            if given == registry.login:
+            if credentials == registry.login:
                 registry.granted.append(scope)
                 self._answer(200, json.dumps({"token": scope}).encode())
             else:
@@ -97,19 +97,19 @@ class Handler(BaseHTTPRequestHandler):
         scope = f"repository:{name}:pull{'' if self.command in ('GET', 'HEAD') else ',push'}"
         bearer = f'Bearer realm="http://{registry.address}/token",service="registry",scope="{scope}"'
         wanted, challenge = (f"Bearer {scope}", bearer) if registry.tokens else (registry.login, 'Basic realm="here"')
-        if not registry.login or given.startswith(wanted):
+        if not registry.login or credentials.startswith(wanted):
             return True
         self._body()
         self._answer(401, headers={"Www-Authenticate": challenge})
         return False
 
     def do_HEAD(self) -> None:
-        found = BLOB.fullmatch(self.path)
-        self._answer(200 if found and found[2] in self.registry.blobs else 404)
+        match = BLOB.fullmatch(self.path)
+        self._answer(200 if match and match[2] in self.registry.blobs else 404)
 
     def do_GET(self) -> None:
-        if found := MANIFEST.fullmatch(self.path):
-            data = self.registry.manifests.get((found[1], found[2]))
+        if match := MANIFEST.fullmatch(self.path):
+            data = self.registry.manifests.get((match[1], match[2]))
             headers = {"Docker-Content-Digest": _digest(data)} if data else {}
             self._answer(200 if data else 404, data or b"", headers)
         else:

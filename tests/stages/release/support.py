@@ -75,5 +75,5 @@ def publish(folder: Path, bundle: Path, to: str, *, overwrite: bool = False) -> 
 
 def receipt(run: StageRun) -> dict[str, object]:
     """What a stage that published left."""
-    told: dict[str, object] = json.loads((run.output / "receipt.json").read_text())
-    return told
+    document: dict[str, object] = json.loads((run.output / "receipt.json").read_text())
+    return document

@@ -122,7 +122,7 @@ NO_NAME = (
 
 
 @pytest.mark.parametrize(
-    ("params", "told"),
+    ("params", "message"),
     [
         ({"name": "Scale_1"}, NO_NAME.format("Scale_1")),
         ({"name": "1st"}, NO_NAME.format("1st")),
@@ -142,10 +142,10 @@ NO_NAME = (
         ),
     ],
 )
-def test_what_the_cluster_would_refuse(tmp_path: Path, server: Path, params: dict[str, Any], told: str) -> None:
+def test_what_the_cluster_would_refuse(tmp_path: Path, server: Path, params: dict[str, Any], message: str) -> None:
     with pytest.raises(OrunError) as caught:
         write(tmp_path, server, **params)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_a_bundle_without_a_server(tmp_path: Path) -> None:

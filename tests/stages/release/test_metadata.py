@@ -43,10 +43,10 @@ def test_what_is_written_is_in_the_model(tmp_path: Path) -> None:
     )
     model = onnx.load(run.model)
     assert (model.doc_string, model.model_version, model.domain) == ("Tells *words* apart.", 3, "org.example")
-    found = properties(run.model)
-    assert list(found) == ["author", "kept", "licence", "orun.provenance"]
-    assert (found["author"], found["kept"]) == ("Ö", "as it was")
-    document = json.loads(found["orun.provenance"])
+    written = properties(run.model)
+    assert list(written) == ["author", "kept", "licence", "orun.provenance"]
+    assert (written["author"], written["kept"]) == ("Ö", "as it was")
+    document = json.loads(written["orun.provenance"])
     assert document["pipeline"] == "bert"
     assert document["stages"][0] == {
         "stage": "export",

@@ -36,16 +36,16 @@ def bundle(tmp_path: Path) -> Path:
 def test_a_folder(tmp_path: Path, bundle: Path) -> None:
     run = publish(tmp_path, bundle, "released/tiny")
     assert verify_bundle(tmp_path / "released/tiny") == []
-    told = receipt(run)
+    document = receipt(run)
     manifest = json.loads((bundle / "manifest.json").read_text())
-    assert told == {
+    assert document == {
         "to": "released/tiny",
         "reference": "",
         **{k: manifest[k] for k in ("name", "version", "digest", "files")},
     }
     assert run.value("files") == 4
     again = publish(tmp_path, bundle, "released/tiny")
-    assert receipt(again) == told
+    assert receipt(again) == document
     assert again.log == "released/tiny already holds this release\n"
 
 
@@ -55,8 +55,8 @@ def test_a_pipe_that_would_have_to_be_read_is_refused(tmp_path: Path, bundle: Pa
     os.mkfifo(tmp_path / "released" / name)
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, "released")
-    told = f"{(tmp_path / 'released').as_uri()} did not take the release\n  {name} is a pipe or device, not a file"
-    assert str(caught.value) == told
+    document = f"{(tmp_path / 'released').as_uri()} did not take the release\n  {name} is a pipe or device, not a file"
+    assert str(caught.value) == document
 
 
 def test_a_pipe_in_the_place_of_a_file_is_replaced(tmp_path: Path, bundle: Path) -> None:
@@ -74,7 +74,7 @@ def test_another_release_is_not_replaced_unless_the_file_says_so(tmp_path: Path,
     publish(tmp_path, older, "released")
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, "released")
-    old, new = (json.loads((one / "manifest.json").read_text())["digest"] for one in (older, bundle))
+    old, new = (json.loads((folder / "manifest.json").read_text())["digest"] for folder in (older, bundle))
     assert str(caught.value) == (
         "released holds another release\n"
         f"  its manifest has the digest {old}\n"
@@ -93,13 +93,13 @@ def test_what_another_manifest_names_outside_is_left_alone(tmp_path: Path, bundl
         (target / name).write_text("old")
     (tmp_path / "outside.txt").write_text("mine")
     names = ["old.bin", "../outside.txt", str(tmp_path / "outside.txt"), "", 3]
-    told = {"digest": "another", "files": [{"path": name} for name in names[:-1]]}
-    (target / "manifest.json").write_text(json.dumps(told))
+    document = {"digest": "another", "files": [{"path": name} for name in names[:-1]]}
+    (target / "manifest.json").write_text(json.dumps(document))
     publish(tmp_path, bundle, "released", overwrite=True)
     assert (tmp_path / "outside.txt").read_text() == "mine"
     assert sorted(path.name for path in target.iterdir()) == sorted([*digest(bundle), "mine.txt"])
-    told["files"] = [{"path": name} for name in names]
-    (target / "manifest.json").write_text(json.dumps(told))  # no manifest of orun
+    document["files"] = [{"path": name} for name in names]
+    (target / "manifest.json").write_text(json.dumps(document))  # no manifest of orun
     publish(tmp_path, bundle, "released", overwrite=True)
     assert (target / "mine.txt").exists()
 
@@ -155,7 +155,7 @@ def test_a_release_that_was_half_replaced_is_none(tmp_path: Path, bundle: Path) 
     assert verify_bundle(target) == ["manifest.json is missing: publishing is still running, or was interrupted"]
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, "released")
-    begun, new = (json.loads((one / "manifest.json").read_text())["digest"] for one in (second, bundle))
+    begun, new = (json.loads((folder / "manifest.json").read_text())["digest"] for folder in (second, bundle))
     assert str(caught.value) == (
         "another release is being published to released, or its publishing was interrupted\n"
         f"  its manifest has the digest {begun}\n"

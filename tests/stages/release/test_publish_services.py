@@ -60,7 +60,7 @@ def test_an_oci_registry(tmp_path: Path, bundle: Path) -> None:
         titles = {
             layer["annotations"]["org.opencontainers.image.title"]: layer["digest"] for layer in manifest["layers"]
         }
-        assert {name: registry.blob(found) for name, found in titles.items()} == {
+        assert {name: registry.blob(blob) for name, blob in titles.items()} == {
             path.name: path.read_bytes() for path in bundle.iterdir()
         }
         assert receipt(run)["reference"] == registry.digest("models/tiny", "1.0")
@@ -112,13 +112,13 @@ def deaf(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
 PLACES = ("oci://127.0.0.1:{port}/models/tiny:1.0", "hf://owner/tiny", "mlflow://tiny")
 
 
-@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("place", PLACES)
 def test_a_place_that_refuses_connections(
-    tmp_path: Path, bundle: Path, deaf: socket.socket, monkeypatch: pytest.MonkeyPatch, where: str
+    tmp_path: Path, bundle: Path, deaf: socket.socket, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setattr(_destination, "PAUSES", (0.0,) * len(_destination.PAUSES))
     port = deaf.getsockname()[1]
-    to = where.format(port=port)
+    to = place.format(port=port)
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, to)
     assert str(caught.value) == (
@@ -127,7 +127,7 @@ def test_a_place_that_refuses_connections(
 
 
 @pytest.mark.parametrize(
-    ("where", "seconds"),
+    ("place", "seconds"),
     [
         (PLACES[0], 0.1),
         (PLACES[1], 0.1),
@@ -139,14 +139,14 @@ def test_a_place_that_never_answers(
     bundle: Path,
     deaf: socket.socket,
     monkeypatch: pytest.MonkeyPatch,
-    where: str,
+    place: str,
     seconds: float,
 ) -> None:
     deaf.listen()
     monkeypatch.setattr(_destination, "QUICK", seconds)
     monkeypatch.setattr(_destination, "PAUSES", (0.0,))
     port = deaf.getsockname()[1]
-    to = where.format(port=port)
+    to = place.format(port=port)
     with pytest.raises(UsageError) as caught:
         publish(tmp_path, bundle, to)
     assert str(caught.value) == f"{to} did not take the release\n  127.0.0.1:{port}: timed out (tried 2 times)"

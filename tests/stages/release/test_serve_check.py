@@ -60,8 +60,8 @@ def test_sizes_and_tolerance_are_those_that_are_asked_for(tmp_path: Path, monkey
     assert run.value("answers") == 3  # at one size: at random, lowest and highest
     here = sessions.session
 
-    def shifted(*words: Any, **options: Any) -> Any:
-        model = here(*words, **options)
+    def shifted(*arguments: Any, **options: Any) -> Any:
+        model = here(*arguments, **options)
         return lambda feed: [value + np.float32(0.5) for value in model(feed)]
 
     for module in (sessions, limits):
@@ -146,7 +146,7 @@ def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("providers", "error", "told"),
+    ("providers", "error", "message"),
     [
         ([], StageFailed, "`providers` is empty\n  hint: leave it out for the CPU"),
         (
@@ -157,27 +157,27 @@ def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
     ],
 )
 def test_providers_that_nobody_has(
-    tmp_path: Path, environments: Path, providers: list[str], error: type[OrunError], told: str
+    tmp_path: Path, environments: Path, providers: list[str], error: type[OrunError], message: str
 ) -> None:
     before = sorted(environments.iterdir())
     ports = {"bundle": make_bundle(tmp_path).output}
     with pytest.raises(error) as caught:
         run_stage("release/serve-check", tmp_path, {"providers": providers}, inputs=ports)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
     assert sorted(environments.iterdir()) == before
 
 
 def _classifier(folder: Path, **params: object) -> Path:
     """A released classifier of people by a number and a word, whose classes are words."""
-    asked = {"model": "estimators.py:columns_in_words", "data": "estimators.py:people", **params}
-    model = run_stage("convert/sklearn", folder, asked, root=MODULES).output
+    given_params = {"model": "estimators.py:columns_in_words", "data": "estimators.py:people", **params}
+    model = run_stage("convert/sklearn", folder, given_params, root=MODULES).output
     return run_stage("release/bundle", folder, inputs={"model": model}, provenance=provenance_file(folder)).output
 
 
 def test_texts_are_asked_and_answered(tmp_path: Path) -> None:
     ports = {"bundle": _classifier(tmp_path)}
-    asked = {"inputs": "estimators.py:judged"}
-    run = run_stage("release/serve-check", tmp_path, asked, inputs=ports, root=MODULES)
+    given_params = {"inputs": "estimators.py:judged"}
+    run = run_stage("release/serve-check", tmp_path, given_params, inputs=ports, root=MODULES)
     assert run.value("answers") == 15
     assert run.value("max_abs_error") < 1e-5
 
@@ -193,9 +193,9 @@ def test_an_answer_that_is_no_tensor(tmp_path: Path) -> None:
 
 def test_inputs_that_the_model_does_not_take_are_no_fault_of_the_bundle(tmp_path: Path) -> None:
     np.savez(tmp_path / "wide.npz", x=np.ones((2, 4)))
-    asked = {"inputs": {"path": "wide.npz", "types": {"x": "float64"}}}
+    given_params = {"inputs": {"path": "wide.npz", "types": {"x": "float64"}}}
     with pytest.raises(UsageError) as caught:
-        run_stage("release/serve-check", tmp_path, asked, inputs={"bundle": make_bundle(tmp_path).output})
+        run_stage("release/serve-check", tmp_path, given_params, inputs={"bundle": make_bundle(tmp_path).output})
     assert str(caught.value) == (
         "an example of wide.npz does not fit the input 'x' of the model\n"
         "  it has float64 [1, 4], and the model takes float32 ['batch', 4]\n"

@@ -52,8 +52,8 @@ def make(folder: Path, text: str = MATMUL, target: Target | None = None, **param
     """The folder of a server, with a lock of the test's own."""
     (folder / "own.lock").write_text(LOCK, "utf-8")
     bundle = make_bundle(folder, "1.0", text).output
-    given = {"name": "Scale", "lock": "own.lock", **params}
-    return run_stage("release/server", folder, given, inputs={"bundle": bundle}, target=target, seed=7)
+    given_params = {"name": "Scale", "lock": "own.lock", **params}
+    return run_stage("release/server", folder, given_params, inputs={"bundle": bundle}, target=target, seed=7)
 
 
 def test_the_folder_is_a_bundle_with_a_server(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_batches_that_change_the_answers_are_noted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "params", "told"),
+    ("model", "params", "message"),
     [
         (
             MATMUL,
@@ -236,10 +236,10 @@ def test_batches_that_change_the_answers_are_noted(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_served(tmp_path: Path, model: str, params: dict[str, Any], told: str) -> None:
+def test_what_cannot_be_served(tmp_path: Path, model: str, params: dict[str, Any], message: str) -> None:
     with pytest.raises(OrunError) as caught:
         make(tmp_path, model, **params)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_a_provider_that_the_lock_does_not_have(tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_files_of_a_target_that_the_server_would_not_find(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("lock", "told"),
+    ("lock", "message"),
     [
         (f"kserve==0.21.0 {HASH}\n", "lock: own.lock lacks a build of onnxruntime"),
         (f"onnxruntime-gpu[cuda]==1.31.1 {HASH}\n", "lock: own.lock lacks kserve"),
@@ -274,13 +274,13 @@ def test_files_of_a_target_that_the_server_would_not_find(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_a_lock_that_pins_too_little(tmp_path: Path, lock: str, told: str) -> None:
+def test_a_lock_that_pins_too_little(tmp_path: Path, lock: str, message: str) -> None:
     bundle = make_bundle(tmp_path).output
     (tmp_path / "own.lock").write_text(lock, "utf-8")
     with pytest.raises(OrunError) as caught:
         run_stage("release/server", tmp_path, {"name": "scale", "lock": "own.lock"}, inputs={"bundle": bundle})
     assert str(caught.value) == (
-        f"{told}\n  hint: name kserve and a build of ONNX Runtime in requirements.in, then: "
+        f"{message}\n  hint: name kserve and a build of ONNX Runtime in requirements.in, then: "
         "uv pip compile --universal --generate-hashes requirements.in -o requirements.lock"
     )
 

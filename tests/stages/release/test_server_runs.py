@@ -59,9 +59,9 @@ class Running:
 
     def get(self, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
         """Return status and content of an answer."""
-        asked = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", body, headers)
+        request = urllib.request.Request(f"http://127.0.0.1:{self.http_port}{path}", body, headers)
         try:
-            with urllib.request.urlopen(asked, timeout=30) as answer:  # noqa: S310 - the same
+            with urllib.request.urlopen(request, timeout=30) as answer:  # noqa: S310 - the same
                 return answer.status, answer.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
@@ -111,10 +111,10 @@ def report(running: Running) -> dict[str, Any]:
     """What the client of another maker says."""
     python = environment(CLIENT)
     command = [str(python), str(PROGRAM), str(running.http_port), str(running.grpc_port), str(AT_ONCE)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert process.returncode == 0, process.stderr
+    document: dict[str, Any] = json.loads(process.stdout.splitlines()[-1])
+    return document
 
 
 def test_the_lock_is_of_the_pipeline_s_runtime_alone(folder: Path) -> None:
@@ -127,18 +127,18 @@ def test_the_lock_is_of_the_pipeline_s_runtime_alone(folder: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["http", "grpc"])
 def test_tritonclient_is_answered(report: dict[str, Any], protocol: str) -> None:
-    told = report[protocol]
-    assert (told["live"], told["ready"], told["model_ready"]) == (True, True, True)
-    assert told["answer"] == told["named"] == told["after"] == RIGHT
+    answer = report[protocol]
+    assert (answer["live"], answer["ready"], answer["model_ready"]) == (True, True, True)
+    assert answer["answer"] == answer["named"] == answer["after"] == RIGHT
 
 
 def test_the_code_of_the_guide_runs(report: dict[str, Any], running: Running) -> None:  # noqa: ARG001 - it runs first
     (code,) = re.findall(r"```python\n(.*?)```", (running.folder / "SERVING.md").read_text("utf-8"), re.DOTALL)
     code = code.replace("localhost:8080", f"127.0.0.1:{running.http_port}")
-    done = subprocess.run(
+    process = subprocess.run(
         [str(environment(CLIENT)), "-c", code], capture_output=True, text=True, check=False, timeout=120
     )
-    assert (done.stdout, done.stderr) == ("[[0. 0.]]\n", "")
+    assert (process.stdout, process.stderr) == ("[[0. 0.]]\n", "")
 
 
 def test_manifests_hold_by_the_schema_of_kserve(folder: Path, tmp_path: Path) -> None:
@@ -179,9 +179,9 @@ def test_manifests_hold_by_the_schema_of_kserve(folder: Path, tmp_path: Path) ->
 def schema_problems(python: Path, *folders: Path) -> list[str]:
     """What KServe's schema refuses in the manifests of folders."""
     command = [str(python), str(SCHEMA), *map(str, folders)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert process.returncode == 0, process.stderr
+    return process.stdout.splitlines()
 
 
 def test_metadata(report: dict[str, Any]) -> None:
@@ -239,7 +239,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "headers", "status", "told"),
+    ("path", "body", "headers", "status", "message"),
     [
         ("/v2/models/scale/infer", b"{", JSON, 400, "body"),
         ("/v2/models/scale/infer", b"{}", JSON, 400, "inputs"),
@@ -293,11 +293,11 @@ JSON = {"Content-Type": "application/json"}
     ],
 )
 def test_a_bad_body_is_an_error_and_is_counted(
-    running: Running, path: str, body: bytes | None, headers: dict[str, str], status: int, told: str
+    running: Running, path: str, body: bytes | None, headers: dict[str, str], status: int, message: str
 ) -> None:
     before = invalid_requests(running)
     got, content = running.get(path, body, **headers)
-    assert (got, told in content.decode()) == (status, True), content
+    assert (got, message in content.decode()) == (status, True), content
     assert invalid_requests(running) == before + (status == 400)
     good = b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [[0, 1, 2, 3]]}]}'
     assert json.loads(running.get("/v2/models/scale/infer", good, **JSON)[1])["outputs"][0]["data"] == RIGHT[0]
@@ -343,9 +343,9 @@ def test_a_log_that_cannot_be_written_ends_the_start(running: Running, tmp_path:
     python = environment(Environment("of the server", read_requirements(running.folder / "requirements.lock")))
     log = tmp_path / "missing" / "samples.jsonl"
     command = [str(python), str(running.folder / "runtime.py"), f"--sample-log={log}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert (process.returncode, process.stdout) == (1, "")
+    assert process.stderr == (
         f"cannot write to the sample log {log}: No such file or directory\n"
         "  hint: name a file that this user may write: --sample-log FILE\n"
     )

@@ -81,9 +81,9 @@ def test_a_batched_model(tmp_path: Path, message: Any) -> None:
     ]
     config = read(run, message)
     assert (config.name, config.backend, config.max_batch_size) == ("tiny", "onnxruntime", 32)
-    ((given,), (taken,)) = (config.input, config.output)
-    assert (given.name, list(given.dims), given.data_type) == ("x", [4], 11)
-    assert (taken.name, list(taken.dims), taken.data_type) == ("y", [2], 11)
+    ((config_input,), (config_output,)) = (config.input, config.output)
+    assert (config_input.name, list(config_input.dims), config_input.data_type) == ("x", [4], 11)
+    assert (config_output.name, list(config_output.dims), config_output.data_type) == ("y", [2], 11)
     assert list(config.dynamic_batching.preferred_batch_size) == [8, 16]
     assert config.dynamic_batching.max_queue_delay_microseconds == 100
     assert (config.instance_group[0].count, config.instance_group[0].kind) == (2, 2)
@@ -129,7 +129,7 @@ def test_accelerators_of_a_target(tmp_path: Path, message: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "params", "told"),
+    ("text", "params", "message"),
     [
         (SCALAR, {"max_batch_size": 8}, NO_BATCH.format("'factor' has no axes")),
         (TIME_FIRST, {"max_batch_size": 8}, NO_BATCH.format("that of 'x' is axis 1")),
@@ -149,14 +149,14 @@ def test_accelerators_of_a_target(tmp_path: Path, message: Any) -> None:
         (MATMUL, {"name": 256 * "n"}, NO_NAME.format(f"'{79 * 'n'}")),
     ],
 )
-def test_what_does_not_suit_triton(tmp_path: Path, text: str, params: dict[str, Any], told: str) -> None:
+def test_what_does_not_suit_triton(tmp_path: Path, text: str, params: dict[str, Any], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make(tmp_path, text, params)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 @pytest.mark.parametrize(
-    ("params", "target", "told"),
+    ("params", "target", "message"),
     [
         ({"device": "gpu"}, Target("cpu"), "`device: gpu`, and target 'cpu' has no GPU provider"),
         ({"device": "cpu"}, CUDA, "`device: cpu`, and target 'gpu' names CUDAExecutionProvider"),
@@ -179,10 +179,10 @@ def test_what_does_not_suit_triton(tmp_path: Path, text: str, params: dict[str, 
         ),
     ],
 )
-def test_what_triton_cannot_be_told(tmp_path: Path, params: dict[str, Any], target: Target, told: str) -> None:
+def test_what_triton_cannot_be_told(tmp_path: Path, params: dict[str, Any], target: Target, message: str) -> None:
     with pytest.raises(UsageError) as caught:
         make(tmp_path, MATMUL, params, target)
-    assert str(caught.value) == told
+    assert str(caught.value) == message
 
 
 def test_session_options_without_a_parameter_are_noted(tmp_path: Path, message: Any) -> None:

@@ -398,8 +398,8 @@ PLACES = """
     ],
 )
 def test_scores_and_weights_of_any_operators_are_counted(tmp_path: Path, scores: str, reason: str) -> None:
-    made = fuse(tmp_path, attention(PLACES + scores, two=[2, 2]))
-    assert made.notes == (f"method rules left 1 of 1 attentions in pieces: {reason}",)
+    run = fuse(tmp_path, attention(PLACES + scores, two=[2, 2]))
+    assert run.notes == (f"method rules left 1 of 1 attentions in pieces: {reason}",)
 
 
 def test_learned_queries_are_counted(tmp_path: Path) -> None:
@@ -488,8 +488,8 @@ def test_a_layer_between_scores_and_softmax_ends_the_search(tmp_path: Path, betw
     """As the layer before a choice between experts, behind which the attention before it comes."""
     scores = f"p = MatMul (q, kt) {between} w = Softmax (m) seen = MatMul (w, v)"
     heads = np.array([[1, 0.5], [0.25, 1]], np.float32)
-    made = fuse(tmp_path, attention(scores, heads=heads, kernel=heads.reshape(2, 2, 1, 1)))
-    assert made.value("attentions") == 0
+    run = fuse(tmp_path, attention(scores, heads=heads, kernel=heads.reshape(2, 2, 1, 1)))
+    assert run.value("attentions") == 0
 
 
 def test_an_attention_in_a_branch_is_counted(tmp_path: Path) -> None:
@@ -699,9 +699,9 @@ def no_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_symbolic_shapes")
 def test_where_the_symbolic_inference_fails_that_of_onnx_serves(tmp_path: Path) -> None:
-    made = fuse(tmp_path, attention(FUSIBLE))
-    assert operators(made) == {"Attention": 1, "MatMul": 1}
-    assert made.log.splitlines()[0] == (
+    run = fuse(tmp_path, attention(FUSIBLE))
+    assert operators(run) == {"Attention": 1, "MatMul": 1}
+    assert run.log.splitlines()[0] == (
         "ONNX Runtime's inference cannot follow the model, ONNX's own is used: AssertionError: no shape"
     )
 
@@ -719,8 +719,8 @@ def test_what_the_rules_cannot_follow_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_shapes")
 def test_a_method_that_failed_is_named_when_the_other_leaves_some_in_pieces(tmp_path: Path) -> None:
-    made = fuse(tmp_path, attention(FUSIBLE), method="auto")
-    assert made.notes == (
+    run = fuse(tmp_path, attention(FUSIBLE), method="auto")
+    assert run.notes == (
         "method rules failed: the shapes of the model cannot be worked out: AssertionError: no shape",
         "method onnxruntime left 1 of 1 attentions in pieces: ONNX Runtime's optimizer does not know its pattern",
     )
