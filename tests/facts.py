@@ -33,9 +33,9 @@ def _component(name: str, value: str) -> KeyComponent:
     return KeyComponent(ComponentKind.TARGET, owner=name, value=value)  # a further target, by its parameter
 
 
-def named(found: Iterable[KeyComponent]) -> dict[str, str]:
+def named(components: Iterable[KeyComponent]) -> dict[str, str]:
     """The value of each key component by its name."""
-    return by_name(found)
+    return by_name(components)
 
 
 def said(*texts: str) -> tuple[Reason, ...]:

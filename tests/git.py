@@ -10,10 +10,10 @@ SETTINGS = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.d
 QUIET = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
 
 
-def git(folder: Path, *words: str) -> str:
+def git(folder: Path, *arguments: str) -> str:
     """What a command of git says; it must not fail."""
-    done = subprocess.run(
-        ["git", *SETTINGS, *words],
+    process = subprocess.run(
+        ["git", *SETTINGS, *arguments],
         cwd=folder,
         check=True,
         capture_output=True,
@@ -21,7 +21,7 @@ def git(folder: Path, *words: str) -> str:
         timeout=60,
         env=os.environ | QUIET,
     )
-    return done.stdout.strip()
+    return process.stdout.strip()
 
 
 def commit(folder: Path, message: str) -> str:

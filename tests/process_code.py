@@ -24,8 +24,8 @@ FACADES = frozenset({"orun", "orun.executors", "orun.store"})
 
 def modules() -> dict[str, str]:
     """Return the digest of each module that runs in the process of every stage, comments and docstrings left out."""
-    found = {name: path for name, path, does in _reached() if does}
-    return {name: digest(Path(path).read_bytes()) for name, path in sorted(found.items())}
+    reached = {name: path for name, path, does in _reached() if does}
+    return {name: digest(Path(path).read_bytes()) for name, path in sorted(reached.items())}
 
 
 def names() -> set[str]:
@@ -34,7 +34,7 @@ def names() -> set[str]:
 
 
 def _reached() -> Iterator[tuple[str, str, bool]]:
-    return (found for entry in ENTRIES for found in kind_code.find_reachable(entry, FACADES))
+    return (module for entry in ENTRIES for module in kind_code.find_reachable(entry, FACADES))
 
 
 def digest(source: bytes) -> str:

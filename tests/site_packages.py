@@ -59,7 +59,7 @@ class Site:
     def run(self, project: Project, *options: str, path: Sequence[Path] = ()) -> dict[str, Any]:
         """Run the pipeline of a project in a process that has these packages: each stage by its name."""
         folders = os.pathsep.join(map(str, (*path, self.folder, CHECKOUT)))
-        done = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-m", "orun", "pipeline.yaml", "--json", "--store", str(project.store), *options],
             cwd=project.folder,
             env={**os.environ, "PYTHONPATH": folders},
@@ -67,8 +67,8 @@ class Site:
             text=True,
             check=False,
         )
-        assert done.returncode in (0, 3), done.stdout + done.stderr
-        return {stage["stage"]: stage for stage in json.loads(done.stdout)["stages"]}
+        assert process.returncode in (0, 3), process.stdout + process.stderr
+        return {stage["stage"]: stage for stage in json.loads(process.stdout)["stages"]}
 
 
 def reasons(stages: dict[str, Any]) -> dict[str, list[str]]:

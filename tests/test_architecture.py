@@ -72,15 +72,15 @@ def test_no_files_import_one_another() -> None:
     assert [sorted(circle) for circle in nx.strongly_connected_components(graph) if len(circle) > 1] == []
 
 
-@pytest.mark.parametrize("room", ["eventlog", "executors"])
-def test_others_use_only_the_exports_of_a_room(room: str) -> None:
+@pytest.mark.parametrize("package", ["eventlog", "executors"])
+def test_others_use_only_the_exports_of_a_room(package: str) -> None:
     """Other rooms are used by their modules: eager exports would import what few verbs need, as planning does."""
     inside = [
         f"{name} -> {imported}"
         for name, path in modules().items()
-        if not name.startswith(f"orun.{room}")
+        if not name.startswith(f"orun.{package}")
         for imported in imports(path)
-        if imported.startswith(f"orun.{room}.")
+        if imported.startswith(f"orun.{package}.")
     ]
     assert inside == []
 

@@ -38,11 +38,11 @@ def test_the_key_of_a_kind_holds_the_code_of_that_kind_alone(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["release/publish", "release/card", "measure/accuracy", "quantize/tune"])
 def test_what_the_import_of_a_kind_runs_is_in_its_key_or_in_that_of_every_stage(kind: str) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", LOADED, module_name(kind)], capture_output=True, text=True, check=True, timeout=60
     )
     counted = {name for name, _, _ in kind_code.find_reachable(module_name(kind))} | process_code.names()
-    assert set(done.stdout.split()) - counted - process_code.FACADES - kind_code.HARMLESS == set()
+    assert set(process.stdout.split()) - counted - process_code.FACADES - kind_code.HARMLESS == set()
 
 
 def names_from(package: str, path: Path) -> list[str]:

@@ -27,12 +27,12 @@ sys.exit(code)
 """
 
 
-def modules_after(*words: str, cwd: Path | None = None) -> set[str]:
+def modules_after(*arguments: str, cwd: Path | None = None) -> set[str]:
     """Every module that a command line has imported by its end."""
-    done = subprocess.run(
-        [sys.executable, "-c", REPORT, *words], capture_output=True, text=True, check=True, timeout=120, cwd=cwd
+    process = subprocess.run(
+        [sys.executable, "-c", REPORT, *arguments], capture_output=True, text=True, check=True, timeout=120, cwd=cwd
     )
-    return set(done.stderr.splitlines())
+    return set(process.stderr.splitlines())
 
 
 def test_every_public_name_is_there() -> None:
@@ -77,8 +77,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_run_with_nothing_to_do_imports_next_to_nothing(built: Path) -> None:
-    for words in (("one.yaml",), ("one.yaml", "-q")):
-        seen = modules_after(*words, cwd=built)
+    for arguments in (("one.yaml",), ("one.yaml", "-q")):
+        seen = modules_after(*arguments, cwd=built)
         assert not seen & (FRAMEWORKS | WHEN_NEEDED)
         assert not seen & {"difflib", "orun.report.failures", "tomllib"}  # which reads the tables
         assert not {name for name in seen if name.startswith("orun.report.html")}
@@ -93,8 +93,8 @@ def test_little_is_collected_at_the_start_and_nothing_at_the_end() -> None:
     ends = []
     for module in ("orun.__main__", "orun.cli.main"):
         command = [sys.executable, "-c", text.format(module), "--version"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
-        ends.append(done.stdout.splitlines()[-1])
+        process = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+        ends.append(process.stdout.splitlines()[-1])
     assert ends == [f"{COLLECTED_AT} True", f"{gc.get_threshold()[0]} False"]
 
 
@@ -132,6 +132,6 @@ VERBS = (
 def test_no_verb_imports_a_framework(built: Path) -> None:
     """One process runs them all: what an earlier verb imports is seen after each later one, too."""
     code = [sys.executable, "-c", EACH, json.dumps(VERBS), json.dumps(sorted(FRAMEWORKS))]
-    done = subprocess.run(code, capture_output=True, text=True, check=True, timeout=120, cwd=built)
-    assert json.loads(done.stderr.splitlines()[-1]) == {words: [0, []] for words in VERBS}
+    process = subprocess.run(code, capture_output=True, text=True, check=True, timeout=120, cwd=built)
+    assert json.loads(process.stderr.splitlines()[-1]) == {arguments: [0, []] for arguments in VERBS}
     assert (built / "run.html").is_file()

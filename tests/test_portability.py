@@ -132,31 +132,31 @@ def on_windows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """Modules that could not be imported, and what command lines came to, in a process without fcntl and the like."""
     project = Project.make(tmp_path_factory.mktemp("test") / "project")
     project.write("stages.py", f"{STAGES}# {'a file of several reads ' * 100_000}")
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", WITHOUT_POSIX, json.dumps([*WORK, *REFUSED])],
         capture_output=True, text=True, check=True, timeout=300, cwd=project.folder,
     )  # fmt: skip
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    document: dict[str, Any] = json.loads(process.stdout)
+    return document
 
 
 def test_every_module_is_imported_without_the_modules_of_posix(on_windows: dict[str, Any]) -> None:
     assert on_windows["failed"] == []
 
 
-@pytest.mark.parametrize("words", WORK)
-def test_verbs_that_only_read_work_without_posix(on_windows: dict[str, Any], words: str) -> None:
-    code, out, errors = on_windows["results"][words]
+@pytest.mark.parametrize("arguments", WORK)
+def test_verbs_that_only_read_work_without_posix(on_windows: dict[str, Any], arguments: str) -> None:
+    code, out, errors = on_windows["results"][arguments]
     assert (code, errors) == (0, "")
     assert out
 
 
-@pytest.mark.parametrize("words", [*REFUSED, "orun.run"])
-def test_what_runs_or_writes_says_what_to_use_on_windows(on_windows: dict[str, Any], words: str) -> None:
-    command = f"`orun {PROGRAMS.get(words, words.removesuffix(' pipeline.yaml'))}`"
-    expected = REFUSAL.format("orun.run" if words == "orun.run" else f"error: {command}")
-    assert on_windows["results"][words][0] == 2
-    assert on_windows["results"][words][2].strip() == expected
+@pytest.mark.parametrize("arguments", [*REFUSED, "orun.run"])
+def test_what_runs_or_writes_says_what_to_use_on_windows(on_windows: dict[str, Any], arguments: str) -> None:
+    command = f"`orun {PROGRAMS.get(arguments, arguments.removesuffix(' pipeline.yaml'))}`"
+    expected = REFUSAL.format("orun.run" if arguments == "orun.run" else f"error: {command}")
+    assert on_windows["results"][arguments][0] == 2
+    assert on_windows["results"][arguments][2].strip() == expected
 
 
 def test_a_memory_limit_that_this_system_does_not_hold_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,9 +29,9 @@ def install_web(factory: pytest.TempPathFactory, version: str = VERSION) -> Path
 def _install(version: str, folder: Path) -> Path:
     options = ("--no-audit", "--no-fund", "--ignore-scripts", "--save-exact", "--fetch-retries=0")
     command = ["npm", "install", "--prefix", str(folder), *options, f"onnxruntime-web@{version}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    if done.returncode:
-        (folder / "npm.log").write_text(done.stderr[-500:], "utf-8")
+    process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    if process.returncode:
+        (folder / "npm.log").write_text(process.stderr[-500:], "utf-8")
         shutil.rmtree(folder / "node_modules", ignore_errors=True)
     return folder
 

@@ -40,14 +40,14 @@ def test_a_record_lies_under_its_key_and_what_it_discovered(store: Store) -> Non
     store.put_action(action(implicit_deps=ImplicitDependencies({"a.py": "1" * 64}), started_at=200.0))
     assert {path.parent for path in records(store)} == {store.root / "actions" / "aa" / KEY}
     assert len(records(store)) == 2
-    assert [one.started_at for one in store.actions(KEY)] == [200.0, 100.0]
+    assert [stored_action.started_at for stored_action in store.actions(KEY)] == [200.0, 100.0]
 
 
 def test_the_same_discovered_inputs_take_the_place_of_the_old_record(store: Store) -> None:
     store.put_action(action(started_at=100.0))
-    assert [one.started_at for one in store.actions(KEY)] == [100.0]
+    assert [stored_action.started_at for stored_action in store.actions(KEY)] == [100.0]
     store.put_action(action(started_at=300.0))
-    assert [one.started_at for one in store.actions(KEY)] == [300.0]
+    assert [stored_action.started_at for stored_action in store.actions(KEY)] == [300.0]
     assert len(records(store)) == 1
 
 
@@ -71,7 +71,7 @@ def test_a_damaged_record_is_a_miss_and_said(store: Store, damage: Callable[[Pat
     if again:
         assert len(store.actions(KEY)) == 2
     damage(newest)
-    assert [one.started_at for one in store.actions(KEY)] == [50.0]
+    assert [stored_action.started_at for stored_action in store.actions(KEY)] == [50.0]
     (kept,) = (store.root / "quarantine").iterdir()
     assert store.drain_notices() == [f"a record of key {KEY} was damaged; moved to quarantine as {kept}"]
     store.put_action(action())
@@ -116,8 +116,8 @@ def test_a_record_of_another_version_does_not_count_and_stays(store: Store) -> N
 def test_the_last_record_of_a_stage(store: Store, tmp_path: Path) -> None:
     assert store.latest("bert", "int8") is None
     old, new = action(), action("b" * 64, started_at=200.0)
-    for one in (old, new):
-        store.put_action(one)
+    for stored_action in (old, new):
+        store.put_action(stored_action)
     store.set_latest("bert", "int8", old)
     assert store.latest("bert", "int8") == old
     store.set_latest("bert", "int8", new)

@@ -33,10 +33,10 @@ def build(store: Store, stage: str, data: bytes, *, at: float = 100.0, pipeline:
     digest = add(store, {"model.onnx": data, "shared.txt": b"the same in all"})
     log = add_bytes(store, b"log of " + data)
     key = blake3(data).hexdigest()
-    made = action(key, tree=digest, log=log, stage=stage, pipeline=pipeline, started_at=at, size=len(data) + 15)
-    store.put_action(made)
+    record = action(key, tree=digest, log=log, stage=stage, pipeline=pipeline, started_at=at, size=len(data) + 15)
+    store.put_action(record)
     store.checkout(digest, pipeline, stage)
-    store.set_latest(pipeline, stage, made)
+    store.set_latest(pipeline, stage, record)
     return digest
 
 
@@ -47,7 +47,7 @@ def finish(store: Store, trees: dict[str, str], pipeline: str = "bert") -> None:
 def stored(store: Store) -> set[str]:
     """The trees that can still be used."""
     records = [path.parent.name for path in (store.root / "actions").glob("*/*/*.json")]
-    return {one.tree for key in records for one in store.actions(key) if not store.check(one.tree)}
+    return {record.tree for key in records for record in store.actions(key) if not store.check(record.tree)}
 
 
 def objects(store: Store) -> set[str]:
@@ -70,7 +70,10 @@ def test_the_last_runs_of_each_pipeline_are_kept(store: Store) -> None:
     store.close()
     collected = collect(store, Keep(runs=2))
     assert stored(store) == {trees[2], trees[3], other}
-    assert [(one.tree, one.pipeline, one.stage, one.size) for one in collected.removed] == [
+    assert [
+        (removed_tree.tree, removed_tree.pipeline, removed_tree.stage, removed_tree.size)
+        for removed_tree in collected.removed
+    ] == [
         (trees[0], "bert", "int8", 22),
         (trees[1], "bert", "int8", 22),
     ]
@@ -134,7 +137,7 @@ def test_then_the_most_recently_used_are_kept_to_a_size(closed: Store) -> None:
         sizes[count] = everything.kept_size
         assert collect(closed, Keep(runs=0, size=everything.kept_size), dry_run=True).removed == ()
         removed = collect(closed, Keep(runs=0, size=everything.kept_size - 1)).removed
-        assert [one.tree for one in removed] == [[trees[2]], [trees[3]], [trees[0]], []][count]
+        assert [removed_tree.tree for removed_tree in removed] == [[trees[2]], [trees[3]], [trees[0]], []][count]
     assert stored(closed) == {trees[1]}
 
 
@@ -148,13 +151,13 @@ def test_then_those_used_lately_are_kept(closed: Store) -> None:
 
 
 def test_what_a_live_process_relies_on_is_kept(store: Store) -> None:
-    mine, others = build(store, "mine", b"mine"), build(store, "others", b"others")
+    mine, in_use = build(store, "mine", b"mine"), build(store, "others", b"others")
     store.close()
     with Store.open(store.root) as runner:
         runner.new_run("bert")
         assert runner.check(mine) == ()
         collected = collect(store, NOTHING)
-        assert [one.tree for one in collected.removed] == [others]
+        assert [removed_tree.tree for removed_tree in collected.removed] == [in_use]
         assert stored(store) == {mine}
         assert runner.checkout(mine, "bert", "mine")[1] is False
         new = build(runner, "new", b"new")
@@ -218,8 +221,8 @@ def test_a_result_that_is_stored_after_the_inventory_was_read_stays(
         collected = collect(closed, NOTHING)
         assert [removed.stage for removed in collected.removed] == ["old"]
         assert closed.latest("bert", "old") is None
-        (made,) = closed.actions(blake3(b"new").hexdigest())
-        assert closed.latest("bert", "new") == made
+        (record,) = closed.actions(blake3(b"new").hexdigest())
+        assert closed.latest("bert", "new") == record
 
 
 @pytest.mark.parametrize("data", [b"old", b"new"])
@@ -244,17 +247,17 @@ def test_what_a_process_recorded_and_ended_after_the_inventory_was_read_stays(
     gone = collect(closed, Keep(age=500)).removed
     assert [removed.stage for removed in gone] == ([] if data == b"old" else ["old"])
     assert verify(closed).problems == ()
-    (made,) = closed.actions(blake3(data).hexdigest())
-    assert closed.check(made.tree) == ()
-    assert closed.latest("bert", "int8") == made
+    (record,) = closed.actions(blake3(data).hexdigest())
+    assert closed.check(record.tree) == ()
+    assert closed.latest("bert", "int8") == record
 
 
 def test_a_record_that_was_written_anew_meanwhile_stays(closed: Store) -> None:
     build(closed, "int8", b"model")
-    ((path, signature, made),) = closed.parts.actions.all()
-    closed.put_action(made)
+    ((path, signature, record),) = closed.parts.actions.all()
+    closed.put_action(record)
     closed.parts.actions.remove(path, signature)
-    assert closed.actions(made.key) == (made,)
+    assert closed.actions(record.key) == (record,)
 
 
 def test_a_pointer_to_a_record_that_is_gone_goes(closed: Store) -> None:

@@ -33,9 +33,9 @@ NOTHING = Keep(runs=0)
 @pytest.fixture
 def digest(store: Store) -> str:
     """A tree in a store that no process has open."""
-    made = add(store, {"model.onnx": b"model"})
+    tree = add(store, {"model.onnx": b"model"})
     store.close()
-    return made
+    return tree
 
 
 ASKER = """
@@ -81,8 +81,8 @@ def test_a_collection_is_waited_for_without_a_lock_that_it_may_want(
 def test_the_list_of_a_collection_that_was_killed_holds_nobody_up(store: Store, digest: str) -> None:
     candidates = store.root / "tmp" / "condemned"
     candidates.write_text(f"{digest}\n")
-    asked = subprocess.check_output([sys.executable, "-c", ASKER, str(store.root), digest], cwd=TOP, text=True)
-    assert asked == "asking\n()\n"
+    output = subprocess.check_output([sys.executable, "-c", ASKER, str(store.root), digest], cwd=TOP, text=True)
+    assert output == "asking\n()\n"
     assert not candidates.exists()
 
 
@@ -120,8 +120,8 @@ def late(store: Store, digest: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
     """Another process's store, which waits at each lease for a collection that has removed what is leased."""
 
     def removed(_: GcCandidates, digests: Collection[str]) -> None:
-        for one in digests:
-            object_path(store, one).unlink(missing_ok=True)
+        for leased in digests:
+            object_path(store, leased).unlink(missing_ok=True)
 
     with Store.open(store.root) as other:
         monkeypatch.setattr(GcCandidates, "wait_for", removed)

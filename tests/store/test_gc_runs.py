@@ -111,16 +111,16 @@ def test_a_run_that_never_ended_stays_for_a_week(store: Store) -> None:
 def test_the_run_that_made_what_is_pinned_or_named_stays(store: Store) -> None:
     pinned, named, lost = (add(store, {"model.onnx": name}) for name in (b"pinned", b"named", b"lost"))
     first = finished(store, 50, (pinned,))
-    made = [finished(store, 40, (tree,)) for tree in (pinned, named, lost)]
+    runs = [finished(store, 40, (tree,)) for tree in (pinned, named, lost)]
     pin(store, "v1.0", pinned)
     store.close()
     collect(store, Keep(runs=0, trees={named}))
     assert first not in left(store), "it was made again later"
-    assert left(store) == made[:2]
+    assert left(store) == runs[:2]
     unpin(store, "v1.0")
     store.close()
     collect(store, Keep(runs=0, trees={named}))
-    assert left(store) == [made[1]]
+    assert left(store) == [runs[1]]
 
 
 def test_a_run_that_is_named_and_the_one_that_it_repeats_stay(store: Store) -> None:
@@ -233,12 +233,12 @@ def test_of_a_bundle_that_cannot_be_read_it_is_not_known_whether_it_is_a_release
 ) -> None:
     tree = add(store, {MANIFEST: b"{}"})
     finished(store, 1, (tree,))
-    found = read_inventory(store)
+    inventory = read_inventory(store)
 
     def fail(_: str) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(store.parts.objects, "read", fail)
     with pytest.raises(StoreError) as caught:
-        list_releases(found)
+        list_releases(inventory)
     assert caught.value.problem == "cannot read from the store: the disk reports an error"

@@ -208,8 +208,8 @@ def test_an_index_that_cannot_be_written_is_not_damaged(folder: Path) -> None:
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert notices == [f"the index in {folder} cannot be used (disk I/O error): files are read more than need be"]
-    again, told = opened(folder)
-    assert (again.get(FILE), again.get(OTHER), told) == (DIGEST, None, [])
+    again, warnings = opened(folder)
+    assert (again.get(FILE), again.get(OTHER), warnings) == (DIGEST, None, [])
     again.close()
 
 
@@ -237,7 +237,7 @@ def test_many_processes_share_an_index(folder: Path) -> None:
     writers = [subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE) for number in range(4)]
     assert [(writer.communicate()[1], writer.returncode) for writer in writers] == [(b"", 0)] * 4
     index, notices = opened(folder)
-    expected = {(number, turn, 3, 4, 5) for number in range(4) for turn in range(10)}
+    expected = {(number, round_number, 3, 4, 5) for number in range(4) for round_number in range(10)}
     assert {signature for signature in expected if index.get(signature) == DIGEST} == expected
     assert notices == []
     index.close()

@@ -23,11 +23,14 @@ FILES = {"a": b"one", "sub/b": b"two"}
 def test_the_evidence_is_of_every_object_and_file_and_of_every_folder(store: Store) -> None:
     digest = add(store, FILES)
     out, _ = store.checkout(digest, "p", "s")
-    objects = [object_path(store, one) for one in (digest, *(blake3(data).hexdigest() for data in FILES.values()))]
-    found = store.take_snapshot("p", {"s": digest})
-    assert found is not None
-    assert found.files == {str(path): signature_of(path.stat()) for path in (*objects, out / "a", out / "sub/b")}
-    assert found.folders == {str(path): listing_digest(path) for path in (out, out / "sub")}
+    objects = [
+        object_path(store, object_digest)
+        for object_digest in (digest, *(blake3(data).hexdigest() for data in FILES.values()))
+    ]
+    snapshot = store.take_snapshot("p", {"s": digest})
+    assert snapshot is not None
+    assert snapshot.files == {str(path): signature_of(path.stat()) for path in (*objects, out / "a", out / "sub/b")}
+    assert snapshot.folders == {str(path): listing_digest(path) for path in (out, out / "sub")}
 
 
 def test_a_folder_whose_names_are_not_new_is_known_by_its_times(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -64,7 +67,7 @@ def test_there_is_none_of_what_is_not_whole(store: Store, damage: Callable[[list
     out, _ = store.checkout(digest, "p", "s")
     for folder in (out, out / "sub"):
         folder.chmod(0o755)
-    damage([object_path(store, one) for one in (digest, blake3(b"one").hexdigest())], out)
+    damage([object_path(store, object_digest) for object_digest in (digest, blake3(b"one").hexdigest())], out)
     assert store.take_snapshot("p", {"s": digest}) is None
 
 

@@ -92,9 +92,9 @@ def test_an_empty_folder_for_objects_makes_no_store(tmp_path: Path) -> None:
     assert (tmp_path / "locks" / "mine.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("made", range(1, 10))
-def test_a_store_whose_making_was_cut_off_is_made(tmp_path: Path, made: int) -> None:
-    for name in FOLDERS[:made]:
+@pytest.mark.parametrize("made_entries", range(1, 10))
+def test_a_store_whose_making_was_cut_off_is_made(tmp_path: Path, made_entries: int) -> None:
+    for name in FOLDERS[:made_entries]:
         (tmp_path / name).mkdir()
     (tmp_path / "VERSION.17-0123456789ab").write_text("orun st")
     Store.open(tmp_path).close()

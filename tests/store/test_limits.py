@@ -151,8 +151,8 @@ def limited(store: Path, limit: str, value: int) -> list[str]:
 
 
 def test_a_limit_on_the_size_of_files_is_told(tmp_path: Path) -> None:
-    what, why, hint = limited(tmp_path / "store", "RLIMIT_FSIZE", MEGABYTE)
-    assert what == "cannot store a file: a file is larger than this process may write"
+    problem, why, hint = limited(tmp_path / "store", "RLIMIT_FSIZE", MEGABYTE)
+    assert problem == "cannot store a file: a file is larger than this process may write"
     assert why.endswith(": File too large")
     assert hint == f"  hint: {KEPT} Raise the limit: ulimit -f unlimited"
     with Store.open(tmp_path / "store") as store:
@@ -161,8 +161,8 @@ def test_a_limit_on_the_size_of_files_is_told(tmp_path: Path) -> None:
 
 
 def test_a_limit_on_open_files_is_told(tmp_path: Path) -> None:
-    what, why, hint = limited(tmp_path / "store", "RLIMIT_NOFILE", 32)
-    assert what.endswith(": too many open files")
+    problem, why, hint = limited(tmp_path / "store", "RLIMIT_NOFILE", 32)
+    assert problem.endswith(": too many open files")
     assert why.endswith(": Too many open files")
     assert hint == "  hint: Raise the limit of this process: ulimit -n 4096"
 
@@ -213,8 +213,8 @@ def test_a_store_that_a_group_shares_is_written_by_all(everybodys: Path) -> None
         os.umask(0o002)
         with Store.open(everybodys / "store") as store:
             digest = add(store, {"model.onnx": text.encode(), "sub/a": b"the same"})
-            found = content(store.checkout(digest, "p", "s")[0])["model.onnx"].decode()
-            return found, store.check(digest), store.drain_notices()
+            read = content(store.checkout(digest, "p", "s")[0])["model.onnx"].decode()
+            return read, store.check(digest), store.drain_notices()
 
     for text, user in (("one", NOBODY), ("two", NOBODY - 1), ("one", NOBODY), ("three", NOBODY - 1)):
         assert in_child(lambda: placed(text), user) == f"('{text}', (), [])"  # noqa: B023 - called at once
@@ -230,7 +230,7 @@ def test_files_that_lost_the_rights_of_their_owner_get_them_back(everybodys: Pat
         with Store.open(root) as store:
             store.put_action(action(tree=add(store, {"model.onnx": b"proto"})))
 
-    def found() -> object:
+    def read() -> object:
         for path in (*root.glob("actions/*/*/*"), *root.glob("index/*.sqlite")):
             path.chmod(0o444 if path.suffix == ".sqlite" else 0)
         with Store.open(root) as store:
@@ -238,7 +238,7 @@ def test_files_that_lost_the_rights_of_their_owner_get_them_back(everybodys: Pat
             return len(store.actions("a" * 64)), store.check(digest), store.drain_notices()
 
     assert in_child(stored, NOBODY) == "None"
-    assert in_child(found, NOBODY) == "(1, (), [])"
+    assert in_child(read, NOBODY) == "(1, (), [])"
 
 
 def test_a_folder_that_cannot_be_stored_is_named(store: Store) -> None:

@@ -101,10 +101,10 @@ def test_everything_that_is_damaged_is_named(store: Store, tmp_path: Path) -> No
     (store.root / "objects" / "ab").mkdir(exist_ok=True)
     (store.root / "objects" / "ab" / "stray file").touch()
     with Store.open(tmp_path / "store") as other:
-        found = verify(other)
+        problems = verify(other)
     kept = sorted((store.root / "quarantine").iterdir())
-    assert (found.objects, found.records) == (3, 1)
-    assert found.problems == (
+    assert (problems.objects, problems.records) == (3, 1)
+    assert problems.problems == (
         f"object {damaged} was damaged; moved to quarantine as {kept[0]}",
         f"a record of key {'b' * 64} was damaged; moved to quarantine as {kept[1]}",
         "the artifact of bert/int8: labels.txt is missing from the store",
@@ -118,13 +118,13 @@ def test_each_file_counts_once(store: Store) -> None:
     store.put_action(action(tree=digest))
     out, _ = store.checkout(digest, "bert", "int8")
     store.close()
-    found = stats(store)
-    assert found["objects"].files == 2
-    assert found["objects"].size >= 100_000
-    assert found["actions"].files == found["out"].files == 1
+    statistics = stats(store)
+    assert statistics["objects"].files == 2
+    assert statistics["objects"].size >= 100_000
+    assert statistics["actions"].files == statistics["out"].files == 1
     if (out / "model.onnx").stat().st_nlink > 1:
-        assert found["out"] == Usage(1, 0)
-    assert found["quarantine"] == found["tmp"] == found["pins"] == Usage(0, 0)
+        assert statistics["out"] == Usage(1, 0)
+    assert statistics["quarantine"] == statistics["tmp"] == statistics["pins"] == Usage(0, 0)
 
 
 def test_a_file_that_a_run_removes_meanwhile_does_not_count(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

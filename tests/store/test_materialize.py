@@ -250,10 +250,10 @@ def test_an_object_that_is_edited_once_it_was_looked_at_is_not_trusted(
     digest, objects = add(store, {"a.bin": b"one"}), store.parts.objects
     look = objects.problem
 
-    def look_and_edit(one: str) -> str:
-        found = look(one)
-        flip(Path(objects.path(one)))
-        return found
+    def look_and_edit(path: str) -> str:
+        status = look(path)
+        flip(Path(objects.path(path)))
+        return status
 
     monkeypatch.setattr(objects, "problem", look_and_edit)
     store.materialize(digest, tmp_path / "placed")

@@ -113,9 +113,9 @@ def test_damage_is_noticed_at_once_and_by_another_process(
 
 
 def test_an_object_under_another_name_is_damaged(store: Store) -> None:
-    one, two = blake3(b"one").hexdigest(), blake3(b"two").hexdigest()
+    first, two = blake3(b"one").hexdigest(), blake3(b"two").hexdigest()
     digest = add(store, {"a": b"one", "b": b"two"})
-    object_path(store, one).rename(object_path(store, two))
+    object_path(store, first).rename(object_path(store, two))
     assert store.check(digest) == ("a is missing from the store", "b was damaged in the store")
 
 
@@ -178,9 +178,11 @@ def test_a_coarse_time_is_not_trusted(store: Store, monkeypatch: pytest.MonkeyPa
     """Where a file system keeps whole seconds, a later write may leave the stamp as it is."""
 
     def coarse(path: str, stamp: int | None = None) -> int:
-        told = stamp or (time.time_ns() // 10**9 + 3600) * 10**9  # in an hour: it does not settle while this runs
-        os.utime(path, ns=(told, told))
-        return told
+        nanoseconds = (
+            stamp or (time.time_ns() // 10**9 + 3600) * 10**9
+        )  # in an hour: it does not settle while this runs
+        os.utime(path, ns=(nanoseconds, nanoseconds))
+        return nanoseconds
 
     monkeypatch.setattr(objects, "set_stamp", coarse)
     monkeypatch.setattr(materialize, "set_stamp", coarse)
@@ -310,7 +312,7 @@ def test_a_file_that_comes_in_pieces_is_hashed_whole(tmp_path: Path, monkeypatch
     """Some file systems give less at a time than there is: half of a file was taken for all of it."""
     path, read = tmp_path / "file", os.read
     path.write_bytes(b"half and half")
-    monkeypatch.setattr(os, "read", lambda descriptor, room: read(descriptor, min(room, 4)))
+    monkeypatch.setattr(os, "read", lambda descriptor, size: read(descriptor, min(size, 4)))
     with path.open("rb") as file, (tmp_path / "copy").open("wb") as copy:
         assert digest_descriptor(file.fileno(), copy.fileno()) == blake3(b"half and half").hexdigest()
     assert (tmp_path / "copy").read_bytes() == b"half and half"
@@ -331,8 +333,8 @@ try:
 except MemoryError:
     print("none")
 """
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout == "none\n"
+    process = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, timeout=60)
+    assert process.stdout == "none\n"
 
 
 def test_a_file_that_is_refused_when_it_is_closed_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,12 +31,12 @@ stages:
 
 def snapshot(folder: Path) -> dict[str, tuple[int, int, bytes]]:
     """Mode, mtime and content of everything below a folder."""
-    found = {}
+    files = {}
     for path in (folder, *folder.rglob("*")):
         status = path.lstat()
         content = path.read_bytes() if path.is_file() and not path.is_symlink() else b""
-        found[str(path)] = (status.st_mode, status.st_mtime_ns, content)
-    return found
+        files[str(path)] = (status.st_mode, status.st_mtime_ns, content)
+    return files
 
 
 @contextmanager
@@ -96,26 +96,28 @@ PLANNING = LOOKING[:3]
 WITHOUT_STORE = {"validate", "graph", "stages"}
 
 
-def call(project: Project, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, store: Path | None = None) -> int:
+def call(
+    project: Project, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, store: Path | None = None
+) -> int:
     """The exit code of a command line in the folder of a project, with its store or another one."""
     monkeypatch.chdir(project.folder)
-    return main([*words, *(() if words[0] in WITHOUT_STORE else ("--store", str(store or project.store)))])
+    return main([*arguments, *(() if arguments[0] in WITHOUT_STORE else ("--store", str(store or project.store)))])
 
 
-@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
 def test_a_verb_that_looks_changes_nothing(
-    shared: Project, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    shared: Project, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with untouched(shared.store, shared.folder):
-        assert call(shared, words, monkeypatch) == 0
+        assert call(shared, arguments, monkeypatch) == 0
 
 
-@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
+@pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
 def test_a_verb_that_looks_changes_nothing_where_something_is_damaged(
-    damaged: Project, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    damaged: Project, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with untouched(damaged.store, damaged.folder):
-        assert call(damaged, words, monkeypatch) == 0
+        assert call(damaged, arguments, monkeypatch) == 0
 
 
 def test_a_plan_says_which_stored_result_is_damaged(
@@ -126,12 +128,12 @@ def test_a_plan_says_which_stored_result_is_damaged(
     assert "its stored result is damaged: text was damaged in the store" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("words", PLANNING, ids=" ".join)
+@pytest.mark.parametrize("arguments", PLANNING, ids=" ".join)
 def test_a_verb_that_looks_makes_no_store(
-    shared: Project, tmp_path: Path, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    shared: Project, tmp_path: Path, arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with untouched(tmp_path, shared.folder.parent):
-        assert call(shared, words, monkeypatch, tmp_path / "none") == 0
+        assert call(shared, arguments, monkeypatch, tmp_path / "none") == 0
 
 
 def test_a_verb_that_looks_leaves_modes_that_were_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,9 +142,9 @@ def test_a_verb_that_looks_leaves_modes_that_were_changed(tmp_path: Path, monkey
     for path in (project.store / "objects").rglob("*"):
         if path.is_file():
             path.chmod(0o644)
-    for words in PLANNING:
+    for arguments in PLANNING:
         with untouched(project.store):
-            assert call(project, words, monkeypatch) == 0
+            assert call(project, arguments, monkeypatch) == 0
 
 
 def test_a_gate_that_blocks_is_in_the_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -180,11 +182,11 @@ print(json.dumps(codes))
 """
 
 
-def call_read_only(project: Project, *words: str) -> subprocess.CompletedProcess[str]:
+def call_read_only(project: Project, *arguments: str) -> subprocess.CompletedProcess[str]:
     """Call Python where the store is on a file system that is read-only."""
     script = READ_ONLY.format(store=project.store)
     return subprocess.run(
-        ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, *words],
+        ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, *arguments],
         cwd=project.folder,
         env={**os.environ, "ORUN_STORE": str(project.store)},
         capture_output=True,
@@ -195,8 +197,8 @@ def call_read_only(project: Project, *words: str) -> subprocess.CompletedProcess
 
 
 def may_mount() -> bool:
-    done = subprocess.run(["unshare", "-m", "mount", "--bind", "/tmp", "/tmp"], capture_output=True, check=False)  # noqa: S108
-    return done.returncode == 0
+    process = subprocess.run(["unshare", "-m", "mount", "--bind", "/tmp", "/tmp"], capture_output=True, check=False)  # noqa: S108
+    return process.returncode == 0
 
 
 mounts = pytest.mark.skipif(not may_mount(), reason="this user may mount nothing")
@@ -204,9 +206,9 @@ mounts = pytest.mark.skipif(not may_mount(), reason="this user may mount nothing
 
 @mounts
 def test_verbs_that_look_at_a_read_only_store(shared: Project) -> None:
-    done = call_read_only(shared, "-c", CALL_EACH, json.dumps(LOOKING))
-    assert done.stderr == ""
-    assert json.loads(done.stdout.splitlines()[-1]) == [0] * len(LOOKING)
+    process = call_read_only(shared, "-c", CALL_EACH, json.dumps(LOOKING))
+    assert process.stderr == ""
+    assert json.loads(process.stdout.splitlines()[-1]) == [0] * len(LOOKING)
 
 
 @mounts
@@ -219,9 +221,9 @@ def test_a_run_with_nothing_to_do_on_a_read_only_store(tmp_path: Path) -> None:
                 note.unlink()
         reports = tmp_path / known
         with untouched(project.store):
-            done = call_read_only(project, "-m", "orun", "run", "pipeline.yaml", "--reports", str(reports))
-        assert (done.returncode, done.stderr) == (0, "")
-        assert unrecorded in " ".join(done.stdout.split())
+            process = call_read_only(project, "-m", "orun", "run", "pipeline.yaml", "--reports", str(reports))
+        assert (process.returncode, process.stderr) == (0, "")
+        assert unrecorded in " ".join(process.stdout.split())
         assert (reports / "report.html").exists()
 
 
@@ -231,9 +233,9 @@ def test_a_run_with_something_to_do_on_a_read_only_store(tmp_path: Path) -> None
     project.run()
     project.edit("deep.py", "text.split()", "text.split(' ')")
     with untouched(project.store):
-        done = call_read_only(project, "-m", "orun", "run", "pipeline.yaml")
-    assert done.returncode == 3
-    assert done.stderr == (
+        process = call_read_only(project, "-m", "orun", "run", "pipeline.yaml")
+    assert process.returncode == 3
+    assert process.stderr == (
         f"error: the store {project.store} cannot be written, and 3 of 3 stages would run\n"
         "  not up to date: make, upper, count; to see why: orun plan pipeline.yaml\n"
         f"  hint: Choose a place that can be written (--store DIR): ls -ld {project.store}\n"
@@ -245,10 +247,10 @@ def test_outputs_that_cannot_be_put_back(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project")
     project.run()
     (project.store / "out" / "text" / "make" / "text").unlink()
-    done = call_read_only(project, "-m", "orun", "run", "pipeline.yaml")
+    process = call_read_only(project, "-m", "orun", "run", "pipeline.yaml")
     temporary = project.store / "tmp"
-    assert done.returncode == 3
-    assert done.stderr == (
+    assert process.returncode == 3
+    assert process.stderr == (
         "error: cannot check out text/make: the file system is read-only\n"
         f"  {temporary}: Read-only file system\n"
         f"  hint: Choose a place that can be written (--store DIR): ls -ld {temporary}\n"

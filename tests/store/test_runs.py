@@ -17,11 +17,11 @@ from tests.store.support import empty, flip, truncate
 
 def test_runs_are_named_by_time_and_sort_by_it(store: Store) -> None:
     assert store.runs() == ()
-    made = tuple(store.new_run(name) for name in ("bert", "a/b", "bert", "bert"))
-    assert store.runs() == made
-    assert all(path.parent == store.root / "runs" and path.is_dir() for path in made)
-    assert re.fullmatch(r"\d{8}-\d{6}-\d{6}-bert", made[0].name)
-    assert made[1].name.endswith("-a%2Fb")
+    runs = tuple(store.new_run(name) for name in ("bert", "a/b", "bert", "bert"))
+    assert store.runs() == runs
+    assert all(path.parent == store.root / "runs" and path.is_dir() for path in runs)
+    assert re.fullmatch(r"\d{8}-\d{6}-\d{6}-bert", runs[0].name)
+    assert runs[1].name.endswith("-a%2Fb")
 
 
 def test_two_runs_of_one_microsecond_have_two_folders(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

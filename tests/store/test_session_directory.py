@@ -61,7 +61,7 @@ def test_nothing_is_left_where_an_open_file_keeps_its_folder(store: Store, monke
 
     def remove(folder: str) -> None:
         opened = [f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd")]  # noqa: PTH208
-        if any(os.path.lexists(one) and os.readlink(one).startswith(f"{folder}/") for one in opened):  # noqa: PTH115
+        if any(os.path.lexists(path) and os.readlink(path).startswith(f"{folder}/") for path in opened):  # noqa: PTH115
             raise OSError(errno.ENOTEMPTY, "Directory not empty", folder)
         rmdir(folder)
 
@@ -137,19 +137,19 @@ def test_a_sweep_leaves_what_gets_its_lease_meanwhile(store: Store, monkeypatch:
 def test_a_session_that_is_being_swept_is_not_begun(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A sweep that finds a new folder before its owner has locked it removes it; the owner makes another one."""
     makedirs = os.makedirs
-    made: list[str] = []
+    folders: list[str] = []
 
     def make_and_sweep(path: str) -> None:
-        made.append(path)
+        folders.append(path)
         makedirs(path)
-        if len(made) == 1:
+        if len(folders) == 1:
             sweep(store.root / "tmp", lambda _: None)
 
     monkeypatch.setattr(os, "makedirs", make_and_sweep)
     folder = store.make_session_folder("int8")
-    assert len(made) == 2
+    assert len(folders) == 2
     assert names(store) == [folder.parent.name]
-    assert str(folder.parent) == made[1]
+    assert str(folder.parent) == folders[1]
 
 
 def test_a_run_leases_its_folder_and_what_it_is_asked_for(store: Store, tmp_path: Path) -> None:

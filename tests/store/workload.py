@@ -38,7 +38,7 @@ def run(root: Path, stored: Callable[[str], None] = lambda _: None, *, look: boo
         for name, files in STAGES.items():
             with store.key_lock(KEYS[name]) as lock:
                 lock.acquire()
-                hits = [one for one in store.actions(KEYS[name]) if not store.check(one.tree)]
+                hits = [record for record in store.actions(KEYS[name]) if not store.check(record.tree)]
                 if not hits:
                     built.append(name)
                     hits = [build(store, name, files, before)]
@@ -71,10 +71,10 @@ def build(store: Store, name: str, files: dict[str, bytes], before: str) -> Acti
         fill(session_folder / "output", files)
     with store.together():
         tree = store.add_tree(session_folder / "output")
-        made = action(KEYS[name], tree=tree.digest, stage=name)
-        store.put_action(made)
+        record = action(KEYS[name], tree=tree.digest, stage=name)
+        store.put_action(record)
     store.discard(session_folder)
-    return made
+    return record
 
 
 if __name__ == "__main__":
