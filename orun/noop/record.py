@@ -60,7 +60,7 @@ def write_record(
 
 def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict[str, Any] | None:
     observed = _observe(planner, done)
-    code = {path: signature_at(path) for path in _code(planner)}
+    code = {path: signature_at(path) for path in list_code(planner)}
     records = _records(planner, done)
     artifacts = {stage.stage: stage.tree for stage in result.stages if stage.out}  # others are left in a remote
     stored = planner.store.take_snapshot(planner.pipeline.name, artifacts)
@@ -103,7 +103,7 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
     }
 
 
-def _code(planner: Planner) -> Iterator[str]:
+def list_code(planner: Planner) -> Iterator[str]:
     """Yield the files of orun itself, of plug-in kinds and of plug-in providers: editing them changes no version."""
     yield from (str(path) for path in PACKAGE.rglob("*") if path.suffix in (".py", *PAGES))
     modules = {use.entry for use in planner.pipeline.kinds.values() if use.origin == "plug-in"}

@@ -157,7 +157,7 @@ def test_versions_of_the_package_and_of_its_libraries_are_in_the_key(
 def test_an_edit_of_the_declaration_ends_the_short_way_of_a_run(tmp_path: Path, install: Install) -> None:
     module = install()
     planner = Planner(pipeline(tmp_path), Store(tmp_path / "store"))
-    assert str(module) in set(record._code(planner))
+    assert str(module) in set(record.list_code(planner))
 
 
 def test_the_library_of_the_package_is_loaded(
