@@ -164,10 +164,10 @@ def explain(
         UsageError: when there is no stage of that name, or the machines cannot be used.
     """
     with _planner_of(_pipeline(file, set), store, (), remote, executor) as planner:
-        return _explained(planner, stage)
+        return _explain_stage(planner, stage)
 
 
-def _explained(planner: Planner, stage: str) -> Step:
+def _explain_stage(planner: Planner, stage: str) -> Step:
     chosen = _selected(planner.pipeline, [stage], (), ())
     plan = planner.plan()
     steps = [step for step in plan.steps if step.stage.id in chosen]

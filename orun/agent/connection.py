@@ -37,13 +37,13 @@ class Connection:
         self.peer = Peer(sock)
         self.leaving = False  # whether it takes no more orders
         self._arrived: deque[Message] = deque()
-        challenge = self._first()
+        challenge = self._receive_first()
         nonce = challenge.nonce if isinstance(challenge, Challenge) else ""
         if nonce and not token:
             self.peer.close()
             raise UsageError(f"the agent at {place} asks for a token", hint=SET_TOKEN)
         self.peer.send(Hello(f"{platform.node()} ({os.getpid()})", proof_of(token, nonce) if nonce else ""))
-        machine = self._first()
+        machine = self._receive_first()
         if not isinstance(machine, Machine):
             self.peer.close()
             raise UsageError(f"what listens at {place} is no agent of orun")
@@ -52,7 +52,7 @@ class Connection:
             raise difference
         self.machine = machine
 
-    def _first(self) -> Message:
+    def _receive_first(self) -> Message:
         """Wait for the next message while the two ends introduce themselves."""
         until = monotonic() + HELLO_SECONDS
         with selectors.DefaultSelector() as selector:

@@ -17,7 +17,7 @@ from orun.executors import JobResult
 from orun.fs.observed_state import was_absent
 from orun.pipeline.model import Stage
 from orun.text.lists import first_few
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 MOST_NAMED = 3  # files in an error
 TRAVELS = "a machine gets what git tracks, and files that git does not ignore"
@@ -122,7 +122,7 @@ def failure_of(error: OrunError, machine: str, place: Place | None = None) -> Fa
         place: the project; paths in it become relative to it.
     """
     hint = f"on {machine}: {error.hint}" if error.hint and is_of_machine(error) else error.hint
-    texts, log = (error.problem, error.why, hint), near(getattr(error, "log", ""))
+    texts, log = (error.problem, error.why, hint), show_path(getattr(error, "log", ""))
     if place is None:
         return Failure(type(error).__name__, *texts, log)
     missed = [entry for entry in place.left_out if any(_has_path(text, entry, place.folder) for text in texts)]
@@ -146,20 +146,20 @@ def _entries_of_module(module: str, place: Place) -> list[str]:
 
 def without_folder(text: str, folder: Path) -> str:
     """Return a text in which paths of a folder are relative to it."""
-    return re.sub(_before(folder), r"\1", text)
+    return re.sub(_prefix_pattern(folder), r"\1", text)
 
 
 def _has_path(text: str, entry: str, folder: Path) -> bool:
     """Return whether a text has the path of an entry of a folder, or a path in it."""
-    return bool(re.search(f"{_before(folder)}{re.escape(entry.rstrip('/'))}{AFTER_NAME}", text))
+    return bool(re.search(f"{_prefix_pattern(folder)}{re.escape(entry.rstrip('/'))}{AFTER_NAME}", text))
 
 
-def _before(folder: Path) -> str:
+def _prefix_pattern(folder: Path) -> str:
     """Return the regular expression of what stands before names of a folder in texts."""
     return f"{BEFORE_PATH}(?:{'|'.join(map(re.escape, _forms(folder)))})/"
 
 
 def _forms(folder: Path) -> list[str]:
     """Return the forms in which paths of a folder occur in texts, the longest first: a short one may end a long one."""
-    forms = {str(folder), os.path.realpath(folder), near(str(folder))}
+    forms = {str(folder), os.path.realpath(folder), show_path(str(folder))}
     return sorted(forms, key=lambda form: (-len(form), form))

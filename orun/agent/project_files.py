@@ -40,13 +40,13 @@ def list_project_files(project: Path, ship: Iterable[str] = (), excluded: Path |
         UsageError: if git does not know the project, or nothing is at a path of `ship`.
     """
     ship = list(ship)
-    names = dict.fromkeys(_listed(project, "-co"))
+    names = dict.fromkeys(_list_by_git(project, "-co"))
     for path in ship:
-        names |= dict.fromkeys(_below(project, path))
+        names |= dict.fromkeys(_walk_shipped(project, path))
     store = f"{os.path.relpath(excluded, project)}/" if excluded else "../"
     paths, odd = _contents(project, [name for name in names if not name.startswith(store)])
     shipped = [Path(os.path.normpath(path)).as_posix() for path in ship]
-    ignored = (name for name in _listed(project, "-oi", "--directory") if BYTECODE not in name.split("/"))
+    ignored = (name for name in _list_by_git(project, "-oi", "--directory") if BYTECODE not in name.split("/"))
     stays = (name for name in ignored if not f"{name}/".startswith(store))
     left_out = {name for entry in stays for name in _staying(entry, shipped, project) if name not in paths}
     return ProjectFiles(paths, tuple(sorted(left_out | odd.keys())), odd)
@@ -63,12 +63,12 @@ def _staying(entry: str, shipped: Sequence[str], project: Path) -> Iterator[str]
         yield from _staying(f"{entry}{child.name}{'/' if child.is_dir() else ''}", shipped, project)
 
 
-def _listed(folder: Path, *options: str) -> Iterator[str]:
+def _list_by_git(folder: Path, *options: str) -> Iterator[str]:
     """Yield the files that `git ls-files` lists, those of repositories inside too."""
     for name in _git_files(folder, *options):
         if "-co" in options and os.path.isdir(folder / name) and not os.path.islink(folder / name):
             inner = name.rstrip("/")
-            yield from (f"{inner}/{path}" for path in _listed(folder / inner, *options))
+            yield from (f"{inner}/{path}" for path in _list_by_git(folder / inner, *options))
         else:
             yield name
 
@@ -93,7 +93,7 @@ def _git_files(folder: Path, *options: str) -> list[str]:
     return [name for name in os.fsdecode(done.stdout).split("\0") if name]
 
 
-def _below(project: Path, path: str) -> Iterator[str]:
+def _walk_shipped(project: Path, path: str) -> Iterator[str]:
     """Yield the files of a shipped file or folder."""
     top = project / path
     if not os.path.lexists(top):

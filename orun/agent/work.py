@@ -149,7 +149,7 @@ class Work:
             return
         self._logs_sent_at = monotonic()
         for task in [task for task in self._tasks if task.phase == "running"]:
-            with self._failing(task):
+            with self._ending_failed(task):
                 task.work.send_log()
 
     def _pass_notices(self) -> None:
@@ -191,7 +191,7 @@ class Work:
             question.send(FactsFailed(failure))
 
     def _fetch(self, task: Task) -> None:
-        with self._failing(task):
+        with self._ending_failed(task):
             if not task.fetch.advance():
                 return
             if task.work.is_stored and (action := task.work.decide().cached_action):
@@ -210,7 +210,7 @@ class Work:
 
     def _start(self, task: Task) -> bool:
         """Take the locks of a stage, decide and start it; return False if it still waits."""
-        with self._failing(task):
+        with self._ending_failed(task):
             assert task.locks, "a task that waits has locks"  # noqa: S101
             locks = task.locks.locks_of(task.work.expected, task.work.lock_mode)
             task.locks.refused.clear()
@@ -245,14 +245,14 @@ class Work:
     def _conclude(self, task: Task, message: Finished) -> None:
         """Store the result of a process that has ended, and begin to push it."""
         action = None
-        with self._failing(task):
+        with self._ending_failed(task):
             task.work.send_log(ended=True)
             action = task.work.store_result(message.result)
         task.work.discard()
         if task.locks:
             task.locks.release_all()  # first: a push takes the machine's lock
         if action:
-            with self._failing(task):
+            with self._ending_failed(task):
                 self._push(task, action)
 
     def _push_stored(self, task: Task, action: Action) -> None:
@@ -268,13 +268,13 @@ class Work:
     def _finish_push(self, task: Task) -> None:
         if task.pushed is None or not task.pushed.done():
             return
-        with self._failing(task):
+        with self._ending_failed(task):
             self._end(task, Built(task.work.name, task.pushed.result().record.decode(), task.stored))
 
     # Ends
 
     @contextmanager
-    def _failing(self, task: Task) -> Iterator[None]:
+    def _ending_failed(self, task: Task) -> Iterator[None]:
         """End an order whose work fails in this block."""
         failure = None
         try:

@@ -68,7 +68,7 @@ class Investigation:
             diagnosis = replace(diagnosis, stopped=OUT_OF_TIME)
         if not diagnosis.places:
             return diagnosis
-        return replace(diagnosis, sentence=messages.accuracy(diagnosis, self._before(diagnosis)))
+        return replace(diagnosis, sentence=messages.accuracy(diagnosis, self._find_stage_before(diagnosis)))
 
     def find_stage(self, diagnosis: Diagnosis) -> Diagnosis:
         """Find the stage that made the metric worse; with all examples if a few do not show it."""
@@ -122,7 +122,7 @@ class Investigation:
         """Measure before and after the culprit with all examples, if that and a variant fit into the time."""
         if self.search.stage is self.stage or ROUNDS * self.search.seconds > self.experiment.left:
             return diagnosis
-        names = (self._before(diagnosis), diagnosis.culprit)
+        names = (self._find_stage_before(diagnosis), diagnosis.culprit)
         add = upstream_metrics.add_measurement
         stages = {name: add(self.experiment, self.stage, self.gate, name).id for name in names}
         result = self.experiment.run(list(stages.values()))
@@ -135,7 +135,7 @@ class Investigation:
         self.search = replace(self.search, stage=self.stage)
         return confirmed
 
-    def _before(self, diagnosis: Diagnosis) -> str:
+    def _find_stage_before(self, diagnosis: Diagnosis) -> str:
         """Return the stage whose model is the culprit's input."""
         names = [stage.id for stage in self.chain]
         return names[names.index(diagnosis.culprit) - 1]
@@ -143,7 +143,7 @@ class Investigation:
     def _find_places(self, diagnosis: Diagnosis) -> Diagnosis:
         """Find the nodes of the culprit's model at which the error enters."""
         copied = {key: self.stage.params[key] for key in ("dataset", "dims", "target") if key in self.stage.params}
-        needs = {"model": diagnosis.culprit, "reference": self._before(diagnosis)}
+        needs = {"model": diagnosis.culprit, "reference": self._find_stage_before(diagnosis)}
         params = {**copied, "time": THOROUGH if self.experiment.left > 2 * THOROUGH else QUICK, "trials": 256}
         stage = self.experiment.make(f"places of {diagnosis.culprit}", "quantize/debug", self.stage, needs, params)
         result = self.experiment.run([stage.id])
@@ -181,7 +181,7 @@ class Investigation:
             nodes = [*culprit.params[name], *(node for place in places for node in place.nodes)]
             params = {**culprit.params, name: list(dict.fromkeys(filter(None, nodes)))}
             variants.append(("excluded", self.experiment.add(culprit, id=f"{culprit.id} without", params=params)))
-        needs = {"model": culprit.id, "reference": self._before(diagnosis)}
+        needs = {"model": culprit.id, "reference": self._find_stage_before(diagnosis)}
         tensors = {"tensors": [place.tensor for place in places]}
         restored = self.experiment.make(f"{culprit.id} restored", "diagnose/restored", culprit, needs, tensors)
         return [*variants, ("restored", restored)]

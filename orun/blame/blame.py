@@ -24,7 +24,7 @@ from orun.gates import baselines
 from orun.pipeline.model import Gate, Pipeline, Stage, conditions
 from orun.store import Store
 from orun.store.layout import default_store
-from orun.text.suggestions import near, settings
+from orun.text.suggestions import settings, show_path
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ def stages_to_run(pipeline: Pipeline, stage: str | None) -> list[str]:
     if stage is None:
         return [candidate.id for candidate in pipeline.stages if not list_publishing_stages(pipeline, candidate.id)]
     if publishers := list_publishing_stages(pipeline, stage):
-        again = f"orun {quoted(near(str(pipeline.file)))}{settings(pipeline.overrides)}"
+        again = f"orun {quoted(show_path(str(pipeline.file)))}{settings(pipeline.overrides)}"
         raise UsageError(messages.refuse_publishing(stage, publishers[0]), hint=again)
     return [stage]
 

@@ -129,7 +129,7 @@ def _proof(diagnosis: Diagnosis, proof: Proof | None, before: str) -> str:
     after = next((level.value for level in diagnosis.levels if level.stage == diagnosis.culprit), None) or 0.0
     gained = abs(proof.value - after)
     better = (proof.value - after) * _sign(diagnosis) > 0
-    doing = f"excluding {them}" if proof.how == "excluded" else f"computing {them} as {_named(before)} does"
+    doing = f"excluding {them}" if proof.how == "excluded" else f"computing {them} as {_quote(before)} does"
     effect = f"brings back {amount(gained, diagnosis.unit)}" if better else "does not bring it back"
     return f"{doing} {effect}{_cost(proof)}{_gate(proof)}"
 
@@ -170,7 +170,7 @@ def latency(diagnosis: Diagnosis, before: str, slow: Comparison, origin: str = "
     """Name the stage and its nodes, and say what restoring them saves; `origin` says if the first model alone is it."""
     start = (
         f"{origin}; it takes" if origin else f"`{diagnosis.culprit}` takes"
-    ) + f" {show(slow.difference.value, 's')} longer than {_named(before)} ({show(slow.ratio.value - 1, 'ratio')})"
+    ) + f" {show(slow.difference.value, 's')} longer than {_quote(before)} ({show(slow.ratio.value - 1, 'ratio')})"
     places = diagnosis.places[: diagnosis.chosen]
     if not places:
         return f"{start}; no node explains it"
@@ -181,7 +181,7 @@ def latency(diagnosis: Diagnosis, before: str, slow: Comparison, origin: str = "
     return start if origin and not shown else f"{start}; {_saved(diagnosis, before, slow)}"
 
 
-def _named(stage: str) -> str:
+def _quote(stage: str) -> str:
     """Quote a stage's id; the accepted baseline is not a stage of the file."""
     return stage if stage == BASELINE else f"`{stage}`"
 
@@ -200,7 +200,7 @@ def _saved(diagnosis: Diagnosis, before: str, slow: Comparison) -> str:
     if proof.seconds is None:
         return f"not verified: {proof.why}"
     them = "it" if diagnosis.chosen == 1 else "them"
-    doing = f"computing {them} as {_named(before)} does"
+    doing = f"computing {them} as {_quote(before)} does"
     if proof.seconds.low <= 0:
         return f"{doing} saves no measurable time"
     share = proof.seconds.value / slow.difference.value

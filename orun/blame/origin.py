@@ -50,7 +50,9 @@ def find_earlier_model(
 
     The good run of `max_regression` is the accepted one, of every other rule the last in which the gate passed.
     """
-    good = _accepted(store, pipeline, gate[0]) if gate[1].rule == "max_regression" else _passed(store, result, *gate)
+    good = (
+        _find_accepted(store, pipeline, gate[0]) if gate[1].rule == "max_regression" else _passed(store, result, *gate)
+    )
     if good is None:
         return None
     now = _resolve_repeat(store, result)
@@ -92,7 +94,7 @@ def rebuild_chain(experiment: Experiment, earlier: EarlierModel, stage: Stage) -
     return copies
 
 
-def _accepted(store: Store, pipeline: Pipeline, stage: Stage) -> RunResult | None:
+def _find_accepted(store: Store, pipeline: Pipeline, stage: Stage) -> RunResult | None:
     baseline = baselines.read(pipeline)
     accepted = baseline.stages.get(stage.id) if baseline else None
     result = _read_record(store, accepted.run) if accepted else None
@@ -136,9 +138,9 @@ def _changes(pipeline: Pipeline, first: Stage, good: RunResult, now: RunResult) 
         pending += stage.upstream
         then, since = _stage_result(good, name), _stage_result(now, name)
         if then and since and then.inputs and since.inputs:
-            yield from key_changes(stage, _own(then.inputs), _own(since.inputs))
+            yield from key_changes(stage, _select_own(then.inputs), _select_own(since.inputs))
 
 
-def _own(inputs: Components) -> Components:
+def _select_own(inputs: Components) -> Components:
     """Return the components without the artifacts of other stages, which are compared themselves."""
     return tuple(item for item in inputs if item.kind != ComponentKind.INPUT)

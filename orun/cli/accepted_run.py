@@ -14,7 +14,7 @@ from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.remote.options import Remote
 from orun.store.layout import RECORD_FILE, command_options
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 from orun.text.wording.reasons import sentences
 
 if TYPE_CHECKING:
@@ -116,4 +116,4 @@ def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
 def command_about(pipeline: Pipeline, store: Path, verb: str = "") -> str:
     """Return the command of a verb, or that of a run, with the file, the values and the store of this command."""
     options = command_options(pipeline.overrides, store, pipeline.root)
-    return f"orun {verb}{quoted(near(str(pipeline.file)))}{options}"
+    return f"orun {verb}{quoted(show_path(str(pipeline.file)))}{options}"

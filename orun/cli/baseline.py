@@ -28,8 +28,8 @@ from orun.report.gates import why
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
-from orun.text.suggestions import near
-from orun.text.units import changed, show
+from orun.text.suggestions import show_path
+from orun.text.units import show, show_change
 
 if TYPE_CHECKING:
     from orun.core.run_record import Verdict
@@ -117,7 +117,7 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
     else:
         lines = [f"accepted {', '.join(accepted)} of run {result.run}", *notices]
         lines += [f"warning: {verdict.title} is {verdict.outcome} all the same: {why(verdict)}" for verdict in failing]
-        options.show([*lines, f"commit {near(str(path))}"])
+        options.show([*lines, f"commit {show_path(str(path))}"])
     return 0
 
 
@@ -125,7 +125,7 @@ def _unreleasable(pipeline: Pipeline, store: Path, failing: Sequence[Verdict]) -
     """The error of a run whose gates fail, or block its releases, whatever is accepted."""
     accept_again = command_about(pipeline, store, "baseline accept ")
     return UsageError(
-        f"the last run of {near(str(pipeline.file))} fails whatever is accepted",
+        f"the last run of {show_path(str(pipeline.file))} fails whatever is accepted",
         why="\n".join(f"{verdict.title} is {verdict.outcome}: {why(verdict)}" for verdict in failing),
         hint=f"see to these gates, or accept it all the same: {accept_again} --force",
     )
@@ -186,7 +186,7 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
     if as_json:
         options.show_json({"file": str(path), "dropped": dropped})
     else:
-        options.show([f"removed {near(str(path))}" if dropped else f"there is no {near(str(path))}"])
+        options.show([f"removed {show_path(str(path))}" if dropped else f"there is no {show_path(str(path))}"])
     return 0
 
 
@@ -201,7 +201,7 @@ def _required(pipeline: Pipeline) -> Baseline:
 
     baseline = baselines.read(pipeline)
     if baseline is None:
-        file = quoted(near(str(pipeline.file)))
+        file = quoted(show_path(str(pipeline.file)))
         raise UsageError(f"nothing is accepted for {file}", hint=f"orun baseline accept {file}")
     return baseline
 
@@ -229,5 +229,5 @@ def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:
 
 def _difference_row(row: Difference) -> tuple[Cell, ...]:
     accepted, now = (Cell("-" if value is None else show(value, row.unit)) for value in (row.accepted, row.current))
-    change = changed(row.accepted, row.current, row.unit)
+    change = show_change(row.accepted, row.current, row.unit)
     return Cell(row.stage, "strong"), Cell(row.metric), accepted, now, Cell(change), Cell("new" * row.model_changed)

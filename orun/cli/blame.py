@@ -21,7 +21,7 @@ from orun.fs.os_errors import quoted
 from orun.pipeline.model import conditions
 from orun.report.run_options import run_options
 from orun.store.layout import store_option
-from orun.text.suggestions import near, nearest, one_of, settings
+from orun.text.suggestions import nearest, one_of, settings, show_path
 
 if TYPE_CHECKING:
     from orun.blame.blame import BlameRequest
@@ -72,7 +72,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
         requests = [item for item in judged if gate in (None, item.stage.id, f"{item.stage.id}.{item.gate.metric}")]
         diagnoses = _diagnose(requests, seconds, store, say)
     if not diagnoses and (broken := next((stage for stage in result.stages if stage.failure), None)) and broken.failure:
-        again = f"orun {quoted(near(file))}{run_options(result)}"
+        again = f"orun {quoted(show_path(file))}{run_options(result)}"
         raise UsageError(broken.failure.problem, why=broken.failure.why, hint=again)
     if as_json:
         options.show_json({"blame": diagnoses})
@@ -161,7 +161,7 @@ def with_advice(diagnosis: Diagnosis, request: BlameRequest, seconds: float, sto
 def _again(file: Path, overrides: Mapping[str, str], store: Path | None, stage: str = "") -> str:
     """Return the command that looks into the gates of a file, or of one of its stages."""
     options = settings(overrides) + (store_option(store, file.parent) if store else "")
-    return f"orun blame {quoted(near(str(file)))}{stage}{options}"
+    return f"orun blame {quoted(show_path(str(file)))}{stage}{options}"
 
 
 def _stage_of(pipeline: Pipeline, gate: str) -> str:
@@ -176,7 +176,7 @@ def _stage_of(pipeline: Pipeline, gate: str) -> str:
         raise UsageError(
             f"there is no stage or gate {gate!r} in {pipeline.file.name}",
             why=f"did you mean {one_of(close)}?" if close else f"stages with gates are {', '.join(gated) or 'none'}",
-            hint=f"orun graph {quoted(near(str(pipeline.file)))}",
+            hint=f"orun graph {quoted(show_path(str(pipeline.file)))}",
         )
     return known[gate]
 

@@ -14,7 +14,7 @@ from orun.report.gates import headline_of, why, why_unjudged
 from orun.report.run_options import run_options
 from orun.report.summary import why_skipped
 from orun.store.layout import RECORD_FILE, VERSION_FILE, safe_name
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult, StageResult
@@ -61,7 +61,7 @@ def earlier_run_note(target: str) -> str:
     run, stage = _last_build(target)
     if run is None or stage is None or stage.outcome in ("built", "cached"):
         return ""
-    file = quoted(near(run.file))
+    file = quoted(show_path(run.file))
     return f"it is of an earlier run, as the last run of {file} built none: {'; '.join(_causes(run, stage))}"
 
 
@@ -70,7 +70,7 @@ def _not_built(target: str) -> UsageError | None:
     run, stage = _last_build(target)
     if run is None or stage is None:
         return None
-    file = quoted(near(run.file))
+    file = quoted(show_path(run.file))
     again = f"orun {file}{run_options(run)}"
     if stage.outcome in ("built", "cached"):
         return UsageError(f"there is no bundle {target}", why="it was removed after the last run", hint=again)
@@ -83,19 +83,19 @@ def _last_build(target: str) -> tuple[RunResult | None, StageResult | None]:
     root = _store_above(target)
     if root is None:
         return None, None
-    path = _absolute(target)
+    path = _make_absolute(target)
     run = _last_run(root, path.parent.name)
     return run, next((stage for stage in run.stages if safe_name(stage.stage) == path.name), None) if run else None
 
 
 def _store_above(target: str) -> Path | None:
     """Return the store of a path `STORE/out/PIPELINE/STAGE`, which need not be there; None for another path."""
-    path = _absolute(target)
+    path = _make_absolute(target)
     root = path.parents[2] if len(path.parents) > 2 else None  # noqa: PLR2004
     return root if root and path.parents[1].name == "out" and seen_at(root / VERSION_FILE) else None
 
 
-def _absolute(target: str) -> Path:
+def _make_absolute(target: str) -> Path:
     return Path(os.path.abspath(target))  # noqa: PTH100 - without `..`, of a path that need not be there
 
 

@@ -23,7 +23,7 @@ from orun.report.terminal import Terminal, detect
 from orun.store.layout import RECORD_FILE
 from orun.text.counts import count
 from orun.text.lists import first_few
-from orun.text.units import changed, show
+from orun.text.units import show, show_change
 from orun.text.wording.components import component_name
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _metrics(stages: Sequence[StageDifference], terminal: Terminal) -> list[str]
 
 def _figures(figure: Figure) -> tuple[str, str, str]:
     old, new = (ABSENT if value is None else show(value, figure.unit) for value in (figure.old, figure.new))
-    return old, new, changed(figure.old, figure.new, figure.unit)
+    return old, new, show_change(figure.old, figure.new, figure.unit)
 
 
 def _sum(difference: RunDifference) -> str:

@@ -22,7 +22,7 @@ from orun.errors import UsageError
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.text.lists import first_few
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 from orun.text.units import show
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
     environments = [_environment_row(environment) for environment in facts.get("environments", ())]
     return [
         f"orun {facts['orun']}, Python {facts['python']}, {facts['platform']}",
-        f"store: {near(store['folder'])}, {state}",
+        f"store: {show_path(store['folder'])}, {state}",
         *(f"  {notice}" for notice in store.get("notices", ())),
         partial_trace_notice(trace["why"]) if trace["why"] else f"trace: {trace['level']}",
         *(f"missing on this system: {clause}" for clause in facts.get("missing", ())),
@@ -242,7 +242,7 @@ def _environment_row(environment: dict[str, Any]) -> tuple[Cell, ...]:
     damage = environment["damage"]
     state = Cell(f"will be made again: {damage}", "doubt") if damage else Cell("OK", "good")
     packages = [line.partition(" --hash")[0] for line in environment["holds"]]
-    return Cell(near(environment["folder"]), "strong"), Cell(first_few(packages, MOST)), state
+    return Cell(show_path(environment["folder"]), "strong"), Cell(first_few(packages, MOST)), state
 
 
 def _provider_row(name: str, provider: dict[str, Any]) -> tuple[Cell, ...]:

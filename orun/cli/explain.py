@@ -99,7 +99,7 @@ def _rows(pairs: Sequence[Pair], *, full: bool, compared: bool = True, absent: s
     rows: list[tuple[Cell, ...]] = []
     for pair in sorted(pairs, key=lambda pair: pair["old"] == pair["new"]):
         style: Style = "doubt" if compared and pair["old"] != pair["new"] else ""
-        old, new = (_shown(pair[moment], full=full) or absent for moment in ("old", "new"))
+        old, new = (_show_value(pair[moment], full=full) or absent for moment in ("old", "new"))
         rows.append(
             (
                 Cell("*" if style else "", style),
@@ -111,7 +111,7 @@ def _rows(pairs: Sequence[Pair], *, full: bool, compared: bool = True, absent: s
     return rows
 
 
-def _shown(value: str | None, *, full: bool) -> str:
+def _show_value(value: str | None, *, full: bool) -> str:
     if value is None:
         return ABSENT
     return value if full else shortened(value)

@@ -16,7 +16,7 @@ from orun.cli.outputs import output_option
 from orun.cli.verb import Verb
 from orun.errors import UsageError
 from orun.text.counts import count
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
     from orun.history import Point, Series
@@ -94,8 +94,10 @@ def _repair(store: Path | None, *, as_json: bool) -> None:
     if as_json:
         options.show_json({"file": history.path, "damaged": damaged, "added": added})
         return
-    notices = [f"{near(str(history.path))} was damaged, and is {near(str(damaged))} now"] if damaged else []
-    options.show([*notices, f"{near(str(history.path))}: {count(added, 'measurement')} added from the records of runs"])
+    notices = [f"{show_path(str(history.path))} was damaged, and is {show_path(str(damaged))} now"] if damaged else []
+    options.show(
+        [*notices, f"{show_path(str(history.path))}: {count(added, 'measurement')} added from the records of runs"]
+    )
 
 
 def _root(store: Path | None) -> Path:

@@ -17,7 +17,7 @@ from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.goal import check_goal
 from orun.scaffold.paths import file_for, models_in, require_free
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
     from orun.core.events import Event
@@ -154,7 +154,7 @@ def _write_stage(reference: str) -> int:
     function = function or path.stem.replace("-", "_")
     if not function.isidentifier():
         raise UsageError(f"'{function}' cannot be the name of a function", hint=f"orun init --stage {name}:FUNCTION")
-    typed = near(str(path))
+    typed = show_path(str(path))
     uses = f"{typed if typed.startswith(('/', './', '../')) else f'./{typed}'}:{function}"
     test = f"orun test {quoted(uses)}"
     require_free(path, f"{test}; or write another: orun init --stage OTHER.py:{function}")
@@ -227,7 +227,7 @@ def _write_workflow(file: Path, path: Path, text: str) -> list[str]:
     from orun.scaffold.ci import workflow_notes
 
     write_file(path, text)
-    return [f"wrote {near(str(path))}", *workflow_notes(file, path)]
+    return [f"wrote {show_path(str(path))}", *workflow_notes(file, path)]
 
 
 def _next_step(created: Created) -> str:

@@ -107,9 +107,9 @@ def _run_command_line(command_line: list[str]) -> int:
         if error.ctx and isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # of click 8.2
             click.echo(error.ctx.get_help(), err=True)
             return UsageError.exit_code
-        from orun.cli.usage import explained
+        from orun.cli.usage import explain
 
-        return _fail(explained(error, command_line), command_line)
+        return _fail(explain(error, command_line), command_line)
     except KeyboardInterrupt:
         return _fail(Interrupted("interrupted"), command_line)
     except MemoryError:

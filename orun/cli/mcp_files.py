@@ -41,21 +41,21 @@ def pipeline_files(root: Path) -> Iterator[PipelineFile]:
 
 def _summary(path: Path) -> PipelineFile | None:
     """Return a file with what is wrong with it; None for YAML of something else."""
-    name = _shown(str(path))
+    name = _escape(str(path))
     try:
         if not STAGES.search(read_bounded(path, TEXT_LIMIT).replace(b"\0", b"")):  # UTF-16 has zero bytes
             return None
         pipeline = orun.load(path)
     except PipelineError as error:
         first = error.problems[0]
-        return PipelineFile(name, "", 0, len(error.problems), _shown(f"{place(first.position)}: {first.message}"))
+        return PipelineFile(name, "", 0, len(error.problems), _escape(f"{place(first.position)}: {first.message}"))
     except OrunError as error:
-        return PipelineFile(name, "", 0, 1, _shown(error.problem))
+        return PipelineFile(name, "", 0, 1, _escape(error.problem))
     except OSError as error:
         return PipelineFile(name, "", 0, 1, f"cannot be read: {error.strerror}")
     return PipelineFile(name, pipeline.name, len(pipeline.stages), 0)
 
 
-def _shown(text: str) -> str:
+def _escape(text: str) -> str:
     """Return a text that may quote a file's name, with the bytes of a name that is not UTF-8 written out."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -31,7 +31,7 @@ from orun.pipeline.model import conditions
 from orun.pipeline.problems import render
 from orun.report.run_options import run_options
 from orun.text.positions import place
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -198,7 +198,7 @@ class Tools:
             path = result.folder / "blame.json"
             diagnoses = foreign_json(path.read_bytes())["blame"] if path.is_file() else []
         failed = [verdict.title for verdict in failed_gates(result.verdicts)]
-        command = f"orun blame {quoted(near(result.file))}{run_options(result)}" if failed else ""
+        command = f"orun blame {quoted(show_path(result.file))}{run_options(result)}" if failed else ""
         return decode(results.Blame, {"run": result.run, "failed": failed, "blame": diagnoses, "next_command": command})
 
     async def run(

@@ -88,11 +88,11 @@ def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
     from orun.fs.observed_state import seen_at
     from orun.store import Store
     from orun.store.layout import VERSION_FILE, default_store
-    from orun.text.suggestions import near
+    from orun.text.suggestions import show_path
 
     root = folder or default_store(Path.cwd())
     if not seen_at(root / VERSION_FILE):
-        raise UsageError(f"there is no store at {near(str(root))}", hint="name another: --store DIR")
+        raise UsageError(f"there is no store at {show_path(str(root))}", hint="name another: --store DIR")
     return Store.open(root, read_only=read_only)
 
 
@@ -100,9 +100,9 @@ def outputs_folder(store: Path | None) -> str:
     """The folder of output checkouts, to append to a command: of a store, or of the working folder's."""
     from orun.fs.os_errors import quoted
     from orun.store.layout import default_store
-    from orun.text.suggestions import near
+    from orun.text.suggestions import show_path
 
-    return quoted(near(str((store or default_store(Path.cwd())) / "out")))
+    return quoted(show_path(str((store or default_store(Path.cwd())) / "out")))
 
 
 def remote_options(function: F) -> F:

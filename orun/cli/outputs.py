@@ -13,7 +13,7 @@ import click
 
 from orun.errors import UsageError
 from orun.fs.output_file import OutputFile
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -92,12 +92,12 @@ def _explain(error: OSError, path: Path) -> dict[str, Any]:
 
     reason = error.strerror or str(error)
     if file := next((folder for folder in path.parents if folder.is_file()), None):
-        return {"why": f"{near(str(file))} is a file, not a folder"}
+        return {"why": f"{show_path(str(file))} is a file, not a folder"}
     if error.errno == errno.ENXIO:
         return {"why": reason, "hint": f"start a process that does: cat {quoted(path)} &"}
     if error.errno == errno.EBUSY:
         return {"why": "it is mounted by itself and cannot be replaced", "hint": "mount the folder that it is in"}
-    blamed = near(error.filename) if isinstance(error.filename, str) else str(path)
+    blamed = show_path(error.filename) if isinstance(error.filename, str) else str(path)
     why = reason if Path(blamed).absolute() == path.absolute() else f"{blamed}: {reason}"
     named = OSError(error.errno, reason, blamed)
     return {

@@ -12,7 +12,7 @@ from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import quoted
 from orun.store.layout import RECORD_FILE, store_option
 from orun.text.counts import count
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
@@ -79,7 +79,7 @@ def _from_end(store: Store, before: int) -> Path:
             passed += 1
     runs = f"{count(passed, 'run')} of {pipeline}" if passed else "no run that has ended"
     by_init = any(store.ended_runs(lambda name: name.endswith(BY_INIT)))
-    again = f"to run it again: orun {quoted(near(file))}{store_option(store.root, Path(file).parent)}"
+    again = f"to run it again: orun {quoted(show_path(file))}{store_option(store.root, Path(file).parent)}"
     raise UsageError(
         f"there is no last~{before}" if before else "there is no last run",
         why=f"the store has {runs}" + (", besides those of orun init" if by_init else ""),

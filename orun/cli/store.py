@@ -19,7 +19,7 @@ from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
 from orun.text.counts import count
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 from orun.text.units import show
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def stats(store: Path | None, as_json: bool) -> int:
         (Cell(name, "strong"), Cell(str(folder.files)), Cell(show(folder.size, "B"))) for name, folder in usage.items()
     ]
     held = f"{count(records, 'result')} of stages, {count(runs, 'run')}, {show(size, 'B')} on disk"
-    options.show([*render(USAGE, rows, detect(sys.stdout)), "", f"{near(str(root))}: {held}"])
+    options.show([*render(USAGE, rows, detect(sys.stdout)), "", f"{show_path(str(root))}: {held}"])
     return 0
 
 

@@ -149,14 +149,14 @@ class Verbs(click.Group):
                     accept_init(first)
                 return "init", self.get_command(ctx, "init"), args
         if not (os.path.lexists(first) or first.endswith((".yaml", ".yml")) or os.sep in first):
-            raise self._unknown(first)
+            raise self._unknown_verb(first)
         if len(args) > 1 and args[1] in self.verbs:
             from orun.fs.os_errors import quoted
 
             raise UsageError("the verb comes before the file", hint=f"orun {args[1]} {quoted(first)}")
         return DEFAULT, self.get_command(ctx, DEFAULT), args
 
-    def _unknown(self, name: str) -> UsageError:
+    def _unknown_verb(self, name: str) -> UsageError:
         from difflib import get_close_matches
 
         from orun.cli.other_tools import VERBS, here

@@ -169,11 +169,11 @@ def _moment(time: float) -> str:
 def _learnt_notes(shown: Sequence[WatchedStatistic]) -> Iterable[str]:
     learnt = [item for item in shown if item.learnt and item.verdict != "learning"]
     for number in sorted({item.learnt for item in learnt}):
-        names = _named([item for item in learnt if item.learnt == number])
+        names = _quote([item for item in learnt if item.learnt == number])
         yield f"note: {names}: compared with the first {number} records of the log, not with the release"
 
 
-def _named(items: Sequence[WatchedStatistic]) -> str:
+def _quote(items: Sequence[WatchedStatistic]) -> str:
     return items[0].name if len(items) == 1 else count(len(items), "statistic")
 
 
@@ -181,7 +181,7 @@ def _notes(result: WatchResult) -> Iterable[str]:
     learning = [item for item in result.statistics if item.verdict == "learning"]
     if learning:
         number = max(item.learnt for item in learning)
-        yield f"note: {_named(learning)}: the first {number} records become the reference, {result.records} are there"
+        yield f"note: {_quote(learning)}: the first {number} records become the reference, {result.records} are there"
     if result.latency is not None and result.statistics[-1].learnt:
         yield f"note: the median of the latency at release was {show(result.latency, 's')}"
     if absent := [item.name for item in result.statistics if item.verdict == "not logged"]:

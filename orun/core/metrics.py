@@ -124,7 +124,7 @@ class Metric(Record, frozen=True):
     disturbance: Disturbance | None = None
 
 
-def unknown(value: float) -> Estimate:
+def make_unknown(value: float) -> Estimate:
     """Return a value of which nothing is known: its interval has no ends."""
     return Estimate(value, -math.inf, math.inf)
 

@@ -141,7 +141,7 @@ def _by_place(model: ModelProto, reference: ModelProto, matches: Mapping[str, st
 def _steps(model: ModelProto) -> list[tuple[str, list[str]]]:
     """Return the float form and the float outputs of each node, without conversions to and from integers."""
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
-    ends, scaling = _scaled(nodes)
+    ends, scaling = _find_rescaled(nodes)
     return [
         (FLOAT_FORM.get(node.op_type, node.op_type), [ends.get(node.output[0], node.output[0]), *node.output[1:]])
         for node in nodes
@@ -149,7 +149,7 @@ def _steps(model: ModelProto) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _scaled(nodes: Sequence[NodeProto]) -> tuple[dict[str, str], set[str]]:
+def _find_rescaled(nodes: Sequence[NodeProto]) -> tuple[dict[str, str], set[str]]:
     """Return the float tensor that follows each integer sum, and the outputs of products that only rescale it."""
     readers = {name: node for node in nodes for name in node.input}
     makers = {name: node for node in nodes for name in node.output}

@@ -54,11 +54,11 @@ class Comparison:
         start, count = 0, FIRST
         while start < len(self.segments):
             progress(start, len(self.segments), "tensors")
-            rows += self._compared(self.segments[start : start + count])
+            rows += self._compare_part(self.segments[start : start + count])
             start, count = start + count, max(1, count * HELD // max(self._size, 1))
         return rows
 
-    def _compared(self, part: Sequence[Segment]) -> Iterator[Row]:
+    def _compare_part(self, part: Sequence[Segment]) -> Iterator[Row]:
         pair, pairs = self.pair, part[0].pairs
         sources = {ours: theirs for theirs, ours in pairs.items()}
         places = [segment.ours for segment in part if segment.theirs.tensor in self.changed]

@@ -190,13 +190,13 @@ class _Parser:
 
     def _value(self, data: Mapping[str, Any], column: Column) -> float:
         if column.name == LATENCY:
-            return _finite(data["seconds"], column.name) if data["rows"] == self._release.rows else np.nan
+            return _check_finite(data["seconds"], column.name) if data["rows"] == self._release.rows else np.nan
         if column.array not in data[column.group]:
             return np.nan  # the server was told to leave it out
         value = data[column.group][column.array].get(column.statistic)
         if type(value) is float:  # which JSON has no word for if it is not finite
             return value
-        return np.inf if value is None else _finite(value, column.name)
+        return np.inf if value is None else _check_finite(value, column.name)
 
     def _error(self, problem: str, why: str) -> UsageError:
         is_editable = self._place != "<stdin>" and not self._place.endswith(".gz") and self._position.last
@@ -205,13 +205,13 @@ class _Parser:
 
 
 def _time(value: object) -> float:
-    seconds = _finite(value, "time")
+    seconds = _check_finite(value, "time")
     if not 0 <= seconds < YEAR_10000:
         raise ValueError("time is not in seconds since 1970")
     return seconds
 
 
-def _finite(value: object, name: str) -> float:
+def _check_finite(value: object, name: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise TypeError(f"{name} is no number")
     return float(value)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import Record
 from orun.environment.bytecode import distrust_package
-from orun.text.suggestions import Unknown, near
+from orun.text.suggestions import Unknown, show_path
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -94,8 +94,8 @@ def package_of(point: EntryPoint) -> str:
 def describe(error: Exception) -> str:
     """Return an error of a package, and its location in the package's own code."""
     if isinstance(error, SyntaxError) and error.filename:
-        return f"{type(error).__name__}: {error.msg} at {near(error.filename)}:{error.lineno}"
+        return f"{type(error).__name__}: {error.msg} at {show_path(error.filename)}:{error.lineno}"
     frames = reversed(traceback.extract_tb(error.__traceback__))
     own = next((frame for frame in frames if not frame.filename.startswith(LOADING)), None)
-    location = f" at {near(own.filename)}:{own.lineno}" if own else ""
+    location = f" at {show_path(own.filename)}:{own.lineno}" if own else ""
     return f"{type(error).__name__}: {error}{location}"

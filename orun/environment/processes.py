@@ -95,7 +95,7 @@ def _parents() -> Iterator[tuple[int, int]]:
 
 def held_memory(process: int) -> int:
     """Return the bytes that a process and its descendants hold: anonymous and shared memory, not pages of files."""
-    return _held(process) + sum(_held(descendant) for descendant in descendants(process))
+    return _count_memory(process) + sum(_count_memory(descendant) for descendant in descendants(process))
 
 
 def descendants(process: int) -> Iterator[int]:
@@ -207,7 +207,7 @@ def _runs(process: int) -> bool:
     return False
 
 
-def _held(process: int) -> int:
+def _count_memory(process: int) -> int:
     with contextlib.suppress(OSError):  # it ended meanwhile
         lines = (PROC / str(process) / "status").read_text().splitlines()
         return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))

@@ -61,7 +61,7 @@ def list_compiled_in() -> tuple[str, ...]:
     return tuple(done.stdout.split()) if done.returncode == 0 else ()
 
 
-def missing(target: Target, environment: Environment | None = None) -> str:
+def explain(target: Target, environment: Environment | None = None) -> str:
     """Return why the target cannot run on this machine, one sentence for each provider; empty when it can.
 
     The CPU provider is in every build of ONNX Runtime and is not probed.

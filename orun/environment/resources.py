@@ -54,10 +54,10 @@ def visible_gpus() -> int:
     except OSError:  # no NVIDIA driver
         return 0
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return there if chosen is None else min(there, _chosen(chosen.split(",")))
+    return there if chosen is None else min(there, _count_visible(chosen.split(",")))
 
 
-def _chosen(names: Sequence[str]) -> int:
+def _count_visible(names: Sequence[str]) -> int:
     """Return the number of devices in a list; CUDA ignores everything from the first invalid name on."""
     kept = [name.strip() for name in names]
     ends = next((place for place, name in enumerate(kept) if not name or name.startswith("-")), len(kept))

@@ -20,7 +20,7 @@ from orun.executors.tracing.scope import Scope
 from orun.fs.os_errors import explain_shortage, quoted
 from orun.store.layout import store_option
 from orun.text import units
-from orun.text.suggestions import closest, near, settings
+from orun.text.suggestions import closest, settings, show_path
 
 TAIL = 1 << 16  # bytes at the end of a log in which the frames of a crash are searched
 FRAME = re.compile(rb'^  File "([^"\n]+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -36,7 +36,7 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
     why = [f"did you mean {close!r}?"] if close else [trouble.why] if trouble.why else []
     if trouble.file:
         inside = f" in {trouble.function}" if trouble.function else ""
-        why.append(f"at {near(trouble.file)}:{trouble.line}{inside}")
+        why.append(f"at {show_path(trouble.file)}:{trouble.line}{inside}")
     if trouble.shortage:
         return _of_shortage(job, trouble.shortage, "\n".join([trouble.message, *why]))
     advice = _install(job, trouble.packages) if trouble.packages else trouble.hint
@@ -46,7 +46,7 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
 
 def _of_shortage(job: Job, number: int, why: str) -> StageError:
     """Return the error of a stage that met a full disk or another shortage, whatever failed of it."""
-    places = dict.fromkeys([near(str(_store(job))), gettempdir()])
+    places = dict.fromkeys([show_path(str(_store(job))), gettempdir()])
     problem, advice = explain_shortage(number, " ".join(map(quoted, places)))
     advice = LESS_MEMORY if number == errno.ENOMEM else advice
     return _error(StageFailed, job, problem, why, advice, of_machine=True)
@@ -68,12 +68,12 @@ def from_end(job: Job, ended: Ended) -> StageError:
     if ended.stopped == "timeout":
         limit = units.show(job.timeout or 0.0, "s")
         message = f"{job.stage} ran past its time limit of {limit} and was stopped"
-        advice = f"Give it longer (timeout: in {near(job.file)}), or find in its log what it was doing"
+        advice = f"Give it longer (timeout: in {show_path(job.file)}), or find in its log what it was doing"
         return _error(StageTimeout, job, message, advice=advice)
     if ended.stopped == "memory":
         limit = units.show(job.memory or 0, "B")
         message = f"{job.stage} held more than its memory limit of {limit} and was stopped"
-        advice = f"Give it more (memory: in {near(job.file)}), or less to do at a time"
+        advice = f"Give it more (memory: in {show_path(job.file)}), or less to do at a time"
         return _error(StageCrashed, job, message, advice=advice)
     if os.WIFSIGNALED(ended.status):
         return _crash(job, ended, os.WTERMSIG(ended.status))
@@ -129,7 +129,7 @@ def _crash_location(job: Job) -> str:
     for name, line, function in FRAME.findall(frames):
         path = os.fsdecode(name)
         if scope.is_code(path) or path.startswith(KINDS):
-            return f"at {near(path)}:{int(line)} in {function.decode()}"
+            return f"at {show_path(path)}:{int(line)} in {function.decode()}"
     return ""
 
 
@@ -145,8 +145,8 @@ def _error(
 ) -> StageError:
     """Return the error with a hint: the advice, the log, and the command that runs the stage alone."""
     options = settings(job.overrides) + _store_option(job)
-    command = f"orun {shlex.quote(near(job.file))} --only {shlex.quote(job.stage)}{options}"
-    hint = f"Its log: {near(job.log)}\nRun it alone: {command}"
+    command = f"orun {shlex.quote(show_path(job.file))} --only {shlex.quote(job.stage)}{options}"
+    hint = f"Its log: {show_path(job.log)}\nRun it alone: {command}"
     return error(
         job.stage, message, why=why, hint=hint, log=job.log, advice=advice, of_machine=of_machine, module=module
     )

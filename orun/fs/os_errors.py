@@ -47,7 +47,9 @@ def to_store_error(error: OSError, action: str, path: str | Path, read_only_hint
     """
     reason = error.strerror or str(error)
     failed = error.filename if isinstance(error.filename, str) else path
-    text, hint = _missing(error, failed) or _MESSAGES.get(error.errno or 0, (reason[:1].lower() + reason[1:], _OTHER))
+    text, hint = _explain_missing(error, failed) or _MESSAGES.get(
+        error.errno or 0, (reason[:1].lower() + reason[1:], _OTHER)
+    )
     if read_only_hint and error.errno == errno.EROFS:
         return StoreError(f"cannot {action}: {text}", why=f"{failed}: {reason}", hint=read_only_hint)
     nearest = _existing(failed)
@@ -90,7 +92,7 @@ def quoted(path: str | Path) -> str:
     return text if plain else "'" + text.replace("'", "'\"'\"'") + "'"
 
 
-def _missing(error: OSError, path: str | Path) -> tuple[str, str] | None:
+def _explain_missing(error: OSError, path: str | Path) -> tuple[str, str] | None:
     """Return problem and hint if a parent folder is missing, as after the store was moved during a run."""
     path = Path(path)
     if error.errno != errno.ENOENT or os.path.lexists(path.parent):

@@ -131,15 +131,15 @@ def read_file(path: Path) -> Baseline | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise _broken(path, "", (1, 1), f"the baseline cannot be read: {error}") from error
+        raise _file_error(path, "", (1, 1), f"the baseline cannot be read: {error}") from error
     try:
         data = json.loads(text, object_pairs_hook=_once)
     except json.JSONDecodeError as error:
-        raise _broken(path, text, (error.lineno, error.colno), f"the baseline is not JSON: {error.msg}") from error
+        raise _file_error(path, text, (error.lineno, error.colno), f"the baseline is not JSON: {error.msg}") from error
     except RecursionError as error:
-        raise _broken(path, "", (1, 1), "the baseline is not JSON: it is nested too deep") from error
+        raise _file_error(path, "", (1, 1), "the baseline is not JSON: it is nested too deep") from error
     except ValueError as error:  # a name that stands twice, as after a merge; a number of thousands of digits
-        raise _broken(path, text, (1, 1), f"the baseline is not JSON: {error}") from error
+        raise _file_error(path, text, (1, 1), f"the baseline is not JSON: {error}") from error
     return _decoded(path, text, data)
 
 
@@ -157,19 +157,19 @@ def write_file(path: Path, baseline: Baseline) -> None:
 
 def _decoded(path: Path, text: str, data: object) -> Baseline:
     if not isinstance(data, dict):
-        raise _broken(path, text, (1, 1), "the baseline is not a JSON object")
+        raise _file_error(path, text, (1, 1), "the baseline is not a JSON object")
     version = data.pop("version", None)
     if version != VERSION:
         has = "no version" if version is None else f"version {version!r}"
         message = f"the baseline has {has}, and this orun reads version {VERSION}"
-        raise _broken(path, text, _find(text, '"version"'), message, NEWER)
+        raise _file_error(path, text, _find(text, '"version"'), message, NEWER)
     try:
         baseline = decode(Baseline, data)
         for name, accepted in baseline.stages.items():
             _check(name, accepted)
     except ValueError as error:
         message = f"the baseline has another shape than orun writes: {error}"
-        raise _broken(path, text, (1, 1), message, NEWER if UNKNOWN in str(error) else HINT) from error
+        raise _file_error(path, text, (1, 1), message, NEWER if UNKNOWN in str(error) else HINT) from error
     return baseline
 
 
@@ -214,7 +214,7 @@ def _find(text: str, word: str) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
-def _broken(path: Path, text: str, place: tuple[int, int], message: str, hint: str = HINT) -> PipelineError:
+def _file_error(path: Path, text: str, place: tuple[int, int], message: str, hint: str = HINT) -> PipelineError:
     line, column = place
     lines = text.split("\n")  # as json and `_find` count lines
     source = lines[line - 1] if line <= len(lines) else ""

@@ -93,9 +93,10 @@ def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Actio
     date, who = datetime.now(UTC).isoformat(timespec="seconds"), author_name(pipeline.root)
     fresh = {
         name: Accepted(
-            model=ports.measured(actions[name]) if (ports := _measured(pipeline, name)) else "",
+            model=ports.measured(actions[name]) if (ports := _find_measured_ports(pipeline, name)) else "",
             metrics={
-                key: without_comparisons(_finite(name, key, metric)) for key, metric in actions[name].metrics.items()
+                key: without_comparisons(_check_finite(name, key, metric))
+                for key, metric in actions[name].metrics.items()
             },
             host=actions[name].host,
             date=date,
@@ -156,7 +157,7 @@ def _settings(action: Action, mask: Mask) -> Components:
     )
 
 
-def _measured(pipeline: Pipeline, stage: str) -> Ports | None:
+def _find_measured_ports(pipeline: Pipeline, stage: str) -> Ports | None:
     """Return the ports of a stage whose figures are those of its input model; None if it makes an artifact."""
     spec = pipeline.kinds[pipeline.stage(stage).uses].spec
     return Ports.of(spec, pipeline.stage(stage)) if spec.output == "metrics" else None
@@ -171,7 +172,7 @@ def _require_good(pipeline: Pipeline, result: StageResult) -> None:
         )
 
 
-def _finite(stage: str, name: str, metric: Metric) -> Metric:
+def _check_finite(stage: str, name: str, metric: Metric) -> Metric:
     if not math.isfinite(metric.value):
         raise UsageError(f"{name} of {stage} is {metric.value}, which is no figure to accept")
     return metric
@@ -196,7 +197,7 @@ def _differences(
     before: Mapping[str, Metric] = old.metrics if old else {}
     now: Mapping[str, Metric] = action.metrics if action else {}
     changed = False
-    if old and old.model and action and (ports := _measured(pipeline, name)):
+    if old and old.model and action and (ports := _find_measured_ports(pipeline, name)):
         changed = old.model != ports.measured(action)
     for metric in sorted({*before, *now}):
         was, current = before.get(metric), now.get(metric)

@@ -25,12 +25,12 @@ def verdicts(stage: str, gate: Gate | Group, find: Find) -> Iterator[Verdict]:
         yield _verdict(stage, gate, find(gate))
         return
     members = [tuple(verdicts(stage, member, find)) for member in gate.members]
-    yield _together(stage, gate, [member[0] for member in members])
+    yield _judge_group(stage, gate, [member[0] for member in members])
     for verdict in (verdict for member in members for verdict in member):
         yield replace(verdict, fails=False, blocks=False, depth=verdict.depth + 1)
 
 
-def together(rule: str, outcomes: Iterable[GateOutcome]) -> GateOutcome:
+def combine(rule: str, outcomes: Iterable[GateOutcome]) -> GateOutcome:
     """Return the outcome of a group: `any` passes with one member that passed, `all` fails with one that failed.
 
     Otherwise the members that were not decided could tip it: it is undecided, or has no baseline.
@@ -60,8 +60,8 @@ def _verdict(stage: str, gate: Gate, finding: Finding) -> Verdict:
     )
 
 
-def _together(stage: str, group: Group, members: Sequence[Verdict]) -> Verdict:
-    outcome = together(group.rule, [member.outcome for member in members])
+def _judge_group(stage: str, group: Group, members: Sequence[Verdict]) -> Verdict:
+    outcome = combine(group.rule, [member.outcome for member in members])
     open_members = [member for member in members if member.outcome == outcome not in ("passed", "failed")]
     return Verdict(
         stage=stage,
@@ -102,7 +102,7 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
     findings = {name: find(replace(gate, metric=name, by="")) for name in slices}
     for name in _slices(gate, accepted).keys() - slices.keys():
         findings[name] = Finding("undecided", reason(ReasonCode.SLICE_GONE, metric=name))
-    outcome = together("all", [finding.outcome for finding in findings.values()])
+    outcome = combine("all", [finding.outcome for finding in findings.values()])
     ranked = _worst_first(gate, findings)
     worst, telling = ranked[0]
     counts = Counter(finding.outcome for finding in findings.values())
@@ -119,7 +119,7 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
         outcomes={name: counts[name] for name in ("passed", *WORST_FIRST[:-1]) if counts[name]},
         smallest=slices[smallest],
         examples=metrics[smallest].examples,
-        without=_without(gate, metrics) or None,
+        without=_list_slices_without(gate, metrics) or None,
         worst=slices[worst] if compared else None,
         value=telling.measured if compared else None,
         unit=telling.unit if compared else None,
@@ -147,7 +147,7 @@ def _worst_first(gate: Gate, findings: Mapping[str, Finding]) -> list[tuple[str,
     return sorted(findings.items(), key=rank)
 
 
-def _without(gate: Gate, metrics: Mapping[str, Metric]) -> list[str]:
+def _list_slices_without(gate: Gate, metrics: Mapping[str, Metric]) -> list[str]:
     """Return slices that have other metrics and not this one: an area under a curve needs two classes."""
     field = f"[{gate.by}="
     values = dict.fromkeys(name.partition(field)[2] for name in metrics if field in name)

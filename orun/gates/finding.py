@@ -80,23 +80,23 @@ class Change(Record, frozen=True):
         return () if isinstance(self.method, str) else (self.method,)
 
 
-def above(value: float, limit: float) -> bool:
+def exceeds(value: float, limit: float) -> bool:
     """Return whether a value exceeds a limit by more than rounding in the last digits."""
     return value > limit and not math.isclose(value, limit, rel_tol=1e-9, abs_tol=1e-12)
 
 
 def against_maximum(interval: Estimate, limit: float) -> GateOutcome:
     """Return whether the interval is within the limit, above it, or includes it."""
-    if not above(interval.high, limit):
+    if not exceeds(interval.high, limit):
         return "passed"
-    return "failed" if above(interval.low, limit) else "undecided"
+    return "failed" if exceeds(interval.low, limit) else "undecided"
 
 
 def against_minimum(interval: Estimate, limit: float) -> GateOutcome:
     """Return whether the interval is at or above the limit, below it, or includes it."""
-    if not above(limit, interval.low):
+    if not exceeds(limit, interval.low):
         return "passed"
-    return "failed" if above(limit, interval.high) else "undecided"
+    return "failed" if exceeds(limit, interval.high) else "undecided"
 
 
 def point(value: float) -> Estimate:

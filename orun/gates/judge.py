@@ -34,7 +34,7 @@ def judge(stage: Stage, action: Action, terms: Terms) -> tuple[Verdict, ...]:
 def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
     metric = action.metrics.get(gate.metric)
     if metric is None:
-        return Finding("failed", _missing(gate.metric, stage, action.metrics))
+        return Finding("failed", _explain_missing(gate.metric, stage, action.metrics))
     if not math.isfinite(metric.value):
         finding = reason(ReasonCode.NOT_FINITE, metric=gate.metric, value=metric.value)
         return Finding("failed", finding, metric.value, metric.unit)
@@ -67,7 +67,7 @@ def _misfit(gate: Gate, metric: Metric, stage: Stage) -> Reason | None:
     return reason(ReasonCode.THRESHOLD_MISFIT, message=message) if message else None
 
 
-def _missing(name: str, stage: Stage, metrics: Mapping[str, Metric]) -> Reason:
+def _explain_missing(name: str, stage: Stage, metrics: Mapping[str, Metric]) -> Reason:
     from difflib import get_close_matches  # not needed by a run with nothing to do
 
     close = get_close_matches(name, metrics, n=1)

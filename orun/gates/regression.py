@@ -65,9 +65,9 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
     elif comparable and metric.baseline:
         judged = _side_by_side(gate, metric, metric.baseline, stage)
     else:
-        return _signed(_by_stored(gate, metric, stage, action, terms, accepted), accepted)
+        return _add_approver(_by_stored(gate, metric, stage, action, terms, accepted), accepted)
     caveats = changed_since(terms.compare, stage, accepted, action, terms.ports)
-    return _signed(replace(judged, caveats=caveats), accepted)
+    return _add_approver(replace(judged, caveats=caveats), accepted)
 
 
 def _has_other_reference(metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> bool:
@@ -81,7 +81,7 @@ def _has_other_reference(metric: Metric, stage: Stage, action: Action, terms: Te
     return bool(changes(terms.compare, stage, only_references(accepted.components), terms.ports.setup(action)))
 
 
-def _signed(judged: Finding, accepted: Accepted) -> Finding:
+def _add_approver(judged: Finding, accepted: Accepted) -> Finding:
     """Return a failure with who accepted the baseline, who may have to decide on it."""
     if judged.outcome != "failed":
         return judged

@@ -6,12 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, unknown
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, make_unknown
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
 from orun.gates.advice import advise_for_ratio, disturbed
-from orun.gates.finding import Change, Finding, above, against_maximum, against_minimum, distance, log_width
+from orun.gates.finding import Change, Finding, against_maximum, against_minimum, distance, exceeds, log_width
 from orun.gates.measured import REFERENCE
 from orun.pipeline.model import Gate
 
@@ -110,7 +110,7 @@ def _narrower(gate: Gate, compared: Change, metric: Metric, params: Mapping[str,
     share = distance(compared.estimate, gate.threshold.value)
     if metric.noise == "timing":
         return (advise_for_ratio(gate.metric, compared.width, share, compared.count, params),)
-    differs = above(compared.estimate.value, gate.threshold.value) or above(
+    differs = exceeds(compared.estimate.value, gate.threshold.value) or exceeds(
         gate.threshold.value, compared.estimate.value
     )
     if not (compared.count and differs and share and math.isfinite(share)):
@@ -137,7 +137,7 @@ def _examples(compared: Change, share: float) -> float:
 
 def _inverse_of(ratio: Estimate) -> Estimate:
     if ratio.low == -math.inf:  # nothing is known of it
-        return unknown(_inverse(ratio.value))
+        return make_unknown(_inverse(ratio.value))
     return Estimate(_inverse(ratio.value), _inverse(ratio.high), _inverse(ratio.low))
 
 

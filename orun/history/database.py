@@ -16,7 +16,7 @@ from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import quoted
 from orun.history.points import Point, SeriesName
 from orun.store.layout import HISTORY_FILE, VERSION_FILE
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 FORMAT = 2
 DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -128,7 +128,7 @@ class History:
     def _converted_errors(self) -> Iterator[None]:
         """Turn errors of SQLite in the block into StoreErrors."""
         if is_special(self.path):  # opening a pipe would block
-            raise self._unusable("it is a pipe or device, not a file")
+            raise self._unusable_error("it is a pipe or device, not a file")
         try:
             yield
         except sqlite3.Error as error:
@@ -136,7 +136,7 @@ class History:
                 f"the history {self.path} cannot be used", why=str(error), hint=self._way_on(error)
             ) from error
 
-    def _unusable(self, why: str) -> StoreError:
+    def _unusable_error(self, why: str) -> StoreError:
         return StoreError(f"the history {self.path} cannot be used", why=why, hint=OTHER_FILE)
 
     def _is_foreign(self, error: sqlite3.Error) -> bool:
@@ -149,7 +149,7 @@ class History:
         if _code(error) not in DAMAGE:
             return f"see whose it is, and whether there is room: ls -l {quoted(self.path)}; df -h {quoted(self.path)}"
         store = self.path.parent
-        option = f" --store {quoted(near(str(store)))}" if (store / VERSION_FILE).exists() else ""
+        option = f" --store {quoted(show_path(str(store)))}" if (store / VERSION_FILE).exists() else ""
         return f"put it aside, and have a new one made of what runs have measured: orun history --mend{option}"
 
     def _format(self, database: sqlite3.Connection) -> int:
@@ -162,7 +162,7 @@ class History:
                 hint="upgrade orun, or keep a history of its own: ORUN_HISTORY=FILE orun ...",
             )
         if version == 0 and database.execute("SELECT 1 FROM sqlite_master WHERE name <> 'points'").fetchone():
-            raise self._unusable("it is a database of another program")
+            raise self._unusable_error("it is a database of another program")
         return int(version)
 
 

@@ -47,7 +47,7 @@ def _text(path: Path) -> str:
     return read_bounded(path, RECORD_LIMIT).decode("utf-8").strip()
 
 
-def edited(folder: Path, commit: str, contents: Mapping[str, bytes]) -> tuple[str, ...] | None:
+def list_edited(folder: Path, commit: str, contents: Mapping[str, bytes]) -> tuple[str, ...] | None:
     """Return the files that differ from a commit, or are not in it.
 
     The work tree is not read: the contents are compared with the ids of the files in the commit.

@@ -29,11 +29,11 @@ def repair(history: History, store: Store) -> tuple[Path | None, int]:
     """
     moved_to = _move_away(history.path) if history.is_damaged() else None
     before = len(history.points())
-    history.add(measured(store))
+    history.add(read_measured(store))
     return moved_to, len(history.points()) - before
 
 
-def measured(store: Store) -> Iterator[Point]:
+def read_measured(store: Store) -> Iterator[Point]:
     """Yield what the runs of a store have measured, or used again after another value, as far as they have records.
 
     Raises:

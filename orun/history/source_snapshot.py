@@ -14,7 +14,7 @@ from orun.executors import Mask
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.fs.observed_state import digest_file
 from orun.fs.os_errors import convert_os_errors
-from orun.history.git_revision import edited
+from orun.history.git_revision import list_edited
 from orun.pipeline.model import Pipeline
 from orun.store.checksummed_json import unusable_record
 
@@ -78,7 +78,7 @@ def edited_since(result: RunResult, pipeline: Pipeline) -> tuple[str, ...] | Non
         return None
     with convert_os_errors("read the sources of the run", result.folder / FOLDER):
         kept = {name: content(result, digest) for name, digest in (index(result) or {}).items()}
-    return edited(pipeline.root, result.commit, {name: text for name, text in kept.items() if text is not None})
+    return list_edited(pipeline.root, result.commit, {name: text for name, text in kept.items() if text is not None})
 
 
 def _files(result: RunResult, pipeline: Pipeline) -> dict[str, str]:

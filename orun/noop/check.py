@@ -120,7 +120,7 @@ def _unchanged(data: Mapping[str, Any]) -> bool:
 
 def _is_same(seen: Mapping[str, Any]) -> bool:
     """Return whether files and folders still match what `snapshot_of` returned."""
-    files, folders = map(signature_at, joined(seen["files"])), map(listing_digest, joined(seen["folders"]))
+    files, folders = map(signature_at, join_paths(seen["files"])), map(listing_digest, join_paths(seen["folders"]))
     return [digest_all(files), digest_all(folders)] == [seen["signatures"], seen["listings"]]
 
 
@@ -129,9 +129,9 @@ def snapshot_of(files: Mapping[str, Signature | None], folders: Mapping[str, str
     names, below = by_folder(files), by_folder(folders)
     return {
         "files": names,
-        "signatures": digest_all(files[path] for path in joined(names)),
+        "signatures": digest_all(files[path] for path in join_paths(names)),
         "folders": below,
-        "listings": digest_all(folders[path] for path in joined(below)),
+        "listings": digest_all(folders[path] for path in join_paths(below)),
     }
 
 
@@ -144,7 +144,7 @@ def by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
     return folders
 
 
-def joined(folders: Mapping[str, Iterable[str]]) -> Iterator[str]:
+def join_paths(folders: Mapping[str, Iterable[str]]) -> Iterator[str]:
     """Yield the paths in the result of `by_folder`, in an order that survives JSON."""
     return (folder + name for folder in sorted(folders) for name in folders[folder])
 

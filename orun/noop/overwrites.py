@@ -14,10 +14,10 @@ from urllib.parse import unquote
 
 from orun.errors import StoreError, UsageError
 from orun.fs.observed_state import project_of, seen_at
-from orun.noop.check import NoopRecord, Request, joined
+from orun.noop.check import NoopRecord, Request, join_paths
 from orun.remote.options import Remote, config_file
 from orun.store.layout import RECORD_FILE, VERSION_FILE, default_store, private_paths
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
@@ -38,9 +38,9 @@ def refuse(reports: Collection[Path], read: Iterable[Path]) -> None:
     if conflict is None:
         return
     report, path = conflict
-    name = near(str(path))
+    name = show_path(str(path))
     is_below = Path(os.path.realpath(path)) in Path(os.path.realpath(report)).parents
-    target = "it" if name == near(str(report)) else f"the folder {name}" if is_below else f"this file, as {name}"
+    target = "it" if name == show_path(str(report)) else f"the folder {name}" if is_below else f"this file, as {name}"
     raise UsageError(f"{report} cannot be written", why=f"a run reads {target}", hint=ANOTHER)
 
 
@@ -50,8 +50,8 @@ def refuse_in_store(reports: Collection[Path], root: Path) -> None:
     Raises:
         UsageError: for the first of them.
     """
-    if conflict := _find(reports, _kept(root)):
-        why = f"only orun writes to {near(str(conflict[1]))}"
+    if conflict := _find(reports, _walk_kept(root)):
+        why = f"only orun writes to {show_path(str(conflict[1]))}"
         raise UsageError(f"{conflict[0]} cannot be written", why=why, hint=ANOTHER)
 
 
@@ -79,9 +79,9 @@ def refuse_in_records(files: Collection[Path], root: Path) -> None:
 def may_concern(reports: Collection[Path], record: NoopRecord, request: Request) -> bool:
     """Return whether reports may replace an input of a recorded result; the planner knows for sure."""
     noted, folder = record.data["read"], request.file.parent
-    read = chain(joined(noted["files"]), record.data["contents"], joined(noted["folders"]))
+    read = chain(join_paths(noted["files"]), record.data["contents"], join_paths(noted["folders"]))
     remote = of_remote(request.remote or Remote(), project_of(folder))
-    return _find(reports, chain(read, of_every_run(folder), remote, _kept(request.store))) is not None
+    return _find(reports, chain(read, of_every_run(folder), remote, _walk_kept(request.store))) is not None
 
 
 def of_pipeline(pipeline: Pipeline) -> Iterator[Path]:
@@ -149,7 +149,7 @@ def _of_recorded_runs(root: Path) -> Iterator[Path]:
                 yield from of_run(read_result(folder / RECORD_FILE))
 
 
-def _kept(root: Path) -> Iterator[Path]:
+def _walk_kept(root: Path) -> Iterator[Path]:
     yield from (root / "out", root / ".gitignore")
     yield from map(Path, private_paths(root))
 

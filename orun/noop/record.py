@@ -80,13 +80,13 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
     contents = _contents(planner, done, observed, fresh)
     if contents is None or not _is_settled(_config(planner), result):
         return None
-    targets = [encode(target) for item in _here(done) for target in item.step.stage.targets or (None,)]
+    targets = [encode(target) for item in _list_local(done) for target in item.step.stage.targets or (None,)]
     targets = list({json.dumps(target): target for target in targets}.values())
     files = {path: seen for path, seen in observed.files.items() if path not in fresh}
     listed, probed = dict[str, str](), dict[str, str]()
     for item in done.values():
-        listed |= _absolute(planner, item, item.action.implicit_deps.folders)
-        probed |= _absolute(planner, item, item.action.implicit_deps.probed)
+        listed |= _make_absolute(planner, item, item.action.implicit_deps.folders)
+        probed |= _make_absolute(planner, item, item.action.implicit_deps.probed)
     return {
         "format": FORMAT,
         "targets": targets,
@@ -174,12 +174,12 @@ def _config(planner: Planner) -> str:
     return str(config_file(planner.pipeline.project))
 
 
-def _here(done: Mapping[str, Done]) -> Iterator[Done]:
+def _list_local(done: Mapping[str, Done]) -> Iterator[Done]:
     """Yield the stages that depend on the packages, variables and devices of this machine, not of another one."""
     return (item for item in done.values() if not item.step.machine)
 
 
-def _absolute(planner: Planner, item: Done, states: Mapping[str, str]) -> dict[str, str]:
+def _make_absolute(planner: Planner, item: Done, states: Mapping[str, str]) -> dict[str, str]:
     """Return the absolute paths that a stage saw with their states; of another machine those in the project alone."""
     root, on_another = planner.pipeline.root, bool(item.step.machine)
     return {str(root / path): state for path, state in states.items() if not (on_another and path.startswith("/"))}
@@ -188,7 +188,7 @@ def _absolute(planner: Planner, item: Done, states: Mapping[str, str]) -> dict[s
 def _variables(done: Mapping[str, Done]) -> dict[str, str]:
     """Return the environment variables that stages, keys and the remote depend on, without secrets."""
     digests = {name: value_digest(name, stage_value(name)) for name in VARIABLES}
-    for item in _here(done):
+    for item in _list_local(done):
         digests |= {name: state for name, state in item.action.implicit_deps.environment.items() if state != SECRET}
         digests |= {name: value_digest(name, stage_value(name)) for name in variables(item.step.stage)}
     return digests
@@ -196,7 +196,7 @@ def _variables(done: Mapping[str, Done]) -> dict[str, str]:
 
 def _modules(done: Mapping[str, Done]) -> dict[str, bool]:
     """Return the modules whose mere presence stages depend on, and whether they were there."""
-    packages = (item.action.implicit_deps.packages for item in _here(done) if not item.step.stage.environment)
+    packages = (item.action.implicit_deps.packages for item in _list_local(done) if not item.step.stage.environment)
     versions = (version for imported in packages for version in imported.items())
     return {
         name: version == distributions.PRESENT
@@ -218,7 +218,7 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
         for reference in item.step.stage.references:
             content = value_of(item.step.components, ComponentKind.CONTENT, reference.parameter)
             digests[str(root / reference.path)] = content or ABSENT
-        digests |= _absolute(planner, item, item.action.implicit_deps.files)
+        digests |= _make_absolute(planner, item, item.action.implicit_deps.files)
     return digests
 
 

@@ -73,7 +73,7 @@ class Declarations:
             combination = dict(zip(axes, values, strict=True))
             resolved = self.expressions.substitute(needs, combination if axes else None) if needs else None
             self._report_repeated(resolved)
-            known = [self._known(link, is_reported=not written) for link in read_links(resolved)]
+            known = [self._keep_known(link, is_reported=not written) for link in read_links(resolved)]
             combinations.append((combination, known))
         return DeclaredStage(
             name, key, node, frozenset(list_used_axes(list_scalars(node)) if axes else ()), combinations
@@ -118,7 +118,7 @@ class Declarations:
         )
         return replace(value, broken=True)
 
-    def _known(self, link: Link, *, is_reported: bool) -> Link:
+    def _keep_known(self, link: Link, *, is_reported: bool) -> Link:
         """Return the link; an unknown stage is removed from it, and noted unless its place is reported already."""
         base = link.stage.partition("[")[0]
         if not link.stage or link.stage in self.names or base in self.names:

@@ -106,11 +106,11 @@ class Expressions:
             node,
             f"{matched[0]} means nothing here",
             expected=FORMS,
-            suggestion=self._named(matched[1], axes),
+            suggestion=self._suggest_expression(matched[1], axes),
             hint=ENVIRONMENT if space == "env" else "",
         )
 
-    def _named(self, written: str, axes: Axes | None) -> str:
+    def _suggest_expression(self, written: str, axes: Axes | None) -> str:
         """Return the probable expression: with its missing namespace, or with single braces."""
         name = written.strip(" {}").removeprefix("vars.").removeprefix("matrix.")
         if name in (axes or ()):
@@ -120,7 +120,7 @@ class Expressions:
     def _variable(self, name: str, matched: re.Match[str], node: Scalar) -> Node:
         first, *rest = name.split(".")
         if first not in self.raw.entries:
-            self._unknown(f"there is no variable {first!r}", first, self.raw.entries, matched, node)
+            self._raise_unknown(f"there is no variable {first!r}", first, self.raw.entries, matched, node)
         self.used.add(first)
         if first in self._resolving:
             loop = " -> ".join([*self._resolving[self._resolving.index(first) :], first])
@@ -131,7 +131,7 @@ class Expressions:
         for key in rest:
             entries = target.entries if isinstance(target, Map) else {}
             if key not in entries:
-                self._unknown(f"the variable {first!r} has no key {key!r}", key, entries, matched, node)
+                self._raise_unknown(f"the variable {first!r} has no key {key!r}", key, entries, matched, node)
             target = entries[key].value
         if isinstance(target, Scalar) and target.broken:
             raise _Failed
@@ -150,12 +150,12 @@ class Expressions:
                 matched, node, f"{matched[0]} stands where there is no matrix", expected="${matrix.axis} in a stage"
             )
         if name not in axes:
-            self._unknown(f"the stage's matrix has no axis {name!r}", name, axes, matched, node)
+            self._raise_unknown(f"the stage's matrix has no axis {name!r}", name, axes, matched, node)
         if axes[name].broken:
             raise _Failed
         return axes[name]
 
-    def _unknown(
+    def _raise_unknown(
         self, message: str, name: str, known: Mapping[str, object], matched: re.Match[str], node: Scalar
     ) -> NoReturn:
         self._fail(matched, node, message, expected=one_of(known), suggestion=closest(name, known))

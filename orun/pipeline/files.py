@@ -13,7 +13,7 @@ from orun.pipeline import text
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import MAX_SIZE, Entry, List, Map, Node, Scalar, describe, find_repeated
 from orun.pipeline.problems import Problems
-from orun.text.suggestions import near, one_of, similar_path
+from orun.text.suggestions import one_of, show_path, similar_path
 
 EXTENDS = "extends"
 BASELINE = ".baseline.json"  # ending of the name of the baseline beside a pipeline file
@@ -43,8 +43,8 @@ class Files:
         if file.name.endswith(BASELINE) and presence(file) == FILE:
             stem = file.name.removesuffix(BASELINE)
             pipelines = [file.with_name(stem + ending) for ending in (".yaml", ".yml")]
-            pipeline = near(str(next((path for path in pipelines if presence(path)), pipelines[0])))
-            raise UsageError(f"{near(str(file))} is the baseline of {pipeline}", hint=f"orun {quoted(pipeline)}")
+            pipeline = show_path(str(next((path for path in pipelines if presence(path)), pipelines[0])))
+            raise UsageError(f"{show_path(str(file))} is the baseline of {pipeline}", hint=f"orun {quoted(pipeline)}")
         try:
             return self._tree(file, ())
         except OSError as error:
@@ -57,11 +57,11 @@ class Files:
         return self._trees[file]
 
     def _layered(self, file: Path, above: tuple[Path, ...]) -> Map | None:
-        own = self._own(file)
+        own = self._load_own(file)
         if own is None:
             return None
         extends = own.entries.get(EXTENDS)
-        layers = [self._base(item, file, (*above, file)) for item in self._named(extends)] if extends else []
+        layers = [self._base(item, file, (*above, file)) for item in self._list_extended(extends)] if extends else []
         tree = own.with_entries({key: entry for key, entry in own.entries.items() if key != EXTENDS})
         for layer in reversed(layers):
             if layer is None:
@@ -69,7 +69,7 @@ class Files:
             tree = cast("Map", merge(layer, tree))
         return tree
 
-    def _own(self, file: Path) -> Map | None:
+    def _load_own(self, file: Path) -> Map | None:
         try:
             source = text.read(file)
         except PipelineError as error:
@@ -93,7 +93,7 @@ class Files:
             self.problems.add(at, f"the file holds {describe(root)}", expected=EXPECTED)
         return None
 
-    def _named(self, entry: Entry) -> tuple[Scalar, ...]:
+    def _list_extended(self, entry: Entry) -> tuple[Scalar, ...]:
         """Return the paths below `extends`."""
         items = entry.value.items if isinstance(entry.value, List) else (entry.value,)
         named = tuple(item for item in items if isinstance(item, Scalar) and isinstance(item.value, str) and item.text)
@@ -158,8 +158,8 @@ def beside_target(node: Scalar, written: str) -> str:
         return ""
     if presence(link.parent / written) or not presence(real.parent / written):
         return ""
-    command = f"orun {quoted(near(str(real)))}"
-    return f"paths go by the link {near(str(link))}, and it lies beside the link's target: {command}"
+    command = f"orun {quoted(show_path(str(real)))}"
+    return f"paths go by the link {show_path(str(link))}, and it lies beside the link's target: {command}"
 
 
 def _unreadable(file: Path, error: OSError) -> UsageError:
@@ -171,7 +171,7 @@ def _unreadable(file: Path, error: OSError) -> UsageError:
             hint=f"orun validate {quoted(inside[0])}" if inside else WRITE,
         )
     typed, there = os.path.relpath(file), os.path.lexists(file)
-    meant = "" if there else similar_path(file, typed, (".yaml", ".yml")) or _below(file)
+    meant = "" if there else similar_path(file, typed, (".yaml", ".yml")) or _find_below(file)
     return UsageError(
         f"cannot read the pipeline file {typed}: {error.strerror}",
         why=f"did you mean {meant}?" if meant else "",
@@ -179,7 +179,7 @@ def _unreadable(file: Path, error: OSError) -> UsageError:
     )
 
 
-def _below(file: Path) -> str:
+def _find_below(file: Path) -> str:
     """Return the path of a file of the same name in a folder right below this one."""
     folders = sorted(path for path in file.parent.glob("[!.]*") if path.is_dir())
     return next((os.path.relpath(folder / file.name) for folder in folders if presence(folder / file.name) == FILE), "")

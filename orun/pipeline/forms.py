@@ -54,7 +54,7 @@ def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
         return f"{{shape: [{', '.join(map(json_text, items))}]}}"
     if near := closest(str(path[-1]), schema.get("x-lists", ())) if path else "":
         return near
-    if (key := _only(properties)) and items and all(isinstance(item, str) for item in items):
+    if (key := _guess_key(properties)) and items and all(isinstance(item, str) for item in items):
         meant = [_item(item, properties[key]) for item in items]
         return _flow({key: meant}) if all(meant) else ""
     if "object" not in schema.get("type", ()) or not items or not all(isinstance(item, dict) for item in items):
@@ -85,15 +85,15 @@ def _of_text(text: str, schema: Mapping[str, Any]) -> str:
     comparison, types = COMPARED.fullmatch(text), schema.get("type", ())
     if schema.get("x-noun") == CONDITION:
         if comparison and not comparison["metric"]:
-            return _compared(comparison)
+            return _describe_comparison(comparison)
         return _condition(text) if (parts := split(text)) and parts[1] in (*THRESHOLD_UNITS, "") else ""
     if comparison and comparison["metric"] and "all" in schema.get("properties", ()):
-        return f"{{{comparison['metric']}: {_compared(comparison)}}}"
+        return f"{{{comparison['metric']}: {_describe_comparison(comparison)}}}"
     if not text:
         return ""
     if "array" in types and schema.get("pattern", EXPRESSION) == EXPRESSION:
         return _flow([item]) if (item := _item(text, schema)) else ""
-    if key := _only(schema.get("properties", ())):
+    if key := _guess_key(schema.get("properties", ())):
         return _flow({key: [item]}) if (item := _item(text, schema["properties"][key])) else ""
     if "boolean" in types:
         return BOOLEANS.get(text.lower(), "")
@@ -104,7 +104,7 @@ def _of_text(text: str, schema: Mapping[str, Any]) -> str:
     return closest(text, _names(schema))
 
 
-def _only(properties: Collection[str]) -> str:
+def _guess_key(properties: Collection[str]) -> str:
     """Return the probable key for a bare list: of a target or an environment."""
     return next((key for key in ("providers", "packages") if key in properties), "")
 
@@ -123,7 +123,7 @@ def _condition(limit: str) -> str:
     return f"{{max: {limit}}}" if unit else f"{{min: {limit}}} or {{max: {limit}}}"
 
 
-def _compared(comparison: re.Match[str]) -> str:
+def _describe_comparison(comparison: re.Match[str]) -> str:
     return f"{{{'max' if comparison['sign'] == '<' else 'min'}: {comparison['limit']}}}"
 
 
@@ -140,13 +140,13 @@ def list_constants(schema: Mapping[str, Any]) -> Iterator[Any]:
 
 def _flow(data: Any) -> str:
     """Return data in flow style on one line; empty if that is too long."""
-    text = _written(data)
+    text = _write_short(data)
     return text if len(text) <= LONGEST else ""
 
 
-def _written(data: Any) -> str:
+def _write_short(data: Any) -> str:
     if isinstance(data, Mapping):
-        return f"{{{', '.join(f'{key}: {_written(value)}' for key, value in data.items())}}}"
+        return f"{{{', '.join(f'{key}: {_write_short(value)}' for key, value in data.items())}}}"
     if isinstance(data, Sequence) and not isinstance(data, str):
-        return f"[{', '.join(map(_written, data))}]"
+        return f"[{', '.join(map(_write_short, data))}]"
     return json_text(data)

@@ -100,7 +100,7 @@ def choice(values: Sequence[Any], noun: str = "") -> Fragment:
 def fields(params: Sequence[Param], noun: str = "") -> Fragment:
     """Return the schema of an object with these parameters as keys."""
     schema = value(["object"], "", _describe_mapping(params))
-    schema["properties"] = {param.name: described(param) for param in params}
+    schema["properties"] = {param.name: describe_param(param) for param in params}
     schema["additionalProperties"] = False
     if noun:
         schema["x-noun"] = noun
@@ -109,7 +109,7 @@ def fields(params: Sequence[Param], noun: str = "") -> Fragment:
     return schema
 
 
-def described(param: Param) -> Fragment:
+def describe_param(param: Param) -> Fragment:
     """Return the schema of a parameter with its documentation and default."""
     schema = fragment(param.type)
     if param.doc:

@@ -24,7 +24,7 @@ def require_judged(
             continue  # already reported
         targets_of_stages = (stages[instance.id].target for instance in group)
         homes = dict.fromkeys(target.name if target else DEFAULT for target in targets_of_stages)
-        for named in (named for instance in group for named in _named(instance.node.get("gate"))):
+        for named in (named for instance in group for named in _find_targets(instance.node.get("gate"))):
             if named.text in targets and named.text not in homes:
                 message = f"{base} does not run on target {named.text!r}, so this gate would never be judged"
                 problems.add_unknown(named.span, message, named.text, homes)
@@ -38,12 +38,12 @@ def _is_sound(instance: Instance, targets: Collection[str]) -> bool:
     return all(not isinstance(value, Scalar) or value.value is None or value.text in targets for value in named)
 
 
-def _named(gate: Node | None) -> Iterator[Scalar]:
+def _find_targets(gate: Node | None) -> Iterator[Scalar]:
     """Yield each `target` in the gates of a stage, groups included."""
     for name, entry in gate.entries.items() if isinstance(gate, Map) else ():
         if name in GROUPS:
             for item in entry.value.items if isinstance(entry.value, List) else ():
-                yield from _named(item)
+                yield from _find_targets(item)
         elif isinstance(entry.value, Map):
             target = entry.value.get(TARGET)
             if isinstance(target, Scalar) and not target.broken:

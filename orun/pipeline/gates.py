@@ -138,8 +138,8 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
     misspelt = node.entries.keys() - {*RULES, UNDECIDED, AGAINST, BY, TARGET}  # reported; perhaps the condition
     if not misspelt and not any(rule in node.entries for rule in RULES):
         ground.problems.add(entry.key, f"the gate on {metric!r} has no condition", expected=one_of(RULES))
-    against = _against(ground, sound, rules)
-    by, here = _by(ground, sound), _is_here(ground, sound)
+    against = _read_references(ground, sound, rules)
+    by, here = _read_slicing(ground, sound), _is_here(ground, sound)
     undecided = cast("Undecided", _text(sound, UNDECIDED) or "block")
     limits: dict[str, Threshold] = {}
     for rule, entry_of_rule in rules.items():
@@ -166,7 +166,7 @@ def _text(entries: Mapping[str, Entry], key: str) -> str:
     return node.text if isinstance(node, Scalar) and not node.broken else ""
 
 
-def _against(ground: Ground, entries: Mapping[str, Entry], rules: Collection[str]) -> list[str]:
+def _read_references(ground: Ground, entries: Mapping[str, Entry], rules: Collection[str]) -> list[str]:
     """Return the references that a gate compares with, a gate for each; the empty name is `reference` itself."""
     if AGAINST not in entries:
         return [""]
@@ -191,7 +191,7 @@ def _against(ground: Ground, entries: Mapping[str, Entry], rules: Collection[str
     return names
 
 
-def _by(ground: Ground, entries: Mapping[str, Entry]) -> str:
+def _read_slicing(ground: Ground, entries: Mapping[str, Entry]) -> str:
     name = _text(entries, BY)
     if name and name not in ground.slices:
         known = "slices" in {param.name for param in ground.kind.params}

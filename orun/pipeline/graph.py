@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import Pipeline, Stage
-from orun.text.suggestions import closest, near, one_of
+from orun.text.suggestions import closest, one_of, show_path
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -26,13 +26,13 @@ def sort_topologically(names: Sequence[str], edges: Collection[Edge]) -> tuple[l
         next, and the last needs the first. A loop begins with the name that comes first in the file.
     """
     try:
-        return _sorted(names, edges), []
+        return _sort_topologically(names, edges), []
     except graphlib.CycleError:
         loops, remaining = _loops(names, edges)
-        return _sorted(names, remaining), loops
+        return _sort_topologically(names, remaining), loops
 
 
-def _sorted(names: Sequence[str], edges: Collection[Edge]) -> list[str]:
+def _sort_topologically(names: Sequence[str], edges: Collection[Edge]) -> list[str]:
     """Return the topological order that always takes the first ready name; raise CycleError for a loop."""
     sorter: graphlib.TopologicalSorter[int] = graphlib.TopologicalSorter()
     place = {name: number for number, name in enumerate(names)}
@@ -89,18 +89,18 @@ def select(
     """
     ids = {stage.id for stage in pipeline.stages}
     chosen: set[str] = set() if only else set(ids)
-    chosen |= _named(pipeline, only)
+    chosen |= _expand(pipeline, only)
     if from_ or to:
-        after = find_reachable(_named(pipeline, from_), _downstream(pipeline)) if from_ else ids
+        after = find_reachable(_expand(pipeline, from_), _downstream(pipeline)) if from_ else ids
         before = (
-            find_reachable(_named(pipeline, to), {stage.id: stage.before for stage in pipeline.stages}) if to else ids
+            find_reachable(_expand(pipeline, to), {stage.id: stage.before for stage in pipeline.stages}) if to else ids
         )
         both = after & before
         chosen = chosen | both if only else both
     return tuple(stage for stage in pipeline.stages if stage.id in chosen)
 
 
-def _named(pipeline: Pipeline, names: Collection[str]) -> set[str]:
+def _expand(pipeline: Pipeline, names: Collection[str]) -> set[str]:
     ids: set[str] = set()
     for name in names:
         meant = {stage.id for stage in pipeline.stages if name in (stage.id, stage.id.partition("[")[0])}
@@ -108,7 +108,7 @@ def _named(pipeline: Pipeline, names: Collection[str]) -> set[str]:
             raise UsageError(
                 f"there is no stage {name!r} in {pipeline.file.name}",
                 why=_instead(name, [stage.id for stage in pipeline.stages]),
-                hint=f"orun graph {quoted(near(str(pipeline.file)))}",
+                hint=f"orun graph {quoted(show_path(str(pipeline.file)))}",
             )
         ids |= meant
     return ids

@@ -52,7 +52,7 @@ class Expansion:
             rows: list[tuple[Axes, tuple[Link, ...]]] = [({}, ())]
             for link in needed:
                 joined = (
-                    row for inherited, links_so_far in rows for row in self._joined(own, inherited, links_so_far, link)
+                    row for inherited, links_so_far in rows for row in self._join(own, inherited, links_so_far, link)
                 )
                 rows = list(itertools.islice(joined, MAX_STAGES + 1))
             number += len(rows)
@@ -65,7 +65,7 @@ class Expansion:
         for own, axes, links_so_far in itertools.chain.from_iterable(rows_by_sources.values()):
             self._add(stage, own, axes, links_so_far)
 
-    def _joined(
+    def _join(
         self, own: Axes, inherited: Axes, links_so_far: tuple[Link, ...], link: Link
     ) -> list[tuple[Axes, tuple[Link, ...]]]:
         """Return the combinations that a combination joins to when another input is connected."""

@@ -36,7 +36,7 @@ class _Override:
     def apply(self, root: Map) -> Map:
         value = self._value()
         keys = _split(self.path, root)
-        if value is None or not self._known(keys, root):
+        if value is None or not self._is_known(keys, root):
             return root
         return self._set(root, keys, 0, value)
 
@@ -55,19 +55,19 @@ class _Override:
             return Scalar(None, "", self._span(0, [self.path]), OVERRIDE)
         return value
 
-    def _known(self, keys: Sequence[str], root: Map) -> bool:
+    def _is_known(self, keys: Sequence[str], root: Map) -> bool:
         if keys[0] in IN_THE_FILE:
-            self._unknown(0, keys, f"{keys[0]!r} stands in the file alone", TOP, f"write it there: {keys[0]}: ...")
+            self._note_unknown(0, keys, f"{keys[0]!r} stands in the file alone", TOP, f"write it there: {keys[0]}: ...")
             return False
         if keys[0] not in TOP:
             hint = "a parameter of a stage: --set stages.STAGE.with.NAME=VALUE"
-            self._unknown(0, keys, f"{keys[0]!r} is not a key of a pipeline file", TOP, hint)
+            self._note_unknown(0, keys, f"{keys[0]!r} is not a key of a pipeline file", TOP, hint)
             return False
         names = root.map(keys[0]).entries
         closed = CLOSED.get(keys[0])
         if closed is None or len(keys) == 1 or keys[1] in names:
             return True
-        self._unknown(1, keys, f"there is no {closed} {keys[1]!r} in the file", names)
+        self._note_unknown(1, keys, f"there is no {closed} {keys[1]!r} in the file", names)
         return False
 
     def _set(self, node: Map, keys: Sequence[str], index: int, value: Node) -> Map:
@@ -88,7 +88,7 @@ class _Override:
         changed = Entry(entry.key if entry else span, self._set(below, keys, index + 1, value))
         return node.with_entries({**node.entries, key: changed})
 
-    def _unknown(
+    def _note_unknown(
         self, index: int, keys: Sequence[str], message: str, known: Sequence[str] | Mapping[str, Entry], hint: str = ""
     ) -> None:
         near = closest(keys[index], known)

@@ -12,7 +12,17 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from orun.pipeline.fragments import CONDITION, EXPRESSION, NAME, Fragment, choice, described, fields, fragment, value
+from orun.pipeline.fragments import (
+    CONDITION,
+    EXPRESSION,
+    NAME,
+    Fragment,
+    choice,
+    describe_param,
+    fields,
+    fragment,
+    value,
+)
 from orun.pipeline.grammar import RULES, Limits
 from orun.pipeline.schema_targets import environment, target
 from orun.providers.registry import PROVIDERS
@@ -92,10 +102,10 @@ def _top_level() -> dict[str, Fragment]:
         "ship": value(["array"], "", "a list of files and folders")
         | {"items": value(["number"], ".+", "a path")}
         | {"description": "Files and folders that git ignores and that other machines need; relative to this file."},
-        "environments": _named("environment")
+        "environments": _name_property("environment")
         | {"description": "Isolated environments for packages that conflict with orun's own."},
-        "targets": _named("target") | {"description": "Where models must run; `cpu` is predefined."},
-        "stages": _named("stage", ID) | {"description": "Steps of the pipeline."},
+        "targets": _name_property("target") | {"description": "Where models must run; `cpu` is predefined."},
+        "stages": _name_property("stage", ID) | {"description": "Steps of the pipeline."},
     }
 
 
@@ -107,7 +117,7 @@ def _variables() -> Fragment:
     }
 
 
-def _named(kind: str, pattern: str = NAME) -> Fragment:
+def _name_property(kind: str, pattern: str = NAME) -> Fragment:
     return {
         "type": "object",
         "patternErrorMessage": f"expected a mapping of {kind} names to {kind}s",
@@ -117,7 +127,7 @@ def _named(kind: str, pattern: str = NAME) -> Fragment:
 
 
 def _stage(kinds: tuple[Kind, ...]) -> Fragment:
-    limits = {param.name: described(param) for param in params_of(Limits)}
+    limits = {param.name: describe_param(param) for param in params_of(Limits)}
     limits["resources"]["x-noun"] = "key of resources"
     name = value([], NAME[:-1] + r"(\[[^\]]*\])?$", "the name of a stage")
     axis = value(["array"], "", "a list of at least one value") | {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orun.pipeline.fragments import Fragment, choice, described, fields, fragment, value
+from orun.pipeline.fragments import Fragment, choice, describe_param, fields, fragment, value
 from orun.pipeline.grammar import EnvironmentKeys, PluginProvider, Session, TargetKeys
 from orun.providers.spec import Options, OptionType, ProviderSpec
 from orun.stages.params import ParamType, params_of
@@ -21,7 +21,7 @@ def target(providers: Mapping[str, ProviderSpec]) -> Fragment:
             "description": "Configuration entry of ONNX Runtime, such as session.intra_op.allow_spinning.",
         }
     }
-    keys = {param.name: described(param) for param in params_of(TargetKeys)}
+    keys = {param.name: describe_param(param) for param in params_of(TargetKeys)}
     return {
         "type": "object",
         "x-noun": "key of a target",

@@ -18,7 +18,7 @@ from orun.pipeline.values import localise
 from orun.providers.registry import PROVIDERS, SESSION_ENTRIES
 from orun.providers.spec import OptionType, ProviderSpec
 from orun.stages.params import params_of
-from orun.text.suggestions import closest, misspelt
+from orun.text.suggestions import closest, find_misspelt
 from orun.text.units import SIZE_FORM, parse_size
 
 PROFILED = "session.enable_profiling"
@@ -72,7 +72,7 @@ def _target(
             from orun.text.aliases import note  # lazy: only mistakes need it
 
             problems.add(entry.key, f"{key!r} cannot be set", hint=note("enable_profiling", "session option"))
-        elif "." in key and (meant := misspelt(key, SESSION_ENTRIES)):
+        elif "." in key and (meant := find_misspelt(key, SESSION_ENTRIES)):
             problems.add(entry.key, f"'{key}' is not a configuration entry of a session", suggestion=meant)
     session = {
         key: _arena(entry.value, problems)

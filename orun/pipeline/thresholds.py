@@ -25,17 +25,17 @@ def read_threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | 
     """Return the limit of a rule; None for an invalid one, which is noted."""
     parts = split(node.text)
     if parts is None:
-        problems.add(node.span, f"{rule!r} cannot be {node.text!r}: it is too large", expected=_expected(rule))
+        problems.add(node.span, f"{rule!r} cannot be {node.text!r}: it is too large", expected=_describe_expected(rule))
         return None
     number, unit = parts
     if unit and not _is_allowed(unit, rule):
-        problems.add(node.span, f"{rule!r} cannot be {node.text!r}", expected=_expected(rule))
+        problems.add(node.span, f"{rule!r} cannot be {node.text!r}", expected=_describe_expected(rule))
         return None
     if number < 0 and rule not in ("min", "max"):
-        problems.add(node.span, f"{rule!r} cannot be negative", expected=_expected(rule))
+        problems.add(node.span, f"{rule!r} cannot be negative", expected=_describe_expected(rule))
         return None
     if rule == "min_speedup" and number == 0:
-        problems.add(node.span, "'min_speedup' cannot be 0", expected=_expected(rule))
+        problems.add(node.span, "'min_speedup' cannot be 0", expected=_describe_expected(rule))
         return None
     value, known = _value(node.text, number, unit)
     return Threshold(value, unit == "%" and rule in RELATIVE, node.text, known)
@@ -61,7 +61,7 @@ def _is_allowed(unit: str, rule: Rule) -> bool:
     return unit in THRESHOLD_UNITS
 
 
-def _expected(rule: Rule) -> str:
+def _describe_expected(rule: Rule) -> str:
     if rule == "min_speedup":
         return "a factor such as 1.5 or 1.5x"
     if rule not in RELATIVE:

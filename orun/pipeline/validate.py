@@ -83,9 +83,9 @@ class _Report:
         path: Path = tuple(error.absolute_path)
         node, span = find(self.root, path)
         if error.validator == "additionalProperties":
-            self._unknown(error, node, path)
+            self._note_unknown(error, node, path)
         elif error.validator == "required":
-            self._missing(error, span, path)
+            self._note_missing(error, span, path)
         elif "propertyNames" in error.absolute_schema_path:
             entry = node.entries[error.instance] if isinstance(node, Map) else None
             if entry and entry.key.position not in self.reported:
@@ -98,14 +98,14 @@ class _Report:
         else:
             self._bad_value(error, node, span, path)
 
-    def _unknown(self, error: Any, node: Node, path: Path) -> None:
+    def _note_unknown(self, error: Any, node: Node, path: Path) -> None:
         known = error.schema.get("properties", {})
         noun = _noun(error.schema, path)
         parameters = _keys_of_kind(error.schema, "with", error.instance.get("uses"))  # which belong under `with`
         inputs = self._inputs(path[:-1]) if path[-1:] == ("with",) else ()
         for key, entry in node.entries.items() if isinstance(node, Map) else ():
             if not _is_known(key, error.schema):
-                near = _near(key, known, noun)
+                near = _guess_key(key, known, noun)
                 self.problems.add(
                     entry.key,
                     f"{key!r} is not {_article(noun)} {noun}{'' if known else ', which has none'}",
@@ -126,11 +126,11 @@ class _Report:
         uses = stage.get("uses") if isinstance(stage, Map) else None
         return _keys_of_kind(self.stage, "needs", uses.text if isinstance(uses, Scalar) else "")
 
-    def _missing(self, error: Any, span: Span, path: Path) -> None:
+    def _note_missing(self, error: Any, span: Span, path: Path) -> None:
         """Note missing keys; for a missing mapping with required keys, note those."""
         properties = error.schema.get("properties", {})
         unknown = [key for key in error.instance if not _is_known(key, error.schema)]
-        misspelt = {_joined(key, properties) or closest(key, properties) for key in unknown}
+        misspelt = {_find_joined_key(key, properties) or closest(key, properties) for key in unknown}
         for key in error.validator_value:
             if key in error.instance or key in misspelt:
                 continue
@@ -210,16 +210,16 @@ def _odd_space(key: str, near: str) -> str:
     return f"U+{ord(odd):04X} in it is {unicodedata.name(odd, 'a control character')}, which does not indent"
 
 
-def _near(key: str, known: Collection[str], noun: str) -> str:
+def _guess_key(key: str, known: Collection[str], noun: str) -> str:
     """Return the known key that was probably meant; empty if a note says what to do instead."""
     from orun.text.aliases import meant, note
 
-    if joined := _joined(key, known):
+    if joined := _find_joined_key(key, known):
         return f"{joined}: {key[len(joined) + 1 :]}"
     return meant(key, known) if note(key, noun) else closest(key, known)
 
 
-def _joined(key: str, known: Collection[str]) -> str:
+def _find_joined_key(key: str, known: Collection[str]) -> str:
     """Return the known key before a ':' without a space after it: YAML reads key and value as one key."""
     name, colon, value = key.partition(":")
     return name if colon and value and name in known else ""

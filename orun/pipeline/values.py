@@ -166,7 +166,7 @@ class Values:
         path = self.surroundings.root / written
         if not _exists(path):
             relocation = beside_target(node, node.text)
-            near = "" if relocation else self._meant(node.text) or similar_path(path, node.text)
+            near = "" if relocation else self._guess_path(node.text) or similar_path(path, node.text)
             self._wrong(
                 node,
                 unreachable(path, node.text, "file or folder"),
@@ -193,7 +193,7 @@ class Values:
                 return f"save it first: AutoTokenizer.from_pretrained({node.text!r}).save_pretrained('tokenizer')"
         return ""
 
-    def _meant(self, written: str) -> str:
+    def _guess_path(self, written: str) -> str:
         """Return the existing path or function for a notation of other tools, such as `data.py::test`."""
         if (called := FUNCTION.fullmatch(written)) and self._defines(f"{called['file']}.py", called["name"]):
             return f"{called['file']}.py:{called['name']}"

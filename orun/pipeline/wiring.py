@@ -30,7 +30,7 @@ def wire(
         elif port is None:
             after.append(link.stage)
             order_only.append(link)
-        elif (declared := _declared(port, ports)) is not None:
+        elif (declared := _find_port(port, ports)) is not None:
             fed[port] = link.stage
             right = _check_type(link, port, declared, kind, stages, problems)
     meant = {closest(link.port, ports) for link in instance.links if link.port and link.port not in ports}
@@ -47,7 +47,7 @@ def wire(
     return {port: fed[port] for port in in_order}, tuple(after)
 
 
-def _declared(port: str, ports: Mapping[str, Port]) -> Port | None:
+def _find_port(port: str, ports: Mapping[str, Port]) -> Port | None:
     """Return the declared port of an input: `reference` for `reference.fused`."""
     base, _, name = port.partition(".")
     if name and (base not in ports or not ports[base].many):

@@ -185,7 +185,7 @@ class Assignment:
         """
         if stage.id not in self._candidates:
             why = self.why_here(stage, writes=writes)
-            self._candidates[stage.id] = self._here(stage, why) if why else self._of_fleet(stage)
+            self._candidates[stage.id] = self._stay_here(stage, why) if why else self._of_fleet(stage)
         return self._candidates[stage.id]
 
     def _of_fleet(self, stage: Stage) -> Candidates:
@@ -205,7 +205,7 @@ class Assignment:
             return "it releases, and its inputs and credentials are on this machine"
         return "it writes files of the project beside its output" if writes else ""
 
-    def _here(self, stage: Stage, why: str) -> Candidates:
+    def _stay_here(self, stage: Stage, why: str) -> Candidates:
         labels = {"architecture": platform.machine(), "system": sys.platform}
         if differing := {name: text for name, text in stage.runs_on.items() if labels.get(name) != text}:
             return Candidates(problem=f"it runs on this machine, which has no {_text(differing)}: {why}")

@@ -76,7 +76,7 @@ def _parameters(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
     The place and the name of a file decide what is read from its folder: weights, a module, or what
     `Path(__file__).with_suffix(".json")` names.
     """
-    names = {reference.path: _portable(pipeline, reference) for reference in stage.references}
+    names = {reference.path: _make_relative(pipeline, reference) for reference in stage.references}
     for name, value in stage.params.items():
         # Mappings in their own order, which code can see.
         text = json.dumps(_replace(value, names), ensure_ascii=False, separators=(",", ":"))
@@ -85,7 +85,7 @@ def _parameters(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
         yield KeyComponent(ComponentKind.CODE_FILE, OWN, value=Path(os.path.normpath(path)).as_posix())
 
 
-def _portable(pipeline: Pipeline, reference: Reference) -> str:
+def _make_relative(pipeline: Pipeline, reference: Reference) -> str:
     """Return an absolute path into the project relative to the pipeline's folder; any other as it is written."""
     path = Path(reference.path)
     return portable_name(path, pipeline.root, pipeline.project) if path.is_absolute() else reference.path

@@ -87,7 +87,7 @@ class LocalFacts:
             environment = stage.environment_of(target)
             if target.missing != "skip" or not venvs.can_run(environment):
                 continue
-            if problem := providers.missing(target.below(self._pipeline.root), environment):
+            if problem := providers.explain(target.below(self._pipeline.root), environment):
                 return reason(ReasonCode.PROVIDER_MISSING, target=target.name, problem=problem)
         return None
 

@@ -205,7 +205,7 @@ class Planner:
         missing = [name for name in self._key_stages(stage) if name not in done]
         environments = facts.unknown_environments(stage)
         if missing or environments:
-            step = self._waiting(step, missing, environments)
+            step = self._wait(step, missing, environments)
         else:
             step = self._look_up(replace(step, key=key or cache_key.digest_of(components)), machines)
         if step.action == "cached" or environments:
@@ -250,7 +250,7 @@ class Planner:
         model = self.context(stage).compared
         return model if model and self.store.check(model) else ""
 
-    def _waiting(self, step: Step, missing: list[str], environments: list[str]) -> Step:
+    def _wait(self, step: Step, missing: list[str], environments: list[str]) -> Step:
         """Return the step of a stage that waits: its own changes are known, its inputs or environments are not."""
         foreign = UPSTREAM | OF_PACKAGES if environments else UPSTREAM
         own = [change for change in changes_of_key(step) if change.code not in foreign]

@@ -60,7 +60,7 @@ class Artifacts:
                 tree = Tree(digest, validate_file_list(file_list, size))
             except RefusedError as error:
                 return self.refuse(name, [f"the list of files {digest}: {error}"])
-        pieces = self._missing(name, tree, log)
+        pieces = self._list_missing(name, tree, log)
         if expected := sum(piece.size for piece in pieces if piece.size != UNKNOWN):
             self.emit(StageWaiting(name, f"{noun} from the remote, {show(expected, 'B')}"))
         fetched = yield partial(Transfers.fetch, pieces=pieces)
@@ -112,7 +112,7 @@ class Artifacts:
             self.emit(Notice("warning", f"{name}: refused from the remote: {more} more"))
         return False
 
-    def _missing(self, name: str, tree: Tree, log: str) -> list[Piece]:
+    def _list_missing(self, name: str, tree: Tree, log: str) -> list[Piece]:
         """Return each object of an artifact that is not in the store, with a temporary file for it."""
         parts = self.store.parts
         with convert_os_errors(f"fetch {name} from the remote", self.store.root):

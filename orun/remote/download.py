@@ -101,7 +101,7 @@ class Downloads:
         """Continue to fetch a result that another machine has built; return whether that has ended. Never waits."""
         name = step.stage.id
         if name not in self._running:
-            self._running[name] = Download(self._built(step, built))
+            self._running[name] = Download(self._take_built(step, built))
         return self._advance(name)
 
     def arrived(self, step: Step) -> Action | None:
@@ -147,7 +147,7 @@ class Downloads:
 
     def _result(self, step: Step) -> Steps:
         """Fetch what is damaged or missing of a result in the store, else a result of the step's key."""
-        stored = yield from self._stored(step)
+        stored = yield from self._complete_stored(step)
         if stored or self._is_measurement(step):
             return stored
         fetch = self._check if step.stage.id in self.left else partial(self._artifact, step.stage.id)
@@ -163,7 +163,7 @@ class Downloads:
                 return False
             first, count = first + count, 3 * count
 
-    def _stored(self, step: Step) -> Steps:
+    def _complete_stored(self, step: Step) -> Steps:
         """Fetch what a result in the store lacks, or see that the remote has it; return whether there is a result."""
         store, name = self.planner.store, step.stage.id
         for action in store.actions(step.key):
@@ -183,7 +183,7 @@ class Downloads:
                 return self._note(step)
         return False
 
-    def _built(self, step: Step, built: Built) -> Steps:
+    def _take_built(self, step: Step, built: Built) -> Steps:
         """Take the record that a machine has sent, and fetch its files. The run has its log already."""
         name = step.stage.id
         records = yield partial(Transfers.open, record=built.record.encode())

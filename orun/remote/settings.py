@@ -92,7 +92,7 @@ def fleet_url(option: str | None, project: Path) -> str:
     """
     url = option if option is not None else os.environ.get(FLEET) or _own_table(config_file(project)).get("on", "")
     if not isinstance(url, str):
-        raise UsageError(f"on of [tool.orun] in {config_file(project)} must be a text, not {_shown(url)}")
+        raise UsageError(f"on of [tool.orun] in {config_file(project)} must be a text, not {_shorten_value(url)}")
     return "" if url == OFF else url
 
 
@@ -140,7 +140,7 @@ def _subtable(file: Path, table: Mapping[str, Any], path: str) -> Mapping[str, A
     value = table.get(path.rpartition(".")[2], {})
     if not isinstance(value, dict):
         raise UsageError(
-            f"{path} in {file} must be a table, not {_shown(value)}",
+            f"{path} in {file} must be a table, not {_shorten_value(value)}",
             hint='[tool.orun.remote], and on the line below: url = "s3://bucket/path"',
         )
     return cast("Mapping[str, Any]", value)
@@ -158,10 +158,10 @@ def _check_type(location: str, name: str, value: object) -> None:
     texts = isinstance(value, list) and all(isinstance(item, str) for item in value)
     if not isinstance(value, FIELDS[name]) or (FIELDS[name] is list and not texts):
         nouns = {str: "a text", bool: "true or false", list: "a list of files"}
-        raise UsageError(f"{name} of {location} must be {nouns[FIELDS[name]]}, not {_shown(value)}")
+        raise UsageError(f"{name} of {location} must be {nouns[FIELDS[name]]}, not {_shorten_value(value)}")
 
 
-def _shown(value: object) -> str:
+def _shorten_value(value: object) -> str:
     """Return a value of TOML for a message, shortened."""
     return "a table" if isinstance(value, dict) else reprlib.repr(value)
 

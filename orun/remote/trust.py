@@ -88,7 +88,7 @@ def keyring(trusted: Sequence[str], environment: Mapping[str, str] = os.environ)
     private = environment.get(SIGNING_KEY, "")
     return Keyring(
         secret=secret.encode(errors="surrogateescape"),
-        private=_private(private) if private else None,
+        private=_read_private_key(private) if private else None,
         trusted=tuple(_public(text) for text in trusted),
     )
 
@@ -98,7 +98,7 @@ def public_texts(text: str) -> list[str]:
     return [_PEM + block for block in text.split(_PEM)[1:]]
 
 
-def _private(value: str) -> Ed25519PrivateKey:
+def _read_private_key(value: str) -> Ed25519PrivateKey:
     """Return the key in a PEM text, or in the file of that path."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     from cryptography.hazmat.primitives.serialization import load_pem_private_key

@@ -25,13 +25,13 @@ SET_BY_ORUN = {**UNLESS_SET, **ALWAYS}  # for every stage
 
 def held_back(action: Action) -> Collection[str]:
     """Return the variables because of which a result is not pushed; nothing if there is a shared key."""
-    return () if os.environ.get(SHARED_KEY) else _private(action)
+    return () if os.environ.get(SHARED_KEY) else _list_private(action)
 
 
 def keyed(action: Action) -> Action:
     """Return a result as it is pushed, with keyed digests of values."""
     states = action.implicit_deps.environment
-    return _with_states(action, {**states, **{name: _keyed(name, states[name]) for name in _private(action)}})
+    return _with_states(action, {**states, **{name: _keyed(name, states[name]) for name in _list_private(action)}})
 
 
 def unkeyed(action: Action, secrets: Secrets, present: Mapping[str, str] | None = None) -> Action:
@@ -52,7 +52,7 @@ def unkeyed(action: Action, secrets: Secrets, present: Mapping[str, str] | None 
     )
 
 
-def _private(action: Action) -> list[str]:
+def _list_private(action: Action) -> list[str]:
     """Return the variables whose values may be private.
 
     Not those that a stage lists under `env`, whose digests are in the key, nor those that orun sets itself.

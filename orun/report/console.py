@@ -71,11 +71,11 @@ class Console:
         try:
             look_into(result)
         finally:
-            verdict = self._folded(summary_parts(result, self._terminal))
+            verdict = self._fold_verdict(summary_parts(result, self._terminal))
             for line in ("", *verdict) if lines else verdict:
                 self._print(line)
 
-    def _folded(self, parts: Sequence[str]) -> list[str]:
+    def _fold_verdict(self, parts: Sequence[str]) -> list[str]:
         """Return the verdict in one line, or each part of it on lines of its own that fit the terminal."""
         verdict = "; ".join(parts)
         if not self._terminal.live or display_width(verdict) <= self._terminal.width:

@@ -44,7 +44,7 @@ def fields(cls: type) -> tuple[Field, ...]:
     """The fields of a class in order; LookupError when its docstring leaves one out."""
     hints, docs = typing.get_type_hints(cls), _documented(cls)
     return tuple(
-        Field(item.name, *_described(hints[item.name]), docs[item.name], not item.required)
+        Field(item.name, *_describe_type(hints[item.name]), docs[item.name], not item.required)
         for item in structs.fields(cls)
     )
 
@@ -100,7 +100,7 @@ def _documented(cls: type) -> dict[str, str]:
     return docs
 
 
-def _described(hint: Any) -> tuple[str, dict[str, Any]]:
+def _describe_type(hint: Any) -> tuple[str, dict[str, Any]]:
     """Return a type for people, and as it looks in the log; see `orun.core.serialization.encode`."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is Any:
@@ -116,12 +116,12 @@ def _described(hint: Any) -> tuple[str, dict[str, Any]]:
         return ", ".join(str(argument) or '""' for argument in arguments), {"enum": list(arguments)}
     if origin in (types.UnionType, typing.Union):
         (kept,) = (argument for argument in arguments if argument is not type(None))
-        text, schema = _described(kept)
+        text, schema = _describe_type(kept)
         return f"{text} or null", {"anyOf": [schema, {"type": "null"}]}
     if origin is tuple:
-        text, schema = _described(arguments[0])
+        text, schema = _describe_type(arguments[0])
         return f"list of {text}", {"type": "array", "items": schema}
-    text, schema = _described(arguments[1])
+    text, schema = _describe_type(arguments[1])
     return f"mapping of text to {text}", {"type": "object", "additionalProperties": schema}
 
 

@@ -10,7 +10,7 @@ from orun.core.run_record import Failure, RunResult, StageResult
 from orun.environment.python_path import PACKAGE
 from orun.report.terminal import Terminal
 from orun.text.counts import count
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 TAIL_LINES = 15
 MOST_LINES = 500  # in which the beginning of a traceback is looked for
@@ -45,17 +45,17 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
     if failure.log:
         shown = {failure.problem, *(line.strip() for line in lines[1:])}
         logged = [line for line in log_tail(Path(failure.log), MOST_LINES) if not LEADING.match(line)]
-        tail = _beyond(logged, failure)[-TAIL_LINES:]
+        tail = _list_other_lines(logged, failure)[-TAIL_LINES:]
         if shown.issuperset(line.strip() for line in tail):
             tail = []
-        named = near(failure.log) in failure.hint
-        lines += [] if named else [f"  log: {near(failure.log)}"]
+        named = show_path(failure.log) in failure.hint
+        lines += [] if named else [f"  log: {show_path(failure.log)}"]
         lines += [f"  last {count(len(tail), 'line')} of its log:"] if tail else []
         lines += [terminal.paint(f"  | {line}", "dim") for line in tail]
     return lines
 
 
-def _beyond(lines: list[str], failure: Failure) -> list[str]:
+def _list_other_lines(lines: list[str], failure: Failure) -> list[str]:
     """Return the lines of a log without what a refusal by orun says already, and the tracebacks that led to it.
 
     Frames of libraries and of orun do not help the user, who has the log for them. A traceback through other code, as

@@ -19,7 +19,7 @@ from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.store.layout import store_option
 from orun.text.positions import OVERRIDE, place
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 from orun.text.units import amount, span
 
 INDENT = "  "  # of a member of a group
@@ -70,7 +70,7 @@ def gate_row(verdict: Verdict) -> tuple[str, str, str, str]:
     """The cells of a gate before its verdict: name, measured value, its interval, threshold."""
     return (
         f"{INDENT * verdict.depth}{verdict.stage} {verdict.metric}",
-        measured(verdict),
+        show_measured(verdict),
         interval_of(verdict),
         verdict.condition,
     )
@@ -134,7 +134,7 @@ def settings_note(result: RunResult) -> str:
     return f"since the accepted release: {', '.join([*changes[:MOST_SETTINGS], *rest])}" if changes else ""
 
 
-def named(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:
+def name_verdicts(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:
     """Each with a name of its own: the same condition may stand alone and in groups."""
     counts: Counter[str] = Counter()
     for verdict in verdicts:
@@ -175,7 +175,7 @@ def why(verdict: Verdict) -> str:
 def _with_typed_file(reason: Reason) -> Reason:
     because = tuple(map(_with_typed_file, reason.because))
     file = reason.arguments.get("file")
-    arguments = {**reason.arguments, "file": quoted(near(file))} if file else reason.arguments
+    arguments = {**reason.arguments, "file": quoted(show_path(file))} if file else reason.arguments
     return Reason(reason.code, arguments, because)
 
 
@@ -184,7 +184,7 @@ def place_of(gate: Verdict | Unjudged, result: RunResult) -> Position:
     return position_of(result[gate.stage], result) if gate.position.file == OVERRIDE else gate.position
 
 
-def measured(verdict: Verdict) -> str:
+def show_measured(verdict: Verdict) -> str:
     """What was judged, in its unit, as in `1.2 % drop` or `1.2 % rise`; a dash when there was nothing."""
     value = verdict.measured
     if value is None:
@@ -216,7 +216,7 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
 
     if verdict.finding.code == ReasonCode.NO_DIRECTION:
         return 'judge it by min or max; a stage of your own can return orun.Metric(value, better="lower")'
-    file, stage, options = quoted(near(result.file)), quoted(verdict.stage), run_options(result)
+    file, stage, options = quoted(show_path(result.file)), quoted(verdict.stage), run_options(result)
     accept = f"orun baseline accept {file}{options}"
     if verdict.rule == "max_regression" and verdict.outcome == "failed" and verdict.measured is not None:
         return f"if the change is meant, accept it as the new baseline: {accept}"

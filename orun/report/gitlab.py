@@ -19,7 +19,7 @@ from orun.report.gates import (
     NOT_JUDGED,
     caveat,
     caveats,
-    named,
+    name_verdicts,
     place_of,
     title_of,
     unjudged,
@@ -68,7 +68,7 @@ def _stages(result: RunResult) -> Iterator[dict[str, Any]]:
 
 def _gates(result: RunResult) -> Iterator[dict[str, Any]]:
     unsolved = open_gates(result.verdicts)
-    for verdict, name in named(result.verdicts):
+    for verdict, name in name_verdicts(result.verdicts):
         if verdict in unsolved:
             severity = "critical" if verdict.fails else "info" if verdict.outcome == "no baseline" else "minor"
             yield _issue(f"{title_of(verdict)}: {why(verdict)}", "gate", name, severity, place_of(verdict, result))

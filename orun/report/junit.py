@@ -13,7 +13,7 @@ from orun.report.failures import failure_note
 from orun.report.notes import undeclared_write_note
 from orun.report.stages import why
 from orun.report.terminal import Terminal
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 # What XML 1.0 cannot hold: the log of a stage may, and the name of a file.
 UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -22,7 +22,7 @@ UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 def junit(result: RunResult) -> str:
     """The XML document of a run."""
     stages = [_stage_case(result, stage) for stage in result.stages]
-    judged = [_gate_case(result, verdict, name) for verdict, name in gates.named(result.verdicts)]
+    judged = [_gate_case(result, verdict, name) for verdict, name in gates.name_verdicts(result.verdicts)]
     for stage, gate in gates.unjudged(result):
         message = f"{gates.NOT_JUDGED}: {gates.why_unjudged(stage)}"
         judged.append(_case(f"{result.pipeline}.gates", gate.title, 0.0))
@@ -49,7 +49,7 @@ def _suite(result: RunResult, name: str, cases: Sequence[ET.Element], seconds: f
         "skipped": str(skipped),
         "time": _time(seconds),
         "timestamp": datetime.fromtimestamp(result.started_at, UTC).strftime("%Y-%m-%dT%H:%M:%S"),
-        "file": near(result.file),
+        "file": show_path(result.file),
     }
 
 
@@ -80,7 +80,7 @@ def _gate_case(result: RunResult, verdict: Verdict, name: str) -> ET.Element:
     elif verdict.outcome != "passed":  # a member of a group that failed is no failure, and not green either
         _say(case, "skipped", f"{verdict.outcome}: {sentence}", verdict.outcome)
     else:
-        figure = "" if verdict.measured is None else f"measured {gates.measured(verdict)}: "
+        figure = "" if verdict.measured is None else f"measured {gates.show_measured(verdict)}: "
         caveat = f"; {gates.caveat(verdict)}" if verdict.caveats else ""
         ET.SubElement(case, "system-out").text = f"{figure}{sentence}{caveat}"
     return case

@@ -59,7 +59,7 @@ def _checklist(result: RunResult) -> list[str]:
     lines = [
         f"{INDENT * verdict.depth}- {_task(verdict, explained=verdict in unsolved)}" for verdict in result.verdicts
     ]
-    lines += [f"- {_left(stage, gate)}" for stage, gate in unjudged(result)]
+    lines += [f"- {_render_open_item(stage, gate)}" for stage, gate in unjudged(result)]
     lines += [f"- [ ] **{escape(title)}**, **{NOT_ASKED}**" for title in result.not_asked]
     return ["### Release checklist", "\n".join(lines)] if lines else []
 
@@ -77,7 +77,7 @@ def _task(verdict: Verdict, *, explained: bool) -> str:
     return f"{tick}, **{verdict.outcome}**{fails}: {escape(why(verdict))} ({escape(place(verdict.position))})"
 
 
-def _left(stage: StageResult, gate: Unjudged) -> str:
+def _render_open_item(stage: StageResult, gate: Unjudged) -> str:
     """`[ ] **latency p50** max 12ms, **not judged**: latency was skipped: ... (bert.yaml:40:7)`."""
     name = f"**{escape(f'{gate.stage} {gate.metric}')}**" + (f" {escape(gate.condition)}" if gate.condition else "")
     fails = " (fails the run)" if gate.fails else ""

@@ -7,7 +7,7 @@ from orun.fs.os_errors import quoted
 from orun.report.run_options import run_options
 from orun.report.terminal import Terminal
 from orun.text.counts import count
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 SHOWN = 3  # files of a stage; the record names them all
 
@@ -28,7 +28,7 @@ def undeclared_write_note(result: RunResult, stage: StageResult) -> str:
     """Return what a stage wrote beside its output, why that is no good, and what to do."""
     rest = len(stage.wrote) - SHOWN
     files = ", ".join(stage.wrote[:SHOWN]) + (f" and {count(rest, 'more file')}" if rest > 0 else "")
-    again = f"orun {quoted(near(result.file))} --force {quoted(stage.stage)}{run_options(result)}"
+    again = f"orun {quoted(show_path(result.file))} --force {quoted(stage.stage)}{run_options(result)}"
     return (
         f"{stage.stage} wrote beside its output: {files}; that does not come back with its stored result, so write to "
         f"context.output; to have it written again: {again}"

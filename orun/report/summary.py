@@ -13,7 +13,7 @@ from orun.report.run_options import run_options
 from orun.report.stages import why
 from orun.report.terminal import Style, Terminal
 from orun.text.counts import count
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 from orun.text.units import show
 
 STYLES: Mapping[RunOutcome, Style] = {
@@ -46,7 +46,7 @@ def summary_parts(result: RunResult, terminal: Terminal) -> list[str]:
 def summary_after_outcome(result: RunResult) -> list[str]:
     """Return the parts of the verdict without its outcome."""
     figures = ", ".join([_stages(result), *_gates(result), show(result.seconds, "s")])
-    return [figures, *([f"exit {result.exit_code}"] if result.exit_code else []), *_after(result)]
+    return [figures, *([f"exit {result.exit_code}"] if result.exit_code else []), *_advise(result)]
 
 
 def _stages(result: RunResult) -> str:
@@ -76,28 +76,28 @@ def _gates(result: RunResult) -> Iterator[str]:
     for name, gates in titles.items():
         if gates:
             number = f"{len(gates)}" if verdicts else count(len(gates), "gate")
-            yield f"{number} {name}" + ("" if result.outcome == "failed" else f" ({_named(gates)})")
+            yield f"{number} {name}" + ("" if result.outcome == "failed" else f" ({_join_titles(gates)})")
     if result.outcome == "done" and not result.not_asked:
         yield "no gates"
 
 
-def _named(titles: Sequence[str]) -> str:
+def _join_titles(titles: Sequence[str]) -> str:
     more = [f"{len(titles) - MOST_NAMED} more"] if len(titles) > MOST_NAMED else []
     return ", ".join([*titles[:MOST_NAMED], *more])
 
 
-def _after(result: RunResult) -> Iterator[str]:
+def _advise(result: RunResult) -> Iterator[str]:
     if result.exit_code == INTERRUPTED:
         yield "what is done is kept; to go on, run the same command again"
     outcomes = {stage.outcome for stage in result.stages}
     if "blocked" in outcomes and "failed" not in outcomes and result.exit_code == STAGE_FAILED:
         to = f"--to {quoted(_requested(result))}{run_options(result)}"
-        yield f"to run what is missing as well: orun {quoted(near(result.file))} {to}"
+        yield f"to run what is missing as well: orun {quoted(show_path(result.file))} {to}"
     if result.outcome in ("done", "not judged") or (result.outcome != "failed" and any(unjudged(result))):
         yield from why_skipped(result)
     out = next((stage.out for stage in result.stages if stage.out), "")
     if out and result.exit_code == 0:
-        yield f"results in {near(os.path.dirname(out))}"  # noqa: PTH120 - plain text
+        yield f"results in {show_path(os.path.dirname(out))}"  # noqa: PTH120 - plain text
 
 
 def _requested(result: RunResult) -> str:

@@ -20,7 +20,7 @@ from orun.report.terminal import Style, Terminal
 from orun.store.layout import history_path
 from orun.text.counts import count
 from orun.text.markdown import table
-from orun.text.units import amount, changed, span
+from orun.text.units import amount, show_change, span
 
 OVERVIEW = (
     Column("pipeline"),
@@ -100,7 +100,9 @@ def trend_cells(series: Series) -> list[str]:
     """A series as a line of a report, under the titles `TREND`."""
     last, last_change = series.last, ""
     for change in changes(series)[-1:]:
-        last_change = f"{shift(change, series)} on {_moment(series.points[change.index])}{_with(series, change.index)}"
+        last_change = (
+            f"{shift(change, series)} on {_moment(series.points[change.index])}{_name_runtime(series, change.index)}"
+        )
     return [
         series.name,
         f"{len(series.points)}x",
@@ -136,7 +138,7 @@ def detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[s
 def shift(change: Change, series: Series) -> str:
     """`8.04 ms -> 8.52 ms (+6.0 %)`."""
     unit = series.last.unit
-    moved = changed(change.before, change.after, unit)
+    moved = show_change(change.before, change.after, unit)
     relative = f" ({moved})" if moved else ""
     return f"{amount(change.before, unit)} -> {amount(change.after, unit)}{relative}"
 
@@ -145,10 +147,10 @@ def _shift_text(change: Change, series: Series, terminal: Terminal) -> str:
     text = terminal.paint(shift(change, series), _style(change, series.last.better))
     run = series.points[change.index].run
     place = f", p = {change.p:.3f}, from run {run} on" if change.p else f" in run {run}"
-    return f"{text}{place}{_with(series, change.index)}"
+    return f"{text}{place}{_name_runtime(series, change.index)}"
 
 
-def _with(series: Series, index: int) -> str:
+def _name_runtime(series: Series, index: int) -> str:
     """`, the first with onnxruntime 1.31.1 after onnxruntime 1.24.1` where a change came with another runtime."""
     before, now = (series.points[number].runtime for number in (index - 1, index))
     return f", the first with {now} after {before}" if before and now and before != now else ""
@@ -162,7 +164,7 @@ def _style(change: Change, better: Better) -> Style:
 
 def _point_row(before: Point | None, point: Point, now: float) -> list[Cell]:
     interval = None if point.low is None or point.high is None else Estimate(point.value, point.low, point.high)
-    relative = changed(before.value, point.value, point.unit) if before else ""
+    relative = show_change(before.value, point.value, point.unit) if before else ""
     return [
         Cell(_moment(point)),
         Cell(amount(point.value, point.unit)),

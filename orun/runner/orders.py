@@ -33,7 +33,7 @@ from orun.runner.stage_execution import StageEnd
 from orun.runner.stage_reports import StageReports
 from orun.store import Action
 from orun.store.layout import safe_name
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
     from orun.remote.sync import Sync
@@ -225,7 +225,7 @@ class Orders:
         kind = getattr(errors, failure.error, StageFailed)
         kind = kind if isinstance(kind, type) and issubclass(kind, StageError) else StageFailed
         log = str(self._log(message.stage))
-        hint = failure.hint.replace(failure.log, near(log)) if failure.log else failure.hint
+        hint = failure.hint.replace(failure.log, show_path(log)) if failure.log else failure.hint
         error: StageError = kind(message.stage, failure.problem, why=failure.why, hint=hint, log=log)
         return error
 

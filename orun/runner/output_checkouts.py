@@ -19,7 +19,7 @@ from orun.fs.observed_state import project_of, seen_at
 from orun.pipeline.model import Pipeline
 from orun.store import Action, Store
 from orun.store.layout import RECORD_FILE, safe_name
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 MOST_RUNS = 100  # runs back in which the file of a removed stage is looked up
 FolderState = tuple[int, int]  # inode and mtime in nanoseconds; zeros if the folder does not exist
@@ -81,9 +81,9 @@ def name_conflict(store: Store, pipeline: Pipeline) -> str:
             if not is_another(Path(last.file), pipeline.file):
                 return ""
             return (
-                f"{near(last.file)} has the name {last.pipeline}, too, and ran before: the two replace each other's "
-                f"outputs in out/{safe_name(pipeline.name)}, and `orun diff` and `orun history` take them for one "
-                "pipeline; `name:` in the file gives one of them another"
+                f"{show_path(last.file)} has the name {last.pipeline}, too, and ran before: the two replace each "
+                f"other's outputs in out/{safe_name(pipeline.name)}, and `orun diff` and `orun history` take them for "
+                "one pipeline; `name:` in the file gives one of them another"
             )
     return ""
 

@@ -83,7 +83,7 @@ def make_environments(plan: Plan, chosen: Collection[str], notify: Notify) -> No
 def _is_skipped(pipeline: Pipeline, stage: Stage) -> bool:
     """Return whether a provider is missing that the file allows to be missing."""
     optional = [target for target in stage.targets if target.missing == "skip"]
-    return any(providers.missing(target.below(pipeline.root), stage.environment_of(target)) for target in optional)
+    return any(providers.explain(target.below(pipeline.root), stage.environment_of(target)) for target in optional)
 
 
 def _to_run(plan: Plan, chosen: Collection[str]) -> list[Stage]:
@@ -230,7 +230,7 @@ def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Probl
         hint = f"add it to that environment: {EXTENSIONS}==VERSION" if environment else install_command([EXTENSIONS])
         message = f"target {target.name!r} of stage {stage.id!r} needs {EXTENSIONS}, which is not {location}"
         return [Problem(stage.position, message, hint=hint)]
-    why = providers.missing(target, environment)
+    why = providers.explain(target, environment)
     if not why and environment and environment != stage.environment:
         packages = venvs.packages(environment)
         of_sources = tools_of_sources(stage) if target.name == target_of_references(stage).name else {}

@@ -24,7 +24,7 @@ from orun.planning.planner import Planner
 from orun.runner.stage_execution import StageExecution
 from orun.store import Action, Entry
 from orun.store.layout import command_options
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 POLL_SECONDS = 0.05  # between two tries of the machine lock
 HASH_SEEDS = ("31337", "1")  # the first that differs from the seed of stages is used
@@ -176,7 +176,7 @@ def _require_stored(planner: Planner, missing: Sequence[Step]) -> None:
         raise UsageError(
             f"{missing[0].stage.id} has no stored result to compare with",
             why=f"not up to date: {names}",
-            hint=f"orun {quoted(near(str(pipeline.file)))}{options}",
+            hint=f"orun {quoted(show_path(str(pipeline.file)))}{options}",
         )
 
 

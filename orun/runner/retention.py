@@ -15,7 +15,7 @@ from orun.gates.baseline_file import path_beside, read_file
 from orun.stages.release._manifest import MANIFEST, release_of
 from orun.store import Store
 from orun.store.inventory import Inventory
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _models(path: Path) -> Iterator[Root]:
     baseline = read_file(path)
     for name, stage in baseline.stages.items() if baseline else ():
         if stage.model:
-            yield Root(stage.model, f"accepted for {name} in {near(str(path))}")
+            yield Root(stage.model, f"accepted for {name} in {show_path(str(path))}")
 
 
 def list_releases(inventory: Inventory, last: int | None = None) -> tuple[Root, ...]:

@@ -28,7 +28,7 @@ from orun.runner.preflight import make_environments
 from orun.runner.runner import Runner
 from orun.runner.stage_results import list_unjudged
 from orun.store.layout import store_option
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
     from orun.remote.settings import Settings
@@ -56,7 +56,7 @@ class RunSession(Record, frozen=True):
         Raises:
             OrunError: if the run itself cannot go on, as when the store fails.
         """
-        pipeline, needed = self.planner.pipeline, self._needed()
+        pipeline, needed = self.planner.pipeline, self._find_needed()
         plan = Plan(pipeline, tuple(step for step in self.plan.steps if step.stage.id in needed))
         self.journal.emit(self._run_started(tuple(step.stage.id for step in plan.steps)))
         if not self.journal.recorded:
@@ -126,7 +126,7 @@ class RunSession(Record, frozen=True):
             return Sync(self.remote, self.planner, self._emit)
         return Sync(self.remote, self.planner, self._emit, self.fleet.fleet.wake)
 
-    def _needed(self) -> set[str]:
+    def _find_needed(self) -> set[str]:
         """Return the chosen stages and all before them, including those that guard a release."""
         return find_reachable(self.chosen, {step.stage.id: step.stage.before for step in self.plan.steps})
 
@@ -174,7 +174,7 @@ class RunSession(Record, frozen=True):
 
     def _not_asked(self) -> tuple[str, ...]:
         """Return the gates of the stages that this run leaves out."""
-        needed = self._needed()
+        needed = self._find_needed()
         left_out = (stage for stage in self.planner.pipeline.stages if stage.id not in needed)
         return tuple(gate.title for stage in left_out for gate in list_unjudged(stage))
 
@@ -209,9 +209,9 @@ def require_up_to_date(plan: Plan, chosen: Collection[str], store: Path) -> None
     due = [step for step in plan.steps if step.stage.id in chosen and step.action in DUE]
     if due:
         stages = ", ".join(step.stage.id for step in due[:MOST_NAMED])
-        file, option = quoted(near(str(plan.pipeline.file))), store_option(store, plan.pipeline.root)
+        file, option = quoted(show_path(str(plan.pipeline.file))), store_option(store, plan.pipeline.root)
         raise StoreError(
-            f"the store {near(str(store))} cannot be written, and {len(due)} of {len(chosen)} stages would run",
+            f"the store {show_path(str(store))} cannot be written, and {len(due)} of {len(chosen)} stages would run",
             why=f"not up to date: {stages}; to see why: orun plan {file}{option}",
             hint=f"Choose a place that can be written (--store DIR): ls -ld {quoted(store)}",
         )

@@ -53,7 +53,7 @@ class StageExecution(Record, frozen=True):
         (session_folder / "work").mkdir()
         logs.mkdir(exist_ok=True)
         log = logs / f"{safe_name(step.stage.id)}.log"
-        return cls(pipeline, store, step, session_folder, log, _declared(pipeline, store, step), time(), machine)
+        return cls(pipeline, store, step, session_folder, log, _sign_declared(pipeline, store, step), time(), machine)
 
     @property
     def _kind(self) -> KindUse:
@@ -196,14 +196,14 @@ class StageExecution(Record, frozen=True):
         for reference in self.step.stage.references:
             content = value_of(self.step.components, ComponentKind.CONTENT, reference.parameter)
             if self.store.files.digest_path(self.pipeline.root / reference.path) != content:
-                raise self._edited(Path(reference.path).as_posix())
-        now = _declared(self.pipeline, self.store, self.step)
+                raise self._refuse(Path(reference.path).as_posix())
+        now = _sign_declared(self.pipeline, self.store, self.step)
         same = self.store.files.is_same
         if edited := sorted(path for path, seen in self.declared.items() if not same(path, seen, now.get(path))):
-            raise self._edited(os.path.relpath(edited[0], self.pipeline.root))  # and put back before the stage ended
+            raise self._refuse(os.path.relpath(edited[0], self.pipeline.root))  # and put back before the stage ended
         for port, tree in self.step.inputs.items():
             if self.store.check(tree):
-                raise self._edited(f"input {port}")
+                raise self._refuse(f"input {port}")
 
     def _require_packages(self, result: JobResult) -> None:
         """Raise InputChanged if a package changed since the run began: the cache key has the version of then."""
@@ -219,7 +219,7 @@ class StageExecution(Record, frozen=True):
             if len(set(versions)) > 1:
                 raise changed_meanwhile(self.step.stage.id, f"package {name} was changed ({' -> '.join(versions)})")
 
-    def _edited(self, path: str) -> InputChanged:
+    def _refuse(self, path: str) -> InputChanged:
         return changed_meanwhile(self.step.stage.id, f"{path} was edited")
 
     def _undeclared_writes(self, result: JobResult) -> dict[str, UndeclaredWrite]:
@@ -229,7 +229,7 @@ class StageExecution(Record, frozen=True):
             path: UndeclaredWrite(how, "" if how == "added" else digest_now(Path(path), self.store.files))
             for path, how in result.undeclared_writes.items()
         }
-        return _portable(writes, self.pipeline.root, self.pipeline.project)
+        return _make_portable(writes, self.pipeline.root, self.pipeline.project)
 
     def _implicit_dependencies(self, result: JobResult) -> ImplicitDependencies:
         root, files, secrets = self.pipeline.root, self.store.files, self.pipeline.private
@@ -239,10 +239,10 @@ class StageExecution(Record, frozen=True):
         exact = venvs.packages(self.step.stage.environment) or package_versions(root)
         implicit_deps = ImplicitDependencies(
             files=collect_files(self.step.stage.id, reads, root, project, files),
-            folders=_portable(result.listings, root, project),
+            folders=_make_portable(result.listings, root, project),
             packages={name: exact.get(name, distributions.ABSENT) for name in sorted(result.packages)},
             environment={name: secrets.state(name, value) for name, value in sorted(result.environment.items())},
-            probed=_portable(result.probed, root, project),
+            probed=_make_portable(result.probed, root, project),
         )
         earlier = [action.implicit_deps for action in self.store.actions(self.step.key)]
         return carry_over(implicit_deps, earlier, root, files, secrets, exact)
@@ -256,12 +256,12 @@ class StageEnd(Record, frozen=True):
     stored: bool = False  # whether its machine had the result already, so that nothing ran
 
 
-def _declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signature | None]:
+def _sign_declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signature | None]:
     """Return the signature of each file that the parameters of a stage name, or that is in a folder that they name."""
     paths = [pipeline.root / reference.path for reference in step.stage.references]
     return {name: seen for path in paths for name, seen in store.files.signatures(path).items()}
 
 
-def _portable(by_path: Mapping[str, Value], root: Path, project: Path) -> dict[str, Value]:
+def _make_portable(by_path: Mapping[str, Value], root: Path, project: Path) -> dict[str, Value]:
     """Replace absolute paths by paths that are the same in every checkout."""
     return {portable_name(Path(path), root, project): value for path, value in sorted(by_path.items())}

@@ -9,7 +9,7 @@ from typing import Literal
 
 from orun.fs.observed_state import project_of
 from orun.fs.os_errors import quoted
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 System = Literal["github", "gitlab"]
 FILE = "PIPELINE_FILE"  # placeholder of the pipeline file's path in a template
@@ -40,7 +40,7 @@ def workflow_notes(file: Path, path: Path) -> list[str]:
     notes = _inclusion_note(path)
     requirements = project_of(file.absolute().parent) / "requirements.txt"
     if not os.path.lexists(requirements):
-        install = f"it installs {near(str(requirements))}, which is not there yet"
+        install = f"it installs {show_path(str(requirements))}, which is not there yet"
         notes.append(f"{install}: `{REQUIREMENT}`, or a wheel of it; and what `orun doctor {quoted(file)}` lists")
     return notes
 

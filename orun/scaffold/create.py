@@ -10,7 +10,7 @@ from orun import api
 from orun.core.run_record import BY_INIT, INTERRUPTED, RunResult, StageResult, Verdict
 from orun.core.serialization import Record, replace
 from orun.environment import distributions
-from orun.environment.providers import missing
+from orun.environment.providers import explain
 from orun.errors import MissingPackages, StageFailed, UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
@@ -93,14 +93,14 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         _require_examples(file, request)
     try:
         write(file, text_of(file, request, {}))
-        request = _converted(file, replace(request, runs_here=_runs_here(file, request)), store, listener)
+        request = _convert_original(file, replace(request, runs_here=_runs_here(file, request)), store, listener)
         request = _with_label_kind(file, _with_suitable_data(file, request))
         if is_ours:  # again, as the inputs are known now
             write(data, data_text(file.name, request.facts))
         if request.goal:
-            request, result, verdicts = _searched(file, request, store, write, listener)
+            request, result, verdicts = _search_goal(file, request, store, write, listener)
         else:
-            request, result = _measured(file, request, store, write, listener)
+            request, result = _build_and_measure(file, request, store, write, listener)
             verdicts = ()
     except StageFailed:
         raise
@@ -121,7 +121,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
 def _runs_here(file: Path, request: Request) -> bool:
     """Return whether this machine has the target, if it is not the CPU."""
     target = api.load(file).stage("latency").target
-    return target is not None and not request.target.is_cpu and not missing(target)
+    return target is not None and not request.target.is_cpu and not explain(target)
 
 
 def _run(file: Path, store: Path | None, listener: Listener, to: Sequence[str] = ()) -> RunResult:
@@ -133,7 +133,7 @@ def _run(file: Path, store: Path | None, listener: Listener, to: Sequence[str] =
     return result
 
 
-def _converted(file: Path, request: Request, store: Path | None, listener: Listener) -> Request:
+def _convert_original(file: Path, request: Request, store: Path | None, listener: Listener) -> Request:
     """Convert the original to ONNX, and add the facts of its graph to the request."""
     name = conversion_name(request.facts)
     result = _run(file, store, listener, [name])
@@ -159,7 +159,7 @@ def _with_label_kind(file: Path, request: Request) -> Request:
     return replace(request, labels=read_label_kind(os.path.normpath(file.parent / source), column))
 
 
-def _searched(
+def _search_goal(
     file: Path, request: Request, store: Path | None, write: Write, listener: Listener
 ) -> tuple[Request, RunResult, tuple[Verdict, ...]]:
     """Search for the goal by each objective until one meets it.
@@ -170,7 +170,7 @@ def _searched(
     """
     attempts = []
     for objective in list_objectives(request.goal):
-        attempt, measured = _measured(file, replace(request, objective=objective), store, write, listener)
+        attempt, measured = _build_and_measure(file, replace(request, objective=objective), store, write, listener)
         write(file, text_of(file, attempt, gates_of(request.goal)))
         verdicts = _run(file, store, listener).verdicts
         attempts.append((attempt, measured, verdicts))
@@ -184,7 +184,7 @@ def _missed(goal: tuple[Condition, ...], verdicts: tuple[Verdict, ...]) -> int:
     return len(goal) - sum(verdict.outcome == "passed" for verdict in verdicts)
 
 
-def _measured(
+def _build_and_measure(
     file: Path, request: Request, store: Path | None, write: Write, listener: Listener
 ) -> tuple[Request, RunResult]:
     """Build the pipeline, again without each optional stage that refuses the model.

@@ -99,7 +99,7 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
             else _selection_hint(relative_to(folder, data), inputs, columns),
         )
     if "text" not in declared:
-        declared |= _missing(data, folder, facts, features, declared)
+        declared |= _declare_missing_values(data, folder, facts, features, declared)
         declared |= _types(data, [item for item in inputs if item.name in columns], columns)
     if label:
         declared["labels"] = label
@@ -110,7 +110,7 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
     return declared
 
 
-def _missing(
+def _declare_missing_values(
     data: str, folder: Path, facts: ModelFacts, features: Collection[str], declared: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return that empty cells are missing values, if there are some, and the model takes them where it takes a column.

@@ -82,12 +82,12 @@ def _matrix(columns: Sequence[ColumnFact]) -> str:
         centers, spreads = [column.center for column in columns], [column.spread for column in columns]
         if len(columns) > WIDE:
             centers, spreads = [sum(centers) / len(columns)] * 2, [sum(spreads) / len(columns)] * 2
-        return f"random.normal({_same(centers)}, {_same(spreads)}, (n, {len(columns)})).astype(np.float32)"
+        return f"random.normal({_shorten(centers)}, {_shorten(spreads)}, (n, {len(columns)})).astype(np.float32)"
     numbers = "" if columns[0].holds_text else ".astype(np.float32)"
     return f"np.stack([{', '.join(map(_column, columns))}], axis=1){numbers}"
 
 
-def _same(numbers: list[float]) -> str:
+def _shorten(numbers: list[float]) -> str:
     """Return a list, or its only number if all are equal."""
     return f"{numbers[0]:g}" if len({*numbers}) == 1 else f"[{', '.join(f'{number:g}' for number in numbers)}]"
 

@@ -167,7 +167,7 @@ def list_objectives(conditions: tuple[Condition, ...]) -> tuple[Objective, ...]:
     return ("latency", "size") if "latency" in stages else ("size",)
 
 
-def searched(conditions: tuple[Condition, ...], fidelity: Fidelity) -> tuple[str, str, Literal["min", "max"]]:
+def choose_search(conditions: tuple[Condition, ...], fidelity: Fidelity) -> tuple[str, str, Literal["min", "max"]]:
     """Return the bound of a search: metric, threshold and rule of the first accuracy in the goal."""
     for condition in conditions:
         if condition.stage == "accuracy":

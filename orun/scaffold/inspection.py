@@ -170,7 +170,7 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
         return inspect_function(source, name, inputs)
     path = Path(source)
     if not path.exists():
-        raise _missing(source)
+        raise _missing_error(source)
     suffix = path.suffix.lower()
     if path.is_dir():
         return _inspect_folder(name, path, inputs)
@@ -186,7 +186,7 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
         return inspect_pickle(name, path, trust=trust)
     if suffix in TREES:
         return _inspect_trees(name, path)
-    raise _unknown(path)
+    raise _unknown_error(path)
 
 
 def _inspect_trees(name: str, path: Path) -> ModelFacts:
@@ -207,7 +207,7 @@ def _inspect_trees(name: str, path: Path) -> ModelFacts:
     return inspect_estimator(name, READERS[suffix](path))
 
 
-def _missing(source: str) -> UsageError:
+def _missing_error(source: str) -> UsageError:
     """Return the error for a path that is not there, with a hint if it may be the name of a model on a hub."""
     hint = "name a model: a file, a folder, or file.py:function"
     hub = HUB.fullmatch(source)
@@ -217,7 +217,7 @@ def _missing(source: str) -> UsageError:
     return UsageError(f"there is no {source}", hint=hint)
 
 
-def _unknown(path: Path) -> UsageError:
+def _unknown_error(path: Path) -> UsageError:
     """Return the error for a file that is not a model, with a hint on what to name instead."""
     from orun.scaffold.function_inspection import without_function
 

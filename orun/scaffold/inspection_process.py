@@ -16,7 +16,7 @@ from orun.scaffold.data_text import Declaration
 from orun.scaffold.model_facts import InputsUnknown, ModelFacts
 from orun.scaffold.paths import relative_to
 from orun.scaffold.recipe import LabelKind
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 MARK = "orun-facts:"
 TIMEOUT = 600  # seconds for the import of a framework and the reading of a large model
@@ -76,7 +76,7 @@ def read_label_kind(data: str, column: str) -> LabelKind:
 
 def _answer(source: str, request: Mapping[str, Any]) -> Any:
     """Return the answer of the process; raise the error that it met."""
-    report(f"reading {near(source)}")
+    report(f"reading {show_path(source)}")
     command = [sys.executable, "-m", "orun.scaffold.inspection"]
     try:
         done = subprocess.run(
@@ -102,4 +102,4 @@ def _answer(source: str, request: Mapping[str, Any]) -> Any:
             raise UsageError(**answer)
     stderr = [line for line in done.stderr.splitlines() if line.strip()]
     why = "".join(stderr[-1:]) or f"its reader exited with {done.returncode}"
-    raise UsageError(f"{near(source)} could not be read", why=why)
+    raise UsageError(f"{show_path(source)} could not be read", why=why)

@@ -7,7 +7,7 @@ import textwrap
 from pathlib import Path
 
 from orun.core.run_record import StageResult
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 LONGEST = 170  # letters: two lines of a comment, with the name of the stage
 SHORTEST = 20  # letters of a cause
@@ -40,5 +40,5 @@ def _plain(text: str) -> str:
 
 def _relative(path: re.Match[str]) -> str:
     """Return a path below the working folder, or the name of a file elsewhere or in a folder that is gone."""
-    relative = near(path[0])
+    relative = show_path(path[0])
     return relative if relative != path[0] and Path(relative).exists() else Path(path[0]).name

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from orun.core.dynamic_axes import batch_axes
 from orun.core.serialization import Record, replace
 from orun.scaffold.data_text import Declaration
-from orun.scaffold.goal import Condition, Fidelity, Objective, list_accuracy_metrics, searched
+from orun.scaffold.goal import Condition, Fidelity, Objective, choose_search, list_accuracy_metrics
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.targets import TargetText
 
@@ -161,7 +161,7 @@ def _conversion(request: Request) -> StageText:
             comment += f" {LOCALE} lowers letters on systems without language packs, too."
         return StageText(name, comment, "convert/sklearn", (), parameters)
     if facts.inputs:
-        parameters["inputs"] = {item.name: _declared(item) for item in facts.inputs}
+        parameters["inputs"] = {item.name: _declare_input(item) for item in facts.inputs}
     parameters |= _dims(facts)
     if facts.form == "tensorflow":
         comment = "The model as ONNX. Its outputs are compared with TensorFlow's."
@@ -176,7 +176,7 @@ def _dims(facts: ModelFacts) -> dict[str, Any]:
     return {"dims": {axis: [*sizes] for axis, sizes in facts.sizes.items()}} if facts.sizes else {}
 
 
-def _declared(item: InputFact) -> dict[str, Any]:
+def _declare_input(item: InputFact) -> dict[str, Any]:
     declared: dict[str, Any] = {"shape": [*item.shape]}
     if item.dtype != "float32":
         declared["dtype"] = item.dtype
@@ -236,7 +236,7 @@ def _reduction(request: Request) -> StageText:
 
 
 def _search(request: Request) -> StageText:
-    metric, threshold, rule = searched(request.goal, request.fidelity)
+    metric, threshold, rule = choose_search(request.goal, request.fidelity)
     parameters: dict[str, Any] = {
         "dataset": DATA,
         "calibration": DATA,

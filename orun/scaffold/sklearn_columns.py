@@ -53,8 +53,8 @@ def _learned(part: Any, places: Sequence[int]) -> Facts:
         for _, transformer, columns in getattr(part, "transformers_", ()):
             yield from _learned(transformer, [places[place] for place in _places(columns, part)])
     elif hasattr(part, "get_params"):
-        yield from _own(part, places)
-        for inner in _inner(part):
+        yield from _read_attributes(part, places)
+        for inner in _inner_estimators(part):
             if getattr(inner, "n_features_in_", len(places)) == len(places):
                 yield from _learned(inner, places)
 
@@ -79,7 +79,7 @@ def _places(columns: Any, part: Any) -> list[int]:
     return [int(place) for place in np.atleast_1d(np.arange(part.n_features_in_)[columns])]
 
 
-def _inner(part: Any) -> Iterator[Any]:
+def _inner_estimators(part: Any) -> Iterator[Any]:
     """Yield the estimators directly inside an estimator, fitted ones last."""
     members = vars(part)
     pending = [members.get("estimator"), *(value for name, value in members.items() if "_" in (name[0], name[-1]))]
@@ -90,7 +90,7 @@ def _inner(part: Any) -> Iterator[Any]:
             yield value if hasattr(value, "get_params") else value.estimator
 
 
-def _own(part: Any, places: Sequence[int]) -> Facts:
+def _read_attributes(part: Any, places: Sequence[int]) -> Facts:
     """Yield what the attributes of one estimator say."""
     if hasattr(part, "build_analyzer"):  # a vectorizer of texts
         yield places[0], ColumnFact("", "text", _values(sorted(getattr(part, "vocabulary_", ()))))

@@ -117,11 +117,11 @@ def _call_at_first_fit(
     *longer, last = choices
     for sizes in longer:
         with suppress(Exception):
-            return sizes, _call(module, inputs, _first(sizes), by_name=by_name)
-    return last, _call(module, inputs, _first(last), by_name=by_name)
+            return sizes, _call(module, inputs, _first_sizes(sizes), by_name=by_name)
+    return last, _call(module, inputs, _first_sizes(last), by_name=by_name)
 
 
-def _first(sizes: Sizes) -> Mapping[str, int]:
+def _first_sizes(sizes: Sizes) -> Mapping[str, int]:
     """Return the first size of each axis."""
     return {axis: pair[0] for axis, pair in sizes.items()}
 

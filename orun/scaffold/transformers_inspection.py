@@ -64,11 +64,11 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
         family=FAMILIES.get(model.config.model_type, "bert"),
         is_ctc=type(model).__name__.endswith("ForCTC"),
         longest=longest,
-        warning=_beyond(path),
+        warning=_warn_of_later_modules(path),
     )
 
 
-def _beyond(path: Path) -> str:
+def _warn_of_later_modules(path: Path) -> str:
     """Return a warning of the modules of sentence-transformers that follow the model; empty if there are none."""
     modules = read_json(path / "modules.json")
     types = [str(module["type"]) for module in modules[1:]] if isinstance(modules, list) else []

@@ -152,13 +152,13 @@ def check_interface(
     differences = []
     for kind, old, new in (("input", _inputs(before), _inputs(after)), ("output", _outputs(before), _outputs(after))):
         if [value[0] for value in old] != [value[0] for value in new]:
-            differences.append(f"{kind}s: {_listed(old)} -> {_listed(new)}")
+            differences.append(f"{kind}s: {_list_values(old)} -> {_list_values(new)}")
             continue
         for (name, old_type, old_shape), (_, new_type, new_shape) in zip(old, new, strict=True):
             if old_type != new_type:
                 differences.append(f"{kind} {name!r}: {old_type} -> {new_type}")
             elif not _agree(old_shape, new_shape, narrowing=kind == "output"):
-                differences.append(f"{kind} {name!r}: shape {_shown(old_shape)} -> {_shown(new_shape)}")
+                differences.append(f"{kind} {name!r}: shape {_show_shape(old_shape)} -> {_show_shape(new_shape)}")
     if differences:
         raise OutputRefused(
             stage,
@@ -196,9 +196,9 @@ def _agree(old: Shape, new: Shape, *, narrowing: bool) -> bool:
     return all(a == b or (narrowing and a is None) for a, b in zip(old, new, strict=True))
 
 
-def _listed(values: list[Value]) -> str:
+def _list_values(values: list[Value]) -> str:
     return ", ".join(name for name, _, _ in values) or "none"
 
 
-def _shown(shape: Shape) -> str:
+def _show_shape(shape: Shape) -> str:
     return f"[{', '.join('?' if axis is None else str(axis) for axis in shape)}]"

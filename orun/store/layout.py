@@ -14,7 +14,7 @@ from orun.fs.digests import ALGORITHM, digest_bytes
 from orun.fs.durable import make_folder, sync_folders, write_if_absent
 from orun.fs.observed_state import presence, project_of
 from orun.fs.os_errors import convert_os_errors, quoted
-from orun.text.suggestions import near, settings
+from orun.text.suggestions import settings, show_path
 
 # objects     immutable files by digest, read-only
 # actions     action records by key, one for each set of implicit dependencies
@@ -148,7 +148,7 @@ def store_option(store: Path, folder: Path) -> str:
     """Return the `--store` option, to append to a command about a folder's pipelines; empty for its default store."""
     if store.absolute() == default_store(folder.absolute()).absolute():
         return ""
-    return f" --store {quoted(near(str(store)))}"
+    return f" --store {quoted(show_path(str(store)))}"
 
 
 def command_options(overrides: Mapping[str, str], store: Path, folder: Path) -> str:

@@ -98,7 +98,7 @@ class Materializer:
         shared = False
         if self._traits.reflink or linkable:
             if problem := self._objects.problem(entry.digest):
-                raise _unusable(entry, problem)
+                raise _unusable_error(entry, problem)
             before = os.lstat(source)
             shared = self._traits.reflink and reflink(source, target, mode)
             if not shared and linkable and link(source, target):
@@ -114,10 +114,10 @@ class Materializer:
     def _copy(self, entry: Entry, target: str, mode: int, *, sync: bool) -> None:
         source = self._objects.path(entry.digest)
         if not os.path.lexists(source):
-            raise _unusable(entry, "missing")
+            raise _unusable_error(entry, "missing")
         if copy_file(source, target, mode, sync=sync) != entry.digest:
             self._objects.problem(entry.digest)  # moves it to quarantine
-            raise _unusable(entry, "damaged")
+            raise _unusable_error(entry, "damaged")
 
     def _unlink(self, path: str) -> None:
         status = os.lstat(path)
@@ -180,7 +180,7 @@ def _unlinkable(tree: Tree) -> set[str]:
     return external_data | {entry.path for entry in tree.entries if entry.executable}
 
 
-def _unusable(entry: Entry, problem: str) -> StoreError:
+def _unusable_error(entry: Entry, problem: str) -> StoreError:
     return StoreError(
         f"{entry.path} cannot be taken from the store",
         why=f"its object {entry.digest} is {problem}",

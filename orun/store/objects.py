@@ -156,7 +156,7 @@ class Objects:
         recent = before.st_mtime_ns > time.time_ns() - CLOCK  # another write may keep the time
         if changed or (recent and read_steadily(source).digest != incoming.digest):
             hint = "Run again when no other process writes to it"
-            raise _changed(source, "it has another name, too, or another owner", hint)
+            raise _changed_error(source, "it has another name, too, or another owner", hint)
         return incoming
 
     def from_output(self, source: str) -> Incoming:
@@ -169,7 +169,7 @@ class Objects:
         reading = read_steadily(source, sync=self._flushing.at_once)
         if not reading.steady or reading.status.st_mtime_ns != stamp:
             hint = f"End that process before the stage ends; see which it is: fuser -v {quoted(source)}"
-            raise _changed(source, "a process that the stage started is still running", hint)
+            raise _changed_error(source, "a process that the stage started is still running", hint)
         return Incoming(source, reading.digest, reading.status.st_size, stamp)
 
     def commit(self, incoming: Sequence[Incoming]) -> None:
@@ -215,5 +215,5 @@ class Objects:
         return reading.digest == digest
 
 
-def _changed(source: str, why: str, hint: str) -> StoreError:
+def _changed_error(source: str, why: str, hint: str) -> StoreError:
     return StoreError(f"{source} was written to while it was stored", why=why, hint=hint)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from orun.core.source_location import Position
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 OVERRIDE = "--set"  # file name in positions of values from the command line
 
@@ -14,7 +14,7 @@ def place(position: Position) -> str:
     """Return a position for people; files below the working folder are relative to it."""
     if position.file == OVERRIDE:
         return OVERRIDE
-    return f"{near(position.file)}:{position.line}:{position.column}"
+    return f"{show_path(position.file)}:{position.line}:{position.column}"
 
 
 def path_in_repository(file: str, variable: str) -> str:

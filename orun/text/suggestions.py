@@ -106,7 +106,7 @@ def _like(word: str, names: Collection[str]) -> Collection[str]:
     return similar
 
 
-def misspelt(word: str, options: Iterable[str]) -> str:
+def find_misspelt(word: str, options: Iterable[str]) -> str:
     """Return the option that is a letter or two away from a word that is no option; else an empty text."""
     from difflib import get_close_matches
 
@@ -147,7 +147,7 @@ def settings(overrides: Mapping[str, str]) -> str:
     return "".join(f" --set {shlex.quote(f'{path}={value}')}" for path, value in overrides.items())
 
 
-def near(path: str) -> str:
+def show_path(path: str) -> str:
     """Return the path as a user would type it here: relative if it is below the working folder."""
     if not path.startswith(os.sep):
         return path

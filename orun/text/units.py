@@ -157,12 +157,12 @@ def show(value: float, unit: Unit) -> str:
     if unit == "s":
         return _show_time(value)
     if unit in _SCALES:
-        return _scaled(value, _SCALES[unit])
+        return _show_scaled(value, _SCALES[unit])
     if unit == "ratio":
-        return f"{_near(100 * value, 100)} %" if math.isfinite(100 * value) else f"{_digits(value)}x"
+        return f"{_show_near(100 * value, 100)} %" if math.isfinite(100 * value) else f"{_digits(value)}x"
     if unit == "x":
         return f"{value:.2f}x" if abs(value) < LONGEST else f"{_digits(value)}x"
-    return f"{_digits(value)}{RATE}" if unit == "1/s" else _near(value, 1, 4)
+    return f"{_digits(value)}{RATE}" if unit == "1/s" else _show_near(value, 1, 4)
 
 
 def show_in_full(value: float, unit: Unit) -> str:
@@ -170,7 +170,7 @@ def show_in_full(value: float, unit: Unit) -> str:
     if unit == "ratio":
         return f"{_digits(100 * value, FULL)} %"
     if unit in _SCALES:
-        return _scaled(value, _SCALES[unit], FULL)
+        return _show_scaled(value, _SCALES[unit], FULL)
     return f"{_digits(value, FULL)}{_SUFFIXES.get(unit, '')}"
 
 
@@ -190,7 +190,7 @@ def amount(value: float, unit: Unit, written: str = "%", limit: float | None = N
     return show(value, unit) if limit is None else show_beside(value, unit, limit)
 
 
-def changed(old: float | None, new: float | None, unit: Unit) -> str:
+def show_change(old: float | None, new: float | None, unit: Unit) -> str:
     """Return how far a figure moved: `+1.2 points` of a proportion in percent, `-4.0 %` of any other.
 
     Empty where that says nothing: of a figure that is not there or not finite, and from 0 or below.
@@ -198,15 +198,15 @@ def changed(old: float | None, new: float | None, unit: Unit) -> str:
     if old is None or new is None or not (math.isfinite(old) and math.isfinite(new)):
         return ""
     if unit == "ratio":
-        return f"{_signed(PERCENT * (new - old))} points"
+        return f"{_show_signed(PERCENT * (new - old))} points"
     if old <= 0:
         return ""
     percent = PERCENT * (new / old - 1)
     is_lost = 0 < abs(percent) < SMALLEST  # in the rounding
-    return f"{_signed(percent, 1) if is_lost else f'{percent:+.1f}'} %"
+    return f"{_show_signed(percent, 1) if is_lost else f'{percent:+.1f}'} %"
 
 
-def _signed(value: float, significant: int = 2) -> str:
+def _show_signed(value: float, significant: int = 2) -> str:
     return f"{'-' if value < 0 else '+'}{_digits(abs(value), significant)}"
 
 
@@ -225,7 +225,7 @@ def span(interval: Estimate | None, unit: Unit, written: str = "%") -> str:
 
 def _show_time(seconds: float) -> str:
     if abs(seconds) < _MINUTE - 0.05:
-        return _scaled(seconds, _TIMES)
+        return _show_scaled(seconds, _TIMES)
     sign, seconds_left = "-" if seconds < 0 else "", round(abs(seconds))
     if seconds_left < _HOUR:
         return f"{sign}{seconds_left // _MINUTE} min {seconds_left % _MINUTE} s"
@@ -234,7 +234,7 @@ def _show_time(seconds: float) -> str:
     return f"{sign}{seconds_left // _HOUR} h {seconds_left % _HOUR // _MINUTE} min"
 
 
-def _scaled(value: float, scales: Sequence[tuple[float, str]], significant: int = 3) -> str:
+def _show_scaled(value: float, scales: Sequence[tuple[float, str]], significant: int = 3) -> str:
     """In the largest unit of which there is at least one, after rounding to three digits."""
     factor, name = next(
         ((factor, name) for factor, name in reversed(scales) if abs(value) >= 0.9995 * factor),
@@ -243,7 +243,7 @@ def _scaled(value: float, scales: Sequence[tuple[float, str]], significant: int 
     return f"{_digits(value / factor, significant)} {name}"
 
 
-def _near(value: float, bound: float, significant: int = 3) -> str:
+def _show_near(value: float, bound: float, significant: int = 3) -> str:
     """Show a number to so many significant digits, and to more if it would look like a bound that it is not."""
     shown = (_digits(value, number) for number in range(significant, NINES + 1))
     return next((text for text in shown if value == bound or text != f"{bound:g}"), f"{bound:g}")

@@ -11,12 +11,12 @@ from orun.environment import providers
 
 
 def missing(name: str, **options: str) -> str:
-    return providers.missing(Target("t", (Provider(name, options),)))
+    return providers.explain(Target("t", (Provider(name, options),)))
 
 
 def test_the_cpu_is_always_there_and_not_probed() -> None:
     providers.probe.cache_clear()
-    assert providers.missing(Target("cpu")) == ""
+    assert providers.explain(Target("cpu")) == ""
     assert providers.probe.cache_info().misses == 0
 
 

@@ -12,7 +12,7 @@ import pytest
 from orun.core.metrics import Metric
 from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import replace
-from orun.gates.composite import together
+from orun.gates.composite import combine
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Group, Stage, Undecided, conditions
@@ -99,7 +99,7 @@ def test_any_and_all_are_those_of_kleenes_logic() -> None:
         for outcomes in itertools.product(OUTCOMES, repeat=size):
             ways = {_decided(rule, way) for way in _ways(outcomes)}
             unsure = "undecided" if "undecided" in outcomes else "no baseline"
-            assert together(rule, outcomes) == (ways.pop() if len(ways) == 1 else unsure)
+            assert combine(rule, outcomes) == (ways.pop() if len(ways) == 1 else unsure)
 
 
 def _ways(outcomes: tuple[GateOutcome, ...]) -> Iterator[list[bool]]:

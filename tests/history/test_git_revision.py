@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orun.eventlog import read_log
-from orun.history.git_revision import commit_of, edited
+from orun.history.git_revision import commit_of, list_edited
 from tests.git import commit, git
 from tests.project import Project
 
@@ -50,19 +50,19 @@ def test_without_a_commit_there_is_none(repository: Path, tmp_path: Path) -> Non
 def test_files_that_are_not_as_in_the_commit(repository: Path) -> None:
     first = commit_of(repository)
     deep = repository / "deep"
-    assert edited(deep, first, {"file": b"1", "./file": b"1"}) == ()
-    assert edited(deep, first, {"file": b"2", "new": b"", "../above": b"1"}) == ("../above", "file", "new")
-    assert edited(deep, first, {}) == ()
-    assert edited(deep, "0" * 40, {"file": b"1"}) is None
-    assert edited(repository.parent, first, {"file": b"1"}) is None
+    assert list_edited(deep, first, {"file": b"1", "./file": b"1"}) == ()
+    assert list_edited(deep, first, {"file": b"2", "new": b"", "../above": b"1"}) == ("../above", "file", "new")
+    assert list_edited(deep, first, {}) == ()
+    assert list_edited(deep, "0" * 40, {"file": b"1"}) is None
+    assert list_edited(repository.parent, first, {"file": b"1"}) is None
 
 
 def test_what_is_staged_is_not_committed_and_names_are_no_patterns(repository: Path) -> None:
     (repository / "f*").write_text("1")
     git(repository, "add", ".")
-    assert edited(repository, commit_of(repository), {"f*": b"1"}) == ("f*",)
+    assert list_edited(repository, commit_of(repository), {"f*": b"1"}) == ("f*",)
     last = commit(repository, "second")
-    assert edited(repository, last, {"f*": b"1", "deep/file": b"1"}) == ()
+    assert list_edited(repository, last, {"f*": b"1", "deep/file": b"1"}) == ()
 
 
 def test_ends_of_lines_that_git_changes_are_no_edit(repository: Path) -> None:
@@ -70,8 +70,8 @@ def test_ends_of_lines_that_git_changes_are_no_edit(repository: Path) -> None:
     (repository / "a.yaml").write_bytes(b"a\r\nb\r\n")
     last = commit(repository, "second")
     assert git(repository, "show", "HEAD:a.yaml") == "a\nb"
-    assert edited(repository, last, {"a.yaml": b"a\r\nb\r\n"}) == ()
-    assert edited(repository, last, {"a.yaml": b"a\r\nc\r\n"}) == ("a.yaml",)
+    assert list_edited(repository, last, {"a.yaml": b"a\r\nb\r\n"}) == ()
+    assert list_edited(repository, last, {"a.yaml": b"a\r\nc\r\n"}) == ("a.yaml",)
 
 
 def test_a_repository_of_sha256(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_a_repository_of_sha256(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("1")
     last = commit(tmp_path, "first")
     assert len(last) == 64
-    assert edited(tmp_path, last, {"file": b"1"}) == ()
-    assert edited(tmp_path, last, {"file": b"2"}) == ("file",)
+    assert list_edited(tmp_path, last, {"file": b"1"}) == ()
+    assert list_edited(tmp_path, last, {"file": b"2"}) == ("file",)
 
 
 def test_without_git(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(repository))
-    assert edited(repository, commit_of(repository), {"deep/file": b"1"}) is None
+    assert list_edited(repository, commit_of(repository), {"deep/file": b"1"}) is None
 
 
 def test_a_run_records_its_commit_and_what_was_not_committed_and_one_that_repeats_it_does_not(tmp_path: Path) -> None:

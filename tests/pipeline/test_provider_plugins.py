@@ -166,7 +166,7 @@ def test_the_library_of_the_package_is_loaded(
     module = install()
     monkeypatch.setenv("PYTHONPATH", str(module.parent), prepend=":")
     (target,) = pipeline(tmp_path, "AcmeExecutionProvider").stage("covered").targets
-    assert providers.missing(target) == (
+    assert providers.explain(target) == (
         f"AcmeExecutionProvider does not load on this machine ({LIBRARY} is no plug-in of ONNX Runtime)"
     )
 

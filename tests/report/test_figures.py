@@ -8,7 +8,7 @@ import pytest
 
 from orun.core.metrics import Metric
 from orun.report.figures import ago, headline
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,6 @@ def test_metrics_with_a_gate_are_told_first() -> None:
 
 def test_paths_are_shown_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert near(str(tmp_path / "pipelines" / "bert.yaml")) == "pipelines/bert.yaml"
-    assert near("/elsewhere/bert.yaml") == "/elsewhere/bert.yaml"
-    assert near("bert.yaml") == "bert.yaml"
+    assert show_path(str(tmp_path / "pipelines" / "bert.yaml")) == "pipelines/bert.yaml"
+    assert show_path("/elsewhere/bert.yaml") == "/elsewhere/bert.yaml"
+    assert show_path("bert.yaml") == "bert.yaml"

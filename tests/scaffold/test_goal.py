@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orun.errors import UsageError
-from orun.scaffold.goal import Condition, check_goal, gates_of, parse_goal, searched
+from orun.scaffold.goal import Condition, check_goal, choose_search, gates_of, parse_goal
 
 HINT = 'hint: --goal "size<25MB, p50<10ms, cosine>0.99"'
 DURATION = "a duration such as 12ms, 1.5s, 2min or 1h (a plain number is in seconds)"
@@ -21,7 +21,7 @@ def test_conditions() -> None:
         Condition("speedup", "min", "1.5x", "latency"),
         Condition("max_abs", "max", "1e-3", "accuracy"),
     )
-    assert searched(goal, "sqnr") == ("cosine.mean", "0.99", "min")
+    assert choose_search(goal, "sqnr") == ("cosine.mean", "0.99", "min")
     assert gates_of(goal) == {
         "tune": {"size": {"max": "25MB"}},
         "latency": {"p50": {"max": "10ms"}, "speedup": {"min": "1.5x"}},
@@ -31,8 +31,8 @@ def test_conditions() -> None:
 
 def test_a_goal_without_an_accuracy_keeps_the_outputs_close() -> None:
     goal = parse_goal("size<25MB")
-    assert searched(goal, "cosine") == ("cosine.mean", "0.99", "min")
-    assert searched(goal, "sqnr") == ("sqnr", "20", "min")
+    assert choose_search(goal, "cosine") == ("cosine.mean", "0.99", "min")
+    assert choose_search(goal, "sqnr") == ("sqnr", "20", "min")
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import pytest
 from orun.core.metrics import Estimate, Unit
 from orun.text.units import (
     amount,
-    changed,
     parse_duration,
     parse_ratio,
     parse_size,
     respelt,
     show,
+    show_change,
     show_in_full,
     span,
     split,
@@ -104,7 +104,7 @@ def test_what_is_no_ratio_is_told_the_forms() -> None:
     ],
 )
 def test_how_far_a_figure_moved(old: float | None, new: float | None, unit: Unit, text: str) -> None:
-    assert changed(old, new, unit) == text
+    assert show_change(old, new, unit) == text
 
 
 def test_split_leaves_the_unit_open() -> None:

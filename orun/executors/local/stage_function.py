@@ -24,7 +24,7 @@ from orun.executors.local.returned_metrics import checked_metrics
 from orun.executors.tracing import user_modules
 from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import imports_of, modules_needed, packages_of, unowned
-from orun.executors.tracing.recorder import Recorder, absolute
+from orun.executors.tracing.recorder import Recorder, make_absolute
 from orun.executors.tracing.scope import Scope
 from orun.fs.signatures import signature_at, signature_of
 from orun.stages._data.packages import CODE, NEEDED
@@ -97,7 +97,7 @@ def _packages(scope: Scope, recorder: Recorder, searched: Collection[str]) -> di
     code = [path for path, seen in recorder.reads.items() if seen and path.endswith(".py")]
     if not all(map(scope.is_code, code)):  # a file that was only read as text does not count
         files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-        loaded = {absolute(file) for file in files if file}
+        loaded = {make_absolute(file) for file in files if file}
         code = [path for path in code if path in loaded or scope.is_code(path)]
     imported = imports_of(code)
     modules, absent = modules_needed({*searched, *NEEDED}, imported, scope.is_code)

@@ -41,7 +41,7 @@ from orun.environment.bytecode import may_be_stale
 from orun.executors.tracing.child_modules import ChildModules
 from orun.executors.tracing.module_searches import unrecorded
 from orun.executors.tracing.packages import files_of_spec, imports_of, packages_of, stands_alone
-from orun.executors.tracing.recorder import WRITES, Recorder, absolute, source_of
+from orun.executors.tracing.recorder import WRITES, Recorder, make_absolute, source_of
 from orun.executors.tracing.scope import Scope
 from orun.executors.tracing.syscalls import ACCESSES, MKDIRS, MOVES, READLINKS, STARTS, SystemCall
 from orun.executors.tracing.user_modules import candidates
@@ -146,10 +146,10 @@ class NativeReads:
             self.recorder.add_move(*paths, stays=call.keeps_source)
             return False
         if call.is_of(MKDIRS):
-            self.recorder.add_temporary(absolute(paths[0]))
+            self.recorder.add_temporary(make_absolute(paths[0]))
             return False
         if (links := call.is_of(READLINKS)) or call.is_of(ACCESSES):
-            self._probe(process, absolute(paths[0]), links=links)
+            self._probe(process, make_absolute(paths[0]), links=links)
             return False
         path = paths[0]
         self.recorder.add_open(path, flags)

@@ -11,7 +11,7 @@ from orun.executors.tracing.locales import Locales
 from orun.executors.tracing.metadata_lookups import MetadataLookups
 from orun.executors.tracing.module_searches import ModuleSearches
 from orun.executors.tracing.probes import Probes
-from orun.executors.tracing.recorder import Recorder, absolute
+from orun.executors.tracing.recorder import Recorder, make_absolute
 from orun.executors.tracing.scope import Scope, installed_prefixes
 from orun.executors.tracing.variables import Variables
 from orun.fs.observed_state import ABSENT
@@ -56,7 +56,7 @@ class Observer:
     def install(self) -> None:
         """Start to record opens, listings and searches; variables and probes count from `narrow` on."""
         files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-        paths = (path for path in map(absolute, filter(None, files)) if not path.startswith(installed_prefixes()))
+        paths = (path for path in map(make_absolute, filter(None, files)) if not path.startswith(installed_prefixes()))
         self._loaded_before = {path: signature_at(path) for path in paths}
         self.recorder.install()
         self.searches.install()

@@ -22,7 +22,7 @@ from orun.environment.python_path import STARTUP
 from orun.environment.startup import HOOKS
 from orun.executors.local.module_sources import read_source
 from orun.executors.tracing.module_searches import is_foreign
-from orun.executors.tracing.recorder import absolute
+from orun.executors.tracing.recorder import make_absolute
 from orun.stages.code import TEXTS
 
 OWN = frozenset({"blake3", "msgspec", "typing_extensions"})  # the last is imported by msgspec if installed
@@ -52,10 +52,10 @@ def modules_needed(
     if own:
         own -= {
             name.replace("-", "_")
-            for distribution in _distributions(_without(installed, own))
+            for distribution in _distributions(_drop_modules(installed, own))
             for name in distributions.requirements(distribution)
         }
-    return _without(installed, own), {name for name, spec in specs.items() if spec is None}
+    return _drop_modules(installed, own), {name for name, spec in specs.items() if spec is None}
 
 
 def _counts(module: str) -> bool:
@@ -63,7 +63,7 @@ def _counts(module: str) -> bool:
     return is_foreign(module) and module not in STARTUP and not HOOKS.search(module)
 
 
-def _without(modules: Modules, names: Collection[str]) -> Modules:
+def _drop_modules(modules: Modules, names: Collection[str]) -> Modules:
     return {name: files for name, files in modules.items() if name not in names}
 
 
@@ -95,7 +95,7 @@ def unowned(modules: Modules) -> set[str]:
     """Return the files of loaded modules without a distribution, such as modules copied into `site-packages`."""
     names = modules.keys() - _owners(modules).keys()
     loaded = (module for name, module in list(sys.modules.items()) if name.partition(".")[0] in names)
-    return {absolute(file) for module in loaded if (file := _attribute(module, "__file__"))} if names else set()
+    return {make_absolute(file) for module in loaded if (file := _attribute(module, "__file__"))} if names else set()
 
 
 def _distributions(modules: Modules) -> set[str]:

@@ -18,7 +18,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from orun.executors.tracing.frames import FINDERS, calling_code
-from orun.executors.tracing.recorder import LISTERS, Recorder, absolute
+from orun.executors.tracing.recorder import LISTERS, Recorder, make_absolute
 from orun.executors.tracing.scope import Scope
 from orun.fs import observed_state
 from orun.fs.observed_state import appearance
@@ -100,7 +100,7 @@ class Probes:
         def linking(src: Any, *arguments: Any, **options: Any) -> None:
             call(src, *arguments, **options)
             if self._scope and options.get("src_dir_fd") is None:
-                self._recorder.read(absolute(os.fsdecode(src)))
+                self._recorder.read(make_absolute(os.fsdecode(src)))
 
         return linking
 
@@ -111,7 +111,7 @@ class Probes:
         if module in FINDERS or file.startswith(OURS):
             return
         try:
-            name = absolute(os.fsdecode(path))
+            name = make_absolute(os.fsdecode(path))
         except (OSError, ValueError, TypeError):  # no valid path: the call itself fails
             return
         if name in self._recorder.written or (name in self._recorder.reads and not details.keys() & LINKS):

@@ -117,7 +117,7 @@ class Recorder:
         """Record that a file is about to be opened with these flags of `os.open`."""
         if flags & os.O_DIRECTORY:
             return
-        name = absolute(path)
+        name = make_absolute(path)
         if name.endswith(SHARED) and name.removesuffix(SHARED) in self.reads:
             return
         created = flags & os.O_CREAT and not os.path.exists(name)
@@ -149,7 +149,7 @@ class Recorder:
             stays: whether it keeps the old name, too. A link changes the signature, so no read is recorded.
         """
         if not stays:
-            self._read_below(absolute(source))
+            self._read_below(make_absolute(source))
             self._on_change(source)
         self._on_change(target)
 
@@ -169,14 +169,14 @@ class Recorder:
 
         A missing program in a folder of the machine's own `PATH` does not concern the stage.
         """
-        name = absolute(program)
+        name = make_absolute(program)
         if self._scope.is_code(name) or os.path.exists(name):
             self.read(name)
         if self.reads.get(name):
             with open(name, "rb") as file:  # noqa: PTH123 - as above
                 first_line = file.readline(LONGEST_LINE)
             if first_line.startswith(b"#!") and (command := first_line[2:].split()):
-                self.read(absolute(os.fsdecode(command[0])))
+                self.read(make_absolute(os.fsdecode(command[0])))
 
     def _on_start(self, program: Any, _arguments: Any, folder: Any = None, environment: Any = None) -> None:
         """Record a program as `execvp` finds it: by its path, or in the first folder of `PATH` that has it."""
@@ -206,12 +206,12 @@ class Recorder:
 
     def _on_mkdir(self, path: Any, *_: Any) -> None:
         if not os.path.lexists(os.fsdecode(path)):  # otherwise the call changes nothing
-            self.add_temporary(absolute(os.fsdecode(path)))
+            self.add_temporary(make_absolute(os.fsdecode(path)))
             self._on_change(path)
 
     def _on_change(self, path: Any, *_: Any) -> None:
         """Record that the stage itself decides whether a path exists."""
-        self._add_write(absolute(os.fsdecode(path)))
+        self._add_write(make_absolute(os.fsdecode(path)))
 
     def _add_write(self, path: str, *, appends: bool = False) -> None:
         if self._scope.is_dependency(path):
@@ -220,7 +220,7 @@ class Recorder:
     def _on_list(self, folder: Any = None) -> None:
         if isinstance(folder, int):
             folder = f"/proc/self/fd/{folder}"
-        name = absolute(os.fsdecode(folder or "."))
+        name = make_absolute(os.fsdecode(folder or "."))
         if name in self.listings or name in self.written or not self._scope.is_dependency(name):
             return
         if self.is_temporary(name) or self._is_module_search(name):
@@ -240,7 +240,7 @@ class Recorder:
         return folder in sys.path and not self._scope.is_code(file)
 
 
-def absolute(path: str) -> str:
+def make_absolute(path: str) -> str:
     """Return the absolute form of a path; links are followed for `..`, and if they differ between processes."""
     name = os.path.realpath(path) if ".." in path else os.path.abspath(path)
     if not name.startswith(OF_A_PROCESS):

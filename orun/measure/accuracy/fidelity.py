@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.errors import StageFailed
-from orun.measure.accuracy.names import BASELINE, FIDELITY, MODEL, named
+from orun.measure.accuracy.names import BASELINE, FIDELITY, MODEL, name_metric
 from orun.measure.accuracy.request import Floats, Report, Request
 from orun.measure.accuracy.run import CLASSES, FLOATS, TEXT, ModelOutputs
 from orun.measure.accuracy.slices import slices
@@ -40,17 +40,19 @@ def fidelity_report(
     differences, parts = _join(examples.differences, candidates), slices(request, dataset)
     metrics: dict[str, Metric] = {}
     values: dict[str, Floats] = {}
-    compared = _judged(request, types)
+    compared = _list_judged(request, types)
     families = [name for name in request.metrics if name in FIDELITY]
     for family in families:
         outputs = _comparable(request.stage, family, types, differences[MODEL])
         compared |= {*outputs}
         for role, by_output in differences.items():
-            values |= {f"{named(family, name)}/{role}": by_output[name].per_example(family) for name in outputs}
+            values |= {f"{name_metric(family, name)}/{role}": by_output[name].per_example(family) for name in outputs}
         for metric in FIDELITY[family]:
             metrics[metric] = _metric(request, metric, family, outputs, differences)
             if len(request.outputs) > 1:
-                metrics |= {named(metric, n): _metric(request, metric, family, (n,), differences) for n in outputs}
+                metrics |= {
+                    name_metric(metric, n): _metric(request, metric, family, (n,), differences) for n in outputs
+                }
             for part in parts:
                 chosen = _choose(examples.differences, part.examples)
                 if of_part := _defined(family, outputs, chosen[MODEL]):
@@ -64,7 +66,7 @@ def fidelity_report(
     return Report(metrics, values, uncompared)
 
 
-def _judged(request: Request, types: Mapping[str, str]) -> set[str]:
+def _list_judged(request: Request, types: Mapping[str, str]) -> set[str]:
     """Return the outputs that metrics against labels judge; functions of the user may judge all."""
     if request.functions or request.postprocess or request.boxes:
         return {*types}
@@ -125,5 +127,5 @@ def _metric(request: Request, metric: str, family: str, outputs: tuple[str, ...]
         value=values[MODEL],
         unit=request.unit(family),
         better=better,
-        baseline=paired.exact(values[MODEL], values[BASELINE]) if BASELINE in values else None,
+        baseline=paired.compare_exact(values[MODEL], values[BASELINE]) if BASELINE in values else None,
     )

@@ -56,6 +56,6 @@ def sliced(metric: str, field: str, value: object) -> str:
     return f"{metric}[{field}={text}]"
 
 
-def named(metric: str, output: str) -> str:
+def name_metric(metric: str, output: str) -> str:
     """Return the name of a metric of one output."""
     return f"{metric}[{output}]"

@@ -267,4 +267,4 @@ def _compare(request: Request, ours: Floats, theirs: Floats | Pooled) -> Compari
     if isinstance(theirs, np.ndarray) and ours.ndim and theirs.ndim:
         return paired.compare(ours, theirs, request.seed)
     other = theirs.overall if isinstance(theirs, Pooled) else float(theirs.mean())
-    return paired.exact(float(ours.mean()), other)
+    return paired.compare_exact(float(ours.mean()), other)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, unknown, with_comparisons
+from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, make_unknown, with_comparisons
 from orun.core.serialization import replace
 from orun.measure.benchmark_case import MODEL
 from orun.measure.latency.cpu_time import Floats
@@ -116,7 +116,7 @@ def _disturbed(metric: Metric, disturbance: Disturbance | None) -> Metric:
     """Return the metric, with an interval without ends if threads waited for a core in too many launches."""
     if not (disturbance and disturbance.total):
         return metric
-    return replace(metric, interval=unknown(metric.value), disturbance=disturbance)
+    return replace(metric, interval=make_unknown(metric.value), disturbance=disturbance)
 
 
 def _compare_wall(metric: Metric, measurement: Measurement, figure: TimesFigure) -> Metric:
@@ -155,7 +155,7 @@ def _comparison(value: float, evidence: Evidence, method: str, disturbance: Dist
         method: how they were compared, for people.
         disturbance: if threads waited for a core, nothing is known of the ratio: intervals have no ends.
     """
-    ratio = unknown(evidence.ratio.value) if disturbance and disturbance.total else evidence.ratio
+    ratio = make_unknown(evidence.ratio.value) if disturbance and disturbance.total else evidence.ratio
     other = value / ratio.value
     text, count = f"{method}, {evidence.count} launches", evidence.count
     return Comparison(
@@ -188,7 +188,7 @@ def _invert(value: float, comparison: Comparison) -> Comparison:
     other, ratio = value * comparison.ratio.value, comparison.ratio
     inverse = Estimate(1 / ratio.value, 1 / ratio.high, 1 / ratio.low)
     if comparison.disturbance and comparison.disturbance.total:
-        inverse = unknown(inverse.value)
+        inverse = make_unknown(inverse.value)
     return replace(comparison, value=other, ratio=inverse, difference=_difference(other, inverse))
 
 

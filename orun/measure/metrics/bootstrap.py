@@ -23,7 +23,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.metrics import Comparison, Estimate, unknown
+from orun.core.metrics import Comparison, Estimate, make_unknown
 from orun.measure.metrics.paired import FEWEST, Floats, Z, quantiles, ratio
 from orun.measure.metrics.pooled import Pooled
 
@@ -47,9 +47,9 @@ class Resampled:
     def interval(self) -> Estimate:
         """Metric with its interval."""
         if _why_unknown(self.model):
-            return unknown(self.value)
+            return make_unknown(self.value)
         bounds = self.model.bounds
-        blind = bounds is None and (self.model.answers is not None or _same(self.values))
+        blind = bounds is None and (self.model.answers is not None or _are_equal(self.values))
         estimate = _bound(self.model, self.value, self.values, blind=blind)
         if bounds:
             estimate = Estimate(self.value, min(estimate.low, bounds[0]), max(estimate.high, bounds[1]))
@@ -59,7 +59,7 @@ class Resampled:
         """Compare with another model's metric on the same resamples."""
         examples, change = len(self.model), self.value - other.value
         if why := _why_unknown(self.model):
-            nothing = unknown(ratio(self.value, other.value)), unknown(change)
+            nothing = make_unknown(ratio(self.value, other.value)), make_unknown(change)
             return Comparison(other.value, *nothing, why, examples)
         differences = self.values - other.values
         changed = _count_changed(self.model, other.model, differences)
@@ -127,7 +127,7 @@ def _bound(model: Pooled, value: float, values: Floats, *, blind: bool) -> Estim
     """Return the expanded percentiles; `blind` widens them by what no example shows."""
     finite = values[np.isfinite(values)]
     if 2 * len(finite) < len(values):
-        return unknown(value)
+        return make_unknown(value)
     estimate = quantiles(value, finite, model.fewest, _bias(value, finite))
     unseen = Z * Z / (model.fewest + Z * Z) / model.classes if blind and model.most is not None else 0.0
     return Estimate(value, min(estimate.low, value - unseen), max(estimate.high, value + unseen))
@@ -151,10 +151,10 @@ def _count_changed(ours: Pooled, theirs: Pooled, differences: Floats) -> int | N
     """Count the examples that the models classify differently; for scores 0 if all resamples are equal, else None."""
     if ours.answers is not None and theirs.answers is not None:
         return int(np.count_nonzero((ours.answers != theirs.answers).any(axis=1)))
-    return 0 if _same(differences) else None
+    return 0 if _are_equal(differences) else None
 
 
-def _same(values: Floats) -> bool:
+def _are_equal(values: Floats) -> bool:
     finite = values[np.isfinite(values)]
     return finite.size > 0 and bool(np.ptp(finite) < ROUNDING)
 

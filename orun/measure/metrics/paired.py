@@ -28,7 +28,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, unknown, with_comparisons
+from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, make_unknown, with_comparisons
 from orun.measure.latency.sequential_test import student
 
 Floats = NDArray[np.float64]
@@ -48,7 +48,7 @@ def interval(scores: Floats, seed: int) -> Estimate:
     if _right_or_wrong(scores):
         return Estimate(value, *_wilson(value, len(scores)))
     if len(scores) < FEWEST:
-        return unknown(value)
+        return make_unknown(value)
     return quantiles(value, _resample(seed, scores)[0], len(scores))
 
 
@@ -67,7 +67,7 @@ def compare(scores: Floats, other_scores: Floats, seed: int) -> Comparison:
     value, other = float(scores.mean()), float(other_scores.mean())
     if len(scores) < FEWEST:
         few = "1 example" if len(scores) == 1 else f"{len(scores)} examples"
-        change = unknown(ratio(value, other)), unknown(value - other)
+        change = make_unknown(ratio(value, other)), make_unknown(value - other)
         return Comparison(other, *change, f"{few}, too few for an interval, which takes {FEWEST}", len(scores))
     if np.array_equal(scores, other_scores) and _shares(scores):  # the bootstrap's interval would have no width
         return _compare_changes(scores, other_scores, EQUAL)
@@ -82,7 +82,7 @@ def compare(scores: Floats, other_scores: Floats, seed: int) -> Comparison:
     )
 
 
-def exact(value: float, other: float) -> Comparison:
+def compare_exact(value: float, other: float) -> Comparison:
     """Compare two exact figures."""
     factor, difference = ratio(value, other), value - other
     return Comparison(
@@ -101,7 +101,7 @@ def exact_metric(values: Mapping[str, float], unit: Unit) -> Metric:
         unit: of the figure.
     """
     value = values["model"]
-    comparisons = {role: exact(value, other) for role, other in values.items() if role != "model"}
+    comparisons = {role: compare_exact(value, other) for role, other in values.items() if role != "model"}
     return with_comparisons(Metric(value, unit, "lower"), comparisons)
 
 

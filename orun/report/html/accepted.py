@@ -20,7 +20,7 @@ from orun.report.figures import ABSENT
 from orun.report.html.source import Source
 from orun.report.html.templating import plain_value
 from orun.store.layout import RECORD_FILE
-from orun.text.units import changed, show
+from orun.text.units import show, show_change
 
 VERSIONS = (ComponentKind.TOOL, ComponentKind.PACKAGE, ComponentKind.PYTHON, ComponentKind.IMPORTED)
 COMMIT = 12  # characters of a commit that tell two apart for people
@@ -56,7 +56,7 @@ class Accepted:
     more: int = 0
 
 
-def accepted(source: Source) -> Accepted | None:
+def compare_with_accepted(source: Source) -> Accepted | None:
     """Return the differences; None if nothing was accepted before this run."""
     baseline = _baseline(Path(source.result.file))
     if baseline is None or not baseline.stages:
@@ -151,7 +151,7 @@ def _figures(difference: RunDifference) -> list[tuple[str, ...]]:
 def _differing(figures: Iterable[tuple[str, str, Unit, float, float]]) -> list[tuple[str, ...]]:
     """Return stage, metric, accepted, now and change of the figures whose texts differ."""
     return [
-        (stage, name, *texts, changed(old, new, unit))
+        (stage, name, *texts, show_change(old, new, unit))
         for stage, name, unit, old, new in figures
         for texts in [(show(old, unit), show(new, unit))]
         if texts[0] != texts[1]

@@ -82,7 +82,7 @@ def gates(source: Source) -> list[Gate]:
     result = source.result
     unsolved, limited = set(map(id, open_gates(result.verdicts))), set(map(id, caveats(result)))
     judged = [
-        _judged(source, verdict, number, is_open=id(verdict) in unsolved, has_note=id(verdict) in limited)
+        _view_gate(source, verdict, number, is_open=id(verdict) in unsolved, has_note=id(verdict) in limited)
         for number, verdict in enumerate(result.verdicts, 1)
     ]
     left = [
@@ -102,7 +102,7 @@ def gates(source: Source) -> list[Gate]:
     return judged + left
 
 
-def _judged(source: Source, verdict: Verdict, number: int, *, is_open: bool, has_note: bool) -> Gate:
+def _view_gate(source: Source, verdict: Verdict, number: int, *, is_open: bool, has_note: bool) -> Gate:
     _, measured, interval, condition = gate_row(verdict)
     return Gate(
         ident=f"gate-{number}",
@@ -132,7 +132,7 @@ def _evidence(source: Source, verdict: Verdict) -> Iterator[tuple[str, str | Mar
     if stage is None or metric is None:
         return
     compared = {"the reference": metric.reference, "the accepted baseline": metric.baseline, **metric.references}
-    comparisons = [(name, _compared(other, metric)) for name, other in compared.items() if other is not None]
+    comparisons = [(name, _describe_comparison(other, metric)) for name, other in compared.items() if other is not None]
     if comparisons or metric.interval or metric.examples:
         yield verdict.metric, _value(metric)
     yield from comparisons if metric.unit != "x" else ()  # the other model's speed-up is 1
@@ -147,7 +147,7 @@ def _value(metric: Metric) -> str:
     return amount(metric.value, metric.unit) + (f" ({interval})" if interval else "") + examples
 
 
-def _compared(other: Comparison, metric: Metric) -> str:
+def _describe_comparison(other: Comparison, metric: Metric) -> str:
     ratio = f"{show(other.ratio.value, 'x')} of it"
     if other.ratio.low != other.ratio.high:
         ratio += f" ({span(other.ratio, 'x')})"

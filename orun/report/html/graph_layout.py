@@ -78,7 +78,7 @@ def _levels(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
     return {name: nearest[name] - 1 if not needs[name] and name in nearest else depth for name, depth in level.items()}
 
 
-def _after(before: Mapping[Node, Sequence[Node]]) -> dict[Node, list[Node]]:
+def _invert(before: Mapping[Node, Sequence[Node]]) -> dict[Node, list[Node]]:
     after: dict[Node, list[Node]] = {}
     for node, sources in before.items():
         for source in sources:
@@ -88,7 +88,7 @@ def _after(before: Mapping[Node, Sequence[Node]]) -> dict[Node, list[Node]]:
 
 def _untangled(rows: list[list[Node]], before: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
     """Each layer in the order with the fewest crossings that sweeps by barycentres find."""
-    after = _after(before)
+    after = _invert(before)
     best, least = rows, _crossings(rows, before)
     for sweep in range(SWEEPS):
         if not least:
@@ -135,7 +135,7 @@ def _crossings(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[No
 
 def _placed(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> dict[Node, float]:
     """Place each node in its layer, as close to the middle of its neighbours as the other nodes allow."""
-    after = _after(before)
+    after = _invert(before)
     places_: dict[Node, float] = {}
     for row in rows:
         places_ |= dict(zip(row, _spread(row, [0.0] * len(row)), strict=True))

@@ -23,13 +23,13 @@ def head(source: Source) -> Mapping[str, Any]:
     return {
         "style": style_of_run(result),
         "summary": "; ".join(summary_after_outcome(result)),
-        "failing": list(_failing(source)),
+        "failing": list(_list_failing(source)),
         "machine": ", ".join(machine),
         "edited": first_few([*map(quoted, source.first.edited or ())], SHOWN),
     }
 
 
-def _failing(source: Source) -> Iterator[tuple[str, str]]:
+def _list_failing(source: Source) -> Iterator[tuple[str, str]]:
     """Yield id and name of each stage and gate that fails the run."""
     result = source.result
     yield from ((source.stages[stage.stage], stage.stage) for stage in result.stages if stage.failure)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orun.core.metrics import Estimate
 from orun.core.run_record import Verdict
-from orun.report.gates import interval_of, measured
+from orun.report.gates import interval_of, show_measured
 from orun.report.html.chart import Scale
 from orun.text.units import parse_duration, parse_ratio, parse_size, split
 
@@ -70,7 +70,7 @@ def limit_drawing(verdict: Verdict) -> LimitDrawing | None:
     share, low, high = map(scale.share, (limit, interval.low, interval.high))
     interval_text = interval_of(verdict)
     return LimitDrawing(
-        title=f"{verdict.title}: {measured(verdict)}{f' ({interval_text})' if interval_text else ''}, "
+        title=f"{verdict.title}: {show_measured(verdict)}{f' ({interval_text})' if interval_text else ''}, "
         f"{verdict.outcome}",
         outcome=verdict.outcome,
         allowed=(share, 1 - share) if verdict.rule.startswith("min") else (0.0, share),

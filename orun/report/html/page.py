@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from orun.core.run_record import RunResult
 from orun.history.points import Series
-from orun.report.html.accepted import accepted
+from orun.report.html.accepted import compare_with_accepted
 from orun.report.html.environment import environment
 from orun.report.html.gates import gates
 from orun.report.html.graph import graph
@@ -43,7 +43,7 @@ class Section:
 
 SECTIONS: Sequence[Section] = (
     Section("gates", "Release checklist", gates),
-    Section("accepted", "Since the accepted release", accepted),
+    Section("accepted", "Since the accepted release", compare_with_accepted),
     Section("release", "What is released", release),
     Section("models", "Models", models),
     Section("failures", "Failed stages", failures),

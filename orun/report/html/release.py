@@ -13,7 +13,7 @@ from orun.report.html.source import Source
 from orun.report.html.stored import read_stored
 from orun.report.html.templating import code
 from orun.stages.release._manifest import MANIFEST
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 from orun.text.units import show
 
 
@@ -39,6 +39,6 @@ def _bundle(source: Source, stage: StageResult) -> Iterator[Mapping[str, Any]]:
         "name": str(manifest.get("name", "")),
         "version": str(manifest.get("version", "")),
         "sha256": hashlib.sha256(content).hexdigest(),
-        "check": f"orun verify {quoted(near(stage.out))}" if stage.out else "",
+        "check": f"orun verify {quoted(show_path(stage.out))}" if stage.out else "",
         "files": files,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from orun.core.run_record import StageResult
 from orun.report.html.chart import Bar, BarRow
 from orun.report.html.source import Source
-from orun.text.units import changed, show
+from orun.text.units import show, show_change
 
 
 def sizes(source: Source) -> list[BarRow]:
@@ -30,4 +30,4 @@ def _row(stage: StageResult, models: dict[str, float], largest: float, target: s
         style = "saved" if size < before else "added"
         title = f"{show(abs(before - size), 'B')} {'smaller' if size < before else 'larger'} than its input"
         bars = [Bar(0.0, start, "size"), Bar(start, end - start, style, title)]
-    return BarRow(stage.stage, (show(size, "B"), changed(before, size, "B")), bars, target)
+    return BarRow(stage.stage, (show(size, "B"), show_change(before, size, "B")), bars, target)

@@ -97,7 +97,7 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
     for stage in result.stages:
         for name in stage.needs:
             after.setdefault(name, []).append(stage.stage)
-    first, by_name = _first(result), {stage.stage: stage for stage in result.stages}
+    first, by_name = _find_first_run(result), {stage.stage: stage for stage in result.stages}
     store = store_of(result)
     roles = find_roles(store, result.stages)
     searches = (stage.stage for stage in result.stages if stage.uses == SEARCH)
@@ -125,7 +125,7 @@ def _until(series: Sequence[Series], moment: float) -> list[Series]:
     return [Series(points) for points in cut if points]
 
 
-def _first(result: RunResult) -> RunResult:
+def _find_first_run(result: RunResult) -> RunResult:
     if not result.repeats:
         return result
     try:

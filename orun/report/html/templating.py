@@ -15,7 +15,7 @@ from markupsafe import Markup
 from orun.report.html.chart import percent
 from orun.report.terminal import Style
 from orun.text.positions import place
-from orun.text.suggestions import near
+from orun.text.suggestions import show_path
 from orun.text.units import show
 
 # Characters that are invisible or change the order of others: controls, marks of direction, surrogates, no characters.
@@ -42,7 +42,8 @@ def _environment() -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else visible(str(value)),
     )
     environment.filters |= {
-        "code": code, "moment": moment, "near": near, "percent": percent, "place": place, "prose": prose, "show": show,
+        "code": code, "moment": moment, "near": show_path, "percent": percent, "place": place, "prose": prose,
+        "show": show,
     }  # fmt: skip
     environment.globals["MARKS"] = MARKS
     return environment
@@ -50,10 +51,10 @@ def _environment() -> Environment:
 
 def visible(text: str) -> str:
     r"""Return the text with invisible characters written out: `\x1b`, `\u202e`."""
-    return UNSEEN.sub(lambda match: _written(ord(match[0])), text)
+    return UNSEEN.sub(lambda match: _render_code(ord(match[0])), text)
 
 
-def _written(code: int) -> str:
+def _render_code(code: int) -> str:
     if code > 0xFFFF:  # noqa: PLR2004 - the last of four digits
         return f"\\U{code:08x}"
     return f"\\u{code:04x}" if code > 0xFF else f"\\x{code:02x}"  # noqa: PLR2004 - the last of two digits

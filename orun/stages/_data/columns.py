@@ -115,7 +115,7 @@ def typed(name: str, title: str, values: Values, dtype: str | None) -> Values:
         _require_plain(name, title, values)
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
         return native.astype(np.float32) if native.dtype == np.float64 else native
-    return _exact(name, title, _numbers(name, title, values, dtype), dtype)
+    return _cast_exactly(name, title, _numbers(name, title, values, dtype), dtype)
 
 
 def _require_plain(name: str, title: str, values: Array) -> None:
@@ -136,7 +136,7 @@ def _list_unsuitable(values: Values) -> list[str]:
     return sorted({"nothing" if value is None else type(value).__name__ for value in values.ravel()} - {"str"})
 
 
-def _exact(name: str, title: str, values: Array, dtype: str) -> Array:
+def _cast_exactly(name: str, title: str, values: Array, dtype: str) -> Array:
     """Return the values in a type; refuse values that the type cannot hold."""
     with np.errstate(invalid="ignore", over="ignore"):
         result: Array = values.astype(dtype)

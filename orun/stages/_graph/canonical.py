@@ -36,12 +36,12 @@ class _Canonicalizer:
         """Order and rename a graph, or one inside a node; `names` gets the new names of the graph's own values."""
         _merge_weights(graph)
         weights = {tensor.name: tensor for tensor in graph.initializer}
-        nodes = [graph.node[place] for place in _needed(graph)]
+        nodes = [graph.node[place] for place in _list_needed(graph)]
         for node in nodes:
             self._name(node, weights, names, prefix)
         for value in graph.output:
             if value.name in weights and value.name not in names:
-                names[value.name] = self._unused(f"{prefix}weight")
+                names[value.name] = self._choose_unused_name(f"{prefix}weight")
             value.name = names.get(value.name, value.name)
         set_items(graph.node, nodes)
         set_items(graph.initializer, (tensor for name, tensor in weights.items() if name in names))
@@ -53,17 +53,17 @@ class _Canonicalizer:
     def _name(self, node: NodeProto, weights: Mapping[str, TensorProto], names: dict[str, str], prefix: str) -> None:
         layer = any(len(weights[name].dims) >= MATRIX for name in node.input if name in weights)
         base = COUNTER.sub("", PREFIX.sub("", node.name)) if layer else ""
-        node.name = self._unused(prefix + (base or node.op_type))
+        node.name = self._choose_unused_name(prefix + (base or node.op_type))
         for place, name in enumerate(_reads(node)):
             if name in weights and name not in names:
-                names[name] = self._unused(f"{node.name}.{place}")
+                names[name] = self._choose_unused_name(f"{node.name}.{place}")
         for attribute in sorted(node.attribute, key=lambda item: item.name):
             if attribute.HasField("g"):
                 self._inside(attribute.g, names, f"{node.name}/{attribute.name}/")
         node.input[:] = [names.get(name, name) for name in node.input]
         for place, name in enumerate(node.output):
             if name and name not in names:
-                names[name] = self._unused(f"{node.name}:{place}")
+                names[name] = self._choose_unused_name(f"{node.name}:{place}")
         node.output[:] = [names.get(name, name) for name in node.output]
         node.attribute.sort(key=lambda item: item.name)
         node.ClearField("doc_string")
@@ -73,7 +73,7 @@ class _Canonicalizer:
     def _inside(self, graph: GraphProto, names: Mapping[str, str], prefix: str) -> None:
         inner = dict(names)
         for place, value in enumerate(graph.input):
-            inner[value.name] = self._unused(f"{prefix}in:{place}")
+            inner[value.name] = self._choose_unused_name(f"{prefix}in:{place}")
             value.name = inner[value.name]
         graph.name = prefix.rstrip("/")
         _copy_outputs(graph)
@@ -82,10 +82,10 @@ class _Canonicalizer:
                 axis.Clear()
         self.apply(graph, inner, prefix)
 
-    def _unused(self, name: str) -> str:
+    def _choose_unused_name(self, name: str) -> str:
         count = self._names[name]
         self._names[name] += 1
-        return self._unused(f"{name}_{count}") if count else name
+        return self._choose_unused_name(f"{name}_{count}") if count else name
 
 
 def _copy_outputs(graph: GraphProto) -> None:
@@ -119,7 +119,7 @@ def _merge_weights(graph: GraphProto) -> None:
         node.input[:] = [same.get(name, name) for name in node.input]
 
 
-def _needed(graph: GraphProto) -> Iterator[int]:
+def _list_needed(graph: GraphProto) -> Iterator[int]:
     """Yield the indices of the nodes that the outputs need, depth first, each after those that it reads from."""
     maker = {name: place for place, node in enumerate(graph.node) for name in node.output if name}
     seen: set[int] = set()
@@ -143,5 +143,5 @@ def _reads(node: NodeProto) -> Iterator[str]:
         if attribute.HasField("g"):
             graph = attribute.g
             own = list_own_names(graph)
-            yield from (name for place in _needed(graph) for name in _reads(graph.node[place]) if name not in own)
+            yield from (name for place in _list_needed(graph) for name in _reads(graph.node[place]) if name not in own)
             yield from (value.name for value in graph.output if value.name not in own)

@@ -134,7 +134,7 @@ def carry_domain(spec: Spec, output: Path, inputs: Mapping[str, Path]) -> tuple[
         temporary = path.with_name("model.onnx.part")
         onnx.save(after, temporary)
         temporary.replace(path)  # which may be a hard link
-    return _lost(read_domain(after), before, after)
+    return _list_lost_inputs(read_domain(after), before, after)
 
 
 def _name_axes(before: ModelProto, after: ModelProto) -> bool:
@@ -150,7 +150,7 @@ def _name_axes(before: ModelProto, after: ModelProto) -> bool:
     return changed
 
 
-def _lost(domain: InputDomain, before: ModelProto, after: ModelProto) -> tuple[str, ...]:
+def _list_lost_inputs(domain: InputDomain, before: ModelProto, after: ModelProto) -> tuple[str, ...]:
     from orun.stages._graph.io import input_names
 
     names = input_names(after)

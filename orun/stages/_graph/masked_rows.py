@@ -119,7 +119,7 @@ class _Editor:
         blind = ""
         default = -1 if self._version >= AXES_ARE_INPUTS else 1
         if node.op_type == "Softmax" and attribute(node, "axis", default) in LAST:
-            blind = self._below(self._float(node.input[0]), axes=[-1], keep=True)
+            blind = self._name_hidden_rows(self._float(node.input[0]), axes=[-1], keep=True)
         elif operator is not None and self._version >= AXES_ARE_INPUTS:
             blind = self._blind(node, operator, seen)
         if not blind:
@@ -143,8 +143,8 @@ class _Editor:
             scores.append(self._later(scores[0], result, queries=2 if four else 1))
         least = self._node("Min", scores)
         if four:
-            return self._below(least, axes=[-1], keep=True)
-        return self._node("Unsqueeze", [self._below(least, axes=[1, -1], keep=False), self._constant([2])])
+            return self._name_hidden_rows(least, axes=[-1], keep=True)
+        return self._node("Unsqueeze", [self._name_hidden_rows(least, axes=[1, -1], keep=False), self._constant([2])])
 
     def _bias(self, bias: str) -> str:
         """Name the scores that a bias adds, `[batch, heads, queries, keys]`; a boolean shows or hides."""
@@ -173,7 +173,7 @@ class _Editor:
         """Name scores that are 0 where a boolean is true, and hide where it is not."""
         return self._node("Where", [shown, self._constant(np.float32(0)), self._constant(np.float32(2 * HIDDEN))])
 
-    def _below(self, scores: str, *, axes: list[int], keep: bool) -> str:
+    def _name_hidden_rows(self, scores: str, *, axes: list[int], keep: bool) -> str:
         """Name a boolean: whether every key along these axes is hidden."""
         if self._version >= REDUCTIONS_TAKE_AXES:
             most = self._node("ReduceMax", [scores, self._constant(axes)], keepdims=int(keep))

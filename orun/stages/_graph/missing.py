@@ -44,7 +44,7 @@ def require_numbers(context: Context, dataset: Dataset) -> None:
 
 def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str], why: str) -> None:
     """Refuse NaN in an input of a model that has one of the harmed operators; all models when there are none."""
-    missing = _missing(dataset.inputs)
+    missing = _find_nan_inputs(dataset.inputs)
     if not missing:
         return
     graph = load_graph(context.model(role)).graph
@@ -59,7 +59,7 @@ def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str
             )
 
 
-def _missing(inputs: Mapping[str, Values]) -> dict[str, tuple[int, int]]:
+def _find_nan_inputs(inputs: Mapping[str, Values]) -> dict[str, tuple[int, int]]:
     """Return the inputs that hold NaN, with the first such example and the number of them."""
     import numpy as np
 

@@ -110,9 +110,9 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
 def answers_of(estimator: Estimator, data: Table, *, raw: bool) -> list[Array]:
     """Return what scikit-learn answers, in float64 where the estimator takes it, in the order of skl2onnx's outputs."""
     try:
-        return list(_expected(estimator, data.matrix(estimator), raw=raw))
+        return list(_compute_expected(estimator, data.matrix(estimator), raw=raw))
     except ValueError:  # a KMeans that was fitted in float32 takes nothing else
-        return list(_expected(estimator, data.matrix(estimator, widened=False), raw=raw))
+        return list(_compute_expected(estimator, data.matrix(estimator, widened=False), raw=raw))
 
 
 def methods_of(estimator: Estimator, *, raw: bool) -> tuple[str, ...]:
@@ -123,7 +123,7 @@ def methods_of(estimator: Estimator, *, raw: bool) -> tuple[str, ...]:
     return ("predict", *[name for name in scores if hasattr(estimator, name)][:1])
 
 
-def _expected(estimator: Estimator, matrix: Any, *, raw: bool) -> Iterator[Array]:
+def _compute_expected(estimator: Estimator, matrix: Any, *, raw: bool) -> Iterator[Array]:
     for method in methods_of(estimator, raw=raw):
         answer = getattr(estimator, method)(matrix)
         yield answer.toarray() if hasattr(answer, "toarray") else _to_array(answer)

@@ -240,7 +240,7 @@ def _threshold(scope: Any, operator: Any, container: Any) -> None:
     if getattr(estimator, "pos_label", None) not in (None, estimator.classes_[1]):
         raise NotImplementedError("its threshold is one of the first class")
     threshold = getattr(estimator, "best_threshold_", getattr(estimator, "threshold", "auto"))
-    probabilities = _inner(scope, operator, estimator.estimator_, [label, scores])[1]
+    probabilities = _convert_inner(scope, operator, estimator.estimator_, [label, scores])[1]
     node = _Writer(scope, container, scores.type)
     chance = node("Gather", probabilities, np.array([1]), axis=1)
     beyond = node("Not", node("Less", chance, 0.5 if threshold == "auto" else threshold))
@@ -262,13 +262,13 @@ def _target_shapes(operator: Any) -> None:
 def _inverted_target(scope: Any, operator: Any, container: Any) -> None:
     """Write the prediction of the regressor, inverted as `inverse_func` or the `transformer` does."""
     (answer,) = operator.outputs
-    (predicted,) = _inner(scope, operator, operator.raw_operator.regressor_, [answer])
+    (predicted,) = _convert_inner(scope, operator, operator.raw_operator.regressor_, [answer])
     node = _Writer(scope, container, answer.type)
     inverted = _invert(operator.raw_operator.transformer_, predicted, node)
     apply_identity(scope, inverted, answer.full_name, container)
 
 
-def _inner(scope: Any, operator: Any, estimator: Any, outputs: list[Any]) -> list[str]:
+def _convert_inner(scope: Any, operator: Any, estimator: Any, outputs: list[Any]) -> list[str]:
     """Declare the conversion of an inner estimator; return the names of its results, of the types of these outputs."""
     inner = scope.declare_local_operator(sklearn_operator_name_map[type(estimator)], estimator)
     inner.inputs = operator.inputs

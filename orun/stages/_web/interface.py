@@ -36,7 +36,7 @@ def array_of(value: ValueInfoProto) -> str | None:
 def list_unfit(model: ModelProto) -> list[str]:
     """Return a sentence for each input and output that JavaScript cannot take."""
     return [
-        f"{word} {value.name!r} is {_described(value)}, which onnxruntime-web cannot pass to JavaScript"
+        f"{word} {value.name!r} is {_describe_type(value)}, which onnxruntime-web cannot pass to JavaScript"
         for word, value in inputs_and_outputs(model)
         if array_of(value) is None
     ]
@@ -65,6 +65,6 @@ def _type_name(value: ValueInfoProto) -> str:
     return str(TensorProto.DataType.Name(value.type.tensor_type.elem_type))
 
 
-def _described(value: ValueInfoProto) -> str:
+def _describe_type(value: ValueInfoProto) -> str:
     kind = (value.type.WhichOneof("value") or "value of no type").removesuffix("_type")
     return f"of {_type_name(value)}" if kind == "tensor" else f"a {kind}"

@@ -109,7 +109,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from orun.core.metrics import Metric
 from orun.core.serialization import encode
 from orun.errors import StageFailed
-from orun.measure.accuracy.names import FIDELITY, READ, TASK, UNITS, named
+from orun.measure.accuracy.names import FIDELITY, READ, TASK, UNITS, name_metric
 from orun.stages._data.source import Examples
 from orun.stages._graph.missing import require_numbers
 from orun.stages.common_parameters import MadeUpDims, ModelTarget, ReferenceTarget
@@ -224,7 +224,7 @@ def metrics(params: Params) -> Collection[str]:
         yielded = FIDELITY.get(metric, (_metric_name(metric),))
         names += yielded
         if metric in FIDELITY and len(params.outputs) > 1:
-            names += [named(name, output) for name in yielded for output in params.outputs]
+            names += [name_metric(name, output) for name in yielded for output in params.outputs]
     return names
 
 

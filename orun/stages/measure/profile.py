@@ -89,14 +89,14 @@ def _metrics(times: Mapping[str, ModelTimes]) -> dict[str, Metric]:
     total = Evidence.from_log_ratios([math.log(value) for value in model.totals]).ratio
     slowest = max((node.seconds for node in model.nodes), default=0.0)  # all of them may have been folded away
     return {
-        "total": Metric(total.value, "s", "lower", "timing", total, _against(times)),
+        "total": Metric(total.value, "s", "lower", "timing", total, _compare_times(times)),
         "outside": Metric(model.outside, "s", "lower", "timing"),
         "nodes": Metric(len(model.nodes), better="lower"),
         "busiest": Metric(slowest / model.total, "ratio", noise="timing"),
     }
 
 
-def _against(times: Mapping[str, ModelTimes]) -> Comparison | None:
+def _compare_times(times: Mapping[str, ModelTimes]) -> Comparison | None:
     from orun.measure.latency.sequential_test import Evidence
 
     if "reference" not in times:

@@ -71,7 +71,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _require_names(context, params)
     if not _count_weights(load_graph(context.model()), "float"):
         raise context.failed(NOTHING, why="it has no float32 weights")
-    kept = _kept(context, params) if params.mixed else []
+    kept = _search_float32_nodes(context, params) if params.mixed else []
     model = _convert(context, params, kept)
     half = _count_weights(model, params.to)
     if not half:
@@ -126,7 +126,7 @@ def _rounding(context: Context) -> Path:
     return path
 
 
-def _kept(context: Context, params: Params) -> list[str]:
+def _search_float32_nodes(context: Context, params: Params) -> list[str]:
     """Search for the nodes that must stay float32 to meet the tolerance; return the values that they yield."""
     from orun.errors import OrunError
     from orun.stages._graph.io import load_graph, save

@@ -112,7 +112,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             refused = refused or failure
             continue
         attentions = sum(fused[name] for name in ATTENTION) + len(candidate.unfused)
-        if note := _missing(params, fused, candidate, attentions):
+        if note := _describe_missing(params, fused, candidate, attentions):
             context.note(note)
         return {
             **weigh(context.result),
@@ -130,7 +130,7 @@ def _in_pieces(candidate: FusedModel) -> Iterator[str]:
         yield f"in pieces: the attention that yields {name}: {reason}"
 
 
-def _missing(params: Params, fused: Mapping[str, int], candidate: FusedModel, attentions: int) -> str:
+def _describe_missing(params: Params, fused: Mapping[str, int], candidate: FusedModel, attentions: int) -> str:
     """Return a sentence on fusions that are missing; empty if none is."""
     if candidate.unfused and "attention" not in params.disable:
         return (

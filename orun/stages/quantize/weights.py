@@ -172,7 +172,7 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
             block_size=params.block_size,
             is_symmetric=params.symmetric,
             accuracy_level=params.accuracy_level or None,
-            nodes_to_exclude=[*params.exclude, *_unsupported(context, model)],
+            nodes_to_exclude=[*params.exclude, *_list_unsupported(context, model)],
             quant_format=QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
             algo_config=_config(params),
         )
@@ -196,7 +196,7 @@ def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
     return model
 
 
-def _unsupported(context: Context, model: ModelProto) -> list[str]:
+def _list_unsupported(context: Context, model: ModelProto) -> list[str]:
     """Return the names of products of matrices in types that MatMulNBits does not have; nameless ones get a name."""
     from onnx import TensorProto
 

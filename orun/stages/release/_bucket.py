@@ -71,7 +71,7 @@ class Bucket(Publisher):
         digest = digest_of((bundle / MANIFEST).read_bytes())
         with report_refusal(self._url, *self._errors):
             before, begun = (self._bucket.read(name, LARGEST) for name in (MANIFEST, PUBLISHING))
-            old = _listed(before) | _listed(begun)
+            old = _read_listed(before) | _read_listed(begun)
             note = _note(digest, {*names, *old})
             self._begin(note, begun)
             for name in files:
@@ -147,7 +147,7 @@ def _note(digest: str, names: Iterable[str]) -> bytes:
     return json.dumps(note, indent=1).encode()
 
 
-def _listed(content: bytes | None) -> set[str]:
+def _read_listed(content: bytes | None) -> set[str]:
     """Return the files that a manifest or note lists, without paths that lead out of the destination."""
     try:
         entries: list[dict[str, Any]] = foreign_json(content or b"{}").get("files", ())

@@ -75,7 +75,7 @@ def verify_bundle(folder: Path) -> list[str]:
     content = {key: value for key, value in manifest.items() if key != "digest"}
     if manifest.get("digest") != _digest(content):
         return [f"{MANIFEST} was changed: its digest does not match its content"]
-    listed = _listed(content.get("files"))
+    listed = _read_entries(content.get("files"))
     if listed is None:
         return [f"{MANIFEST} is damaged: its list of files is invalid"]
     return list(_differences(folder, listed))
@@ -99,7 +99,7 @@ def requirements_of(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {str(name): str(version) for name, version in requires.items()} if isinstance(requires, dict) else {}
 
 
-def _listed(files: object) -> dict[str, Mapping[str, Any]] | None:
+def _read_entries(files: object) -> dict[str, Mapping[str, Any]] | None:
     """Return the entries by their paths; None if `write_manifest` would not write such a list."""
     if not isinstance(files, list) or not all(isinstance(entry, dict) for entry in files):
         return None

@@ -61,22 +61,22 @@ def _value(reason: Reason) -> str:
     return f"{text}, {side} the {rule}"
 
 
-def _other(reason: Reason) -> str:
+def _name(reason: Reason) -> str:
     """Return what a model is compared with: `the accepted baseline`, `the reference`, or a reference's name."""
     against = str(reason.arguments["against"])
     return COMPARED_MODELS.get(against) or extra_reference(against) or against
 
 
-def _compared(reason: Reason) -> str:
+def _describe_comparison(reason: Reason) -> str:
     """Return `the drop of recall_at_1 against the reference is 0.7 % (95 % interval ...)`."""
     arguments = reason.arguments
     value = _figure(float(arguments["value"]), arguments["unit"], float(arguments["limit"]))
     methods = [METHODS[item.code](item) for item in reason.because if item.code in METHODS]
     method = methods[0] if methods else str(arguments.get("method", ""))
     if "of_zero" in arguments:
-        method += f"; nothing is a proportion of 0, which {_other(reason)} has: write the threshold without %"
+        method += f"; nothing is a proportion of 0, which {_name(reason)} has: write the threshold without %"
     interval = f"{_interval(arguments)}; " if "low" in arguments else ""
-    return f"the {arguments['noun']} of {arguments['metric']} against {_other(reason)} is {value} ({interval}{method})"
+    return f"the {arguments['noun']} of {arguments['metric']} against {_name(reason)} is {value} ({interval}{method})"
 
 
 def _change(reason: Reason) -> str:
@@ -87,30 +87,30 @@ def _change(reason: Reason) -> str:
         side = "at least" if least else "within"
     else:
         side = "less than" if least else "more than"
-    return f"{_compared(reason)}: {shown}{side} {arguments['threshold']}"
+    return f"{_describe_comparison(reason)}: {shown}{side} {arguments['threshold']}"
 
 
 def _change_undecided(reason: Reason) -> str:
     arguments = reason.arguments
     if any(item.code == ReasonCode.DISTURBED for item in reason.because):
-        return _compared(reason) + advice.advice(reason.because)
+        return _describe_comparison(reason) + advice.advice(reason.because)
     ends = [float(arguments[end]) for end in ("low", "high") if end in arguments]
     threshold = arguments["threshold"]
     bounded = not ends or any(map(math.isfinite, ends))
     held = f"the interval holds {threshold}" if bounded else f"{threshold} is neither kept nor broken"
-    return f"{_compared(reason)}: {held}{advice.advice(reason.because)}"
+    return f"{_describe_comparison(reason)}: {held}{advice.advice(reason.because)}"
 
 
 def _regression_shown(reason: Reason) -> str:
     odds, needed = (_times(float(reason.arguments[name])) for name in ("odds", "needed"))
     threshold = reason.arguments["threshold"]
-    return f"{_compared(reason)}: one of {threshold} or more fits {odds} better than none ({needed} fail)"
+    return f"{_describe_comparison(reason)}: one of {threshold} or more fits {odds} better than none ({needed} fail)"
 
 
 def _no_regression(reason: Reason) -> str:
     odds, needed = (_times(float(reason.arguments[name])) for name in ("odds", "needed"))
     threshold = reason.arguments["threshold"]
-    return f"{_compared(reason)}: none fits {odds} better than one of {threshold} or more ({needed} pass)"
+    return f"{_describe_comparison(reason)}: none fits {odds} better than one of {threshold} or more ({needed} pass)"
 
 
 def _times(odds: float) -> str:
@@ -120,7 +120,7 @@ def _times(odds: float) -> str:
 def _too_few_launches(reason: Reason) -> str:
     threshold = reason.arguments["threshold"]
     ending = f"too few launches to tell one of {threshold} from none"
-    return f"{_compared(reason)}: {ending}{advice.advice(reason.because)}"
+    return f"{_describe_comparison(reason)}: {ending}{advice.advice(reason.because)}"
 
 
 def _group(reason: Reason) -> str:
@@ -174,7 +174,7 @@ def _slices_missing(reason: Reason) -> str:
 def _no_reference(reason: Reason) -> str:
     arguments = reason.arguments
     return (
-        f"{_other(reason)} has no {arguments['metric']} to compare with: the stage has no `{arguments['against']}` "
+        f"{_name(reason)} has no {arguments['metric']} to compare with: the stage has no `{arguments['against']}` "
         "input, or the metric itself is what lies between the two: use min or max; or max_regression, which compares "
         "with the release that was accepted last, once there is one"
     )
@@ -183,11 +183,11 @@ def _no_reference(reason: Reason) -> str:
 def _negative_value(reason: Reason) -> str:
     arguments = reason.arguments
     value, other = (show(float(arguments[name]), arguments["unit"]) for name in ("value", "other"))
-    return f"{arguments['metric']} is {value}, and {other} of {_other(reason)}: a figure below 0 has no speed-up"
+    return f"{arguments['metric']} is {value}, and {other} of {_name(reason)}: a figure below 0 has no speed-up"
 
 
 def _not_comparable(reason: Reason) -> str:
-    return f"{reason.arguments['metric']} cannot be compared: {_compared(reason)}"
+    return f"{reason.arguments['metric']} cannot be compared: {_describe_comparison(reason)}"
 
 
 RENDERERS: Mapping[str, Callable[[Reason], str]] = {
@@ -199,12 +199,12 @@ RENDERERS: Mapping[str, Callable[[Reason], str]] = {
     ReasonCode.CHANGE_UNDECIDED: _change_undecided,
     ReasonCode.REGRESSION_SHOWN: _regression_shown,
     ReasonCode.REGRESSION_EXCLUDED: lambda reason: (
-        f"{_compared(reason)}: it is clearly less than {reason.arguments['threshold']}"
+        f"{_describe_comparison(reason)}: it is clearly less than {reason.arguments['threshold']}"
     ),
     ReasonCode.NO_REGRESSION: _no_regression,
     ReasonCode.TOO_FEW_LAUNCHES: _too_few_launches,
     ReasonCode.ZERO_THRESHOLD: lambda reason: (
-        f"{_compared(reason)}: a threshold of 0 tells no two times apart; allow 1 % or more"
+        f"{_describe_comparison(reason)}: a threshold of 0 tells no two times apart; allow 1 % or more"
     ),
     ReasonCode.GROUP: _group,
     ReasonCode.SLICES: _slices,

@@ -10,7 +10,7 @@ from orun.core.reason_codes import CHANGED, ReasonCode
 from orun.core.run_record import Outcome
 from orun.text.lists import first_few
 from orun.text.wording.components import component_name
-from orun.text.wording.values import compared, shown
+from orun.text.wording.values import shorten_value, show_difference
 
 UNSET = "unset"  # value of a variable that counts and is not set
 SECRET = "secret"  # noqa: S105 -- value of a variable whose value does not count
@@ -30,14 +30,14 @@ def sentences(reasons: Iterable[Reason]) -> tuple[str, ...]:
     return tuple(map(sentence, reasons))
 
 
-def _changed(reason: Reason) -> str:
+def _describe_change(reason: Reason) -> str:
     kind = KINDS.get(reason.code) or reason.arguments["kind"]
     name = component_name(kind, reason.arguments.get("subject", ""), reason.arguments.get("owner", ""))
-    return compared(name, reason.arguments.get("old"), reason.arguments.get("new"))
+    return show_difference(name, reason.arguments.get("old"), reason.arguments.get("new"))
 
 
 def _kind(reason: Reason) -> str:
-    return compared("uses", reason.arguments.get("old"), reason.arguments.get("new"))
+    return show_difference("uses", reason.arguments.get("old"), reason.arguments.get("new"))
 
 
 def _input(reason: Reason) -> str:
@@ -52,7 +52,7 @@ def _variable(reason: Reason) -> str:
 
 
 def _module_folders(reason: Reason) -> str:
-    old, new = shown(reason.arguments.get("old")), shown(reason.arguments.get("new"))
+    old, new = shorten_value(reason.arguments.get("old")), shorten_value(reason.arguments.get("new"))
     return f"modules come from other folders: PYTHONPATH was {old}, and is {new}"
 
 
@@ -68,7 +68,9 @@ def _read(reason: Reason) -> str:
 
 def _imported(reason: Reason) -> str:
     old, new = reason.arguments.get("old"), reason.arguments.get("new")
-    return f"package {reason.arguments['subject']}: {shown(old)} -> {shown(new)} (imported by the stage)"
+    return (
+        f"package {reason.arguments['subject']}: {shorten_value(old)} -> {shorten_value(new)} (imported by the stage)"
+    )
 
 
 def _looked_up(reason: Reason) -> str:
@@ -99,7 +101,7 @@ def _up_to_date(reason: Reason) -> str:
     return f"up to date (the same as {stage}{f' of {pipeline}' if pipeline else ''})"
 
 
-def _earlier(reason: Reason) -> str:
+def _describe_earlier(reason: Reason) -> str:
     return f"what an earlier run made of these does not hold any more: {'; '.join(sentences(reason.because))}"
 
 
@@ -120,8 +122,8 @@ def fill(template: str) -> Callable[[Reason], str]:
 KINDS: Mapping[str, str] = {code: kind for kind, code in CHANGED.items()}
 
 RENDERERS: Mapping[str, Callable[[Reason], str]] = {
-    **dict.fromkeys((code for kind, code in CHANGED.items() if kind not in SEEN), _changed),
-    ReasonCode.COMPONENT_CHANGED: _changed,
+    **dict.fromkeys((code for kind, code in CHANGED.items() if kind not in SEEN), _describe_change),
+    ReasonCode.COMPONENT_CHANGED: _describe_change,
     ReasonCode.KIND_CHANGED: _kind,
     ReasonCode.STAGE_CODE_CHANGED: fill("the code of {uses} changed"),
     ReasonCode.INPUT_CHANGED: _input,
@@ -141,7 +143,7 @@ RENDERERS: Mapping[str, Callable[[Reason], str]] = {
     ReasonCode.MEASURED_AGAIN: fill("--fresh: measured again"),
     ReasonCode.RESULT_MISSING: fill("its result is no longer in the store"),
     ReasonCode.RESULT_DAMAGED: fill("its stored result is damaged: {problem}"),
-    ReasonCode.EARLIER_RESULT_STALE: _earlier,
+    ReasonCode.EARLIER_RESULT_STALE: _describe_earlier,
     ReasonCode.OTHER_RESULT: fill("the last run has another result of it"),
     ReasonCode.WAITS: _waits,
     ReasonCode.DEVICE_UNKNOWN: fill("{problem}"),

@@ -15,7 +15,7 @@ CONTEXT = 12  # characters that are shown before the first difference of two lon
 ABSENT = object()  # stands for a value that only the other side has
 
 
-def compared(name: str, old: str | None, new: str | None) -> str:
+def show_difference(name: str, old: str | None, new: str | None) -> str:
     """Return `name: old -> new`; of long values only the parts that differ.
 
     Args:
@@ -24,7 +24,7 @@ def compared(name: str, old: str | None, new: str | None) -> str:
         new: the same.
     """
     if max(len(old or ""), len(new or "")) <= LONGEST:
-        return f"{name}: {shown(old)} -> {shown(new)}"
+        return f"{name}: {shorten_value(old)} -> {shorten_value(new)}"
     differences = [
         f"{path}: {_excerpt(before, after)} -> {_excerpt(after, before)}"
         for path, before, after in _leaves(name, _parsed(old), _parsed(new))
@@ -32,7 +32,7 @@ def compared(name: str, old: str | None, new: str | None) -> str:
     return first_few(differences) if differences else f"{name} is in another order"
 
 
-def shown(text: str | None) -> str:
+def shorten_value(text: str | None) -> str:
     """Return a value as it is shown: a long one without its end."""
     if text is None:
         return "not set"
@@ -48,7 +48,7 @@ def _leaves(name: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
         for number, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from _leaves(f"{name}[{number}]", before, after)
     elif type(old) is not type(new) or old != new:
-        yield name, _written(old), _written(new)
+        yield name, _write_value(old), _write_value(new)
 
 
 def _parsed(text: str | None) -> Any:
@@ -61,8 +61,8 @@ def _parsed(text: str | None) -> Any:
         return text
 
 
-def _written(value: Any) -> str:
-    return shown(None) if value is ABSENT else json.dumps(value, ensure_ascii=False)
+def _write_value(value: Any) -> str:
+    return shorten_value(None) if value is ABSENT else json.dumps(value, ensure_ascii=False)
 
 
 def _excerpt(text: str, other: str) -> str:
@@ -71,4 +71,4 @@ def _excerpt(text: str, other: str) -> str:
         return text
     alike = takewhile(lambda pair: pair[0] == pair[1], zip(text, other, strict=False))
     start = max(sum(1 for _ in alike) - CONTEXT, 0)
-    return ("..." if start else "") + shown(text[start:])
+    return ("..." if start else "") + shorten_value(text[start:])

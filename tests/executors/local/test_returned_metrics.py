@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, unknown
+from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, make_unknown
 from orun.core.serialization import decode, encode, from_json, replace, to_json
 from orun.errors import OutputRefused
 from orun.executors.local.returned_metrics import checked_metrics
@@ -54,8 +54,8 @@ def test_an_interval_may_be_open() -> None:
 
 def test_a_metric_of_which_nothing_is_known_says_why() -> None:
     disturbance = Disturbance(3, 3, shared=True)
-    comparison = Comparison(1.0, unknown(1.2), unknown(0.2), "paired", 3, disturbance=disturbance)
-    metric = Metric(1.2, "s", "lower", "timing", unknown(1.2), comparison, disturbance=disturbance)
+    comparison = Comparison(1.0, make_unknown(1.2), make_unknown(0.2), "paired", 3, disturbance=disturbance)
+    metric = Metric(1.2, "s", "lower", "timing", make_unknown(1.2), comparison, disturbance=disturbance)
     assert checked_metrics("latency", {"p50": metric}) == {"p50": metric}
 
 

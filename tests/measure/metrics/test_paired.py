@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate
-from orun.measure.metrics.paired import Z, compare, exact, interval, tango_interval
+from orun.measure.metrics.paired import Z, compare, compare_exact, interval, tango_interval
 from tests.thin import mostly_slow
 
 
@@ -194,7 +194,7 @@ class TestBootstrap:
 
 
 def test_exact_figures_have_no_interval() -> None:
-    assert exact(0.9, 0.6) == Comparison(
+    assert compare_exact(0.9, 0.6) == Comparison(
         value=0.6,
         ratio=Estimate(0.9 / 0.6, 0.9 / 0.6, 0.9 / 0.6),
         difference=Estimate(0.9 - 0.6, 0.9 - 0.6, 0.9 - 0.6),

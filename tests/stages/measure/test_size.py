@@ -10,7 +10,7 @@ import onnx
 from onnx import numpy_helper, parser
 
 from orun.core.metrics import Metric
-from orun.measure.metrics.paired import exact
+from orun.measure.metrics.paired import compare_exact
 from tests.stages.support import artifact, run_stage
 
 
@@ -46,5 +46,5 @@ def test_against_others(tmp_path: Path) -> None:
         role: artifact(tmp_path, model(width)) for role, width in (("model", 8), ("reference", 16), ("baseline", 4))
     }
     parameters = run_stage("measure/size", tmp_path, inputs=inputs).metrics["parameters"]
-    assert parameters.reference == exact(33, 65)
-    assert parameters.baseline == exact(33, 17)
+    assert parameters.reference == compare_exact(33, 65)
+    assert parameters.baseline == compare_exact(33, 17)

@@ -19,7 +19,16 @@ from orun.stages.optimize._fusion.attention_core import FOLDED, Core, InPieces
 from orun.stages.optimize._fusion.biases import Bias, biased, guarded_heads, guarded_rows
 from orun.stages.optimize._fusion.cores import find
 from orun.stages.optimize._fusion.graph import MICROSOFT, Dim, Rewriter, alike, dims, integers, made_by, required
-from orun.stages.optimize._fusion.heads import SPLIT, Heads, heads_of, joined, split, unrepeated, unrotated, unscaled
+from orun.stages.optimize._fusion.heads import (
+    SPLIT,
+    Heads,
+    heads_of,
+    join_heads,
+    split,
+    unrepeated,
+    unrotated,
+    unscaled,
+)
 
 TURNED = (0, 1, 3, 2)
 SPLIT_AND_TURNED = (0, 2, 3, 1)
@@ -50,10 +59,10 @@ def fuse_attention(edit: Rewriter) -> None:
 def _fuse(edit: Rewriter, core: Core) -> None:
     key = _turned_back(edit, core, core.key) if core.turned else core.key
     value = _turned_back(edit, core, core.value) if core.mirrored else core.value
-    core = _scaled(edit, replace(core, key=key, value=value, turned=False))
+    core = _scale_queries(edit, replace(core, key=key, value=value, turned=False))
     operands = _operands(core)
     query, result = operands.query[1], replace(operands.query[1], size=operands.value[1].size)
-    shared = _shared(core, operands)
+    shared = _find_unrepeated(core, operands)
     obstacle = _obstacle(edit, shared or operands)
     if core.cap and obstacle:
         raise InPieces(f"of ONNX Runtime's operators only GroupQueryAttention has a soft cap, and {obstacle}")
@@ -74,10 +83,10 @@ def _fuse(edit: Rewriter, core: Core) -> None:
     if core.mirrored:
         turned = (result.batch, result.count, result.size, result.length)
         output = edit.put(before, "Transpose", [output], f"{name}_turned", turned, attributes={"perm": TURNED})
-    edit.replace(core.output, _folded(edit, core, output))
+    edit.replace(core.output, _restore_shape(edit, core, output))
 
 
-def _scaled(edit: Rewriter, core: Core) -> Core:
+def _scale_queries(edit: Rewriter, core: Core) -> Core:
     """Return the attention with the factor of each head multiplied into the queries."""
     if core.factor is None:
         return core
@@ -100,7 +109,7 @@ def _operands(core: Core) -> Operands:
     return Operands((core.query, query), (core.key, key), (core.value, value))
 
 
-def _shared(core: Core, operands: Operands) -> Operands | None:
+def _find_unrepeated(core: Core, operands: Operands) -> Operands | None:
     """Return the operands before keys and values are repeated; None when each head of queries has its own."""
     sources = [(source, heads_of(source)) for source in map(unrepeated, (core.key, core.value))]
     (key, key_heads), (value, value_heads) = sources
@@ -167,7 +176,7 @@ def _grouped(edit: Rewriter, core: Core, operands: Operands, bias: Bias | None, 
 def _rows(edit: Rewriter, core: Core, operands: Operands) -> tuple[list[ir.Value | None], dict[str, int | float]]:
     """Return the rows of queries, keys and values, and the attributes for heads and scale."""
     query, key, value = (
-        joined(edit, core.last, *operand) for operand in (operands.query, operands.key, operands.value)
+        join_heads(edit, core.last, *operand) for operand in (operands.query, operands.key, operands.value)
     )
     query, left = unscaled(query)
     key, right = unscaled(key)
@@ -194,7 +203,7 @@ def _lengths(edit: Rewriter, before: ir.Node, query: ir.Value) -> list[ir.Value]
     return [edit.cache[key], edit.cache["longest", *key]]
 
 
-def _folded(edit: Rewriter, core: Core, output: ir.Value) -> ir.Value:
+def _restore_shape(edit: Rewriter, core: Core, output: ir.Value) -> ir.Value:
     """Return the output in the model's shape, which may have the heads folded into the batch."""
     shape = dims(core.output)
     if shape is None or len(shape) != FOLDED:

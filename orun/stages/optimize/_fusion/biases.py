@@ -45,7 +45,7 @@ def biased(edit: Rewriter, core: Core, length: Dim, seen: Dim) -> Bias | None:
         if key not in edit.cache or None in (length, seen):
             edit.cache[key] = _expanded(edit, core, total, (length, seen))
         total = edit.cache[key]
-    if not core.guarded or _finite(core.biases):
+    if not core.guarded or _is_finite(core.biases):
         return Bias(total, None, same=True)
     return _guardable(edit, core, total)
 
@@ -79,12 +79,12 @@ def _total(edit: Rewriter, core: Core) -> ir.Value | None:
             total = _floored(edit, core, total) if total is not None else None
         else:
             alone = not any(isinstance(outer, Added) for outer in core.biases[:place])
-            total = _chosen(edit, core, bias, total, alone=alone)
+            total = _choose_bias(edit, core, bias, total, alone=alone)
     return _four_axes(edit, core, total) if total is not None else None
 
 
 def _added(edit: Rewriter, core: Core, bias: Added, total: ir.Value | None) -> ir.Value:
-    value = _unfolded(edit, core, bias)
+    value = _unfold_bias(edit, core, bias)
     if bias.factor != 1:
         factor = edit.shared(typed(bias.factor, value))
         value = edit.share(core.last, "Mul", [value, factor], f"{value.name}_scaled", dims(value))
@@ -94,13 +94,13 @@ def _added(edit: Rewriter, core: Core, bias: Added, total: ir.Value | None) -> i
     return edit.share(core.last, "Add", [total, value], f"{value.name}_sum", shape)
 
 
-def _chosen(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *, alone: bool) -> ir.Value:
+def _choose_bias(edit: Rewriter, core: Core, bias: Chosen, total: ir.Value | None, *, alone: bool) -> ir.Value:
     """Return a bias that hides the keys that a mask does not show.
 
     If nothing is added after it (`alone`), hidden keys get the lowest number. A row that sees nothing then weighs all
     keys equally, as in the model, where the mask replaces the scores.
     """
-    mask = _unfolded(edit, core, bias)
+    mask = _unfold_bias(edit, core, bias)
     hidden = lowest(core.query) if alone and np.isfinite(bias.hidden) else bias.hidden
     shown = total if total is not None else edit.shared(typed(0, core.query))
     values = [shown, edit.shared(typed(hidden, core.query))]
@@ -115,7 +115,7 @@ def _floored(edit: Rewriter, core: Core, total: ir.Value) -> ir.Value:
     return edit.share(core.last, "Max", [total, floor], f"{total.name}_finite", dims(total))
 
 
-def _unfolded(edit: Rewriter, core: Core, bias: Added | Chosen) -> ir.Value:
+def _unfold_bias(edit: Rewriter, core: Core, bias: Added | Chosen) -> ir.Value:
     """Return a bias in a shape that broadcasts with scores `[batch, heads, length, seen]`."""
     shape, rank = dims(bias.value), len(bias.view)
     if shape is None:
@@ -186,7 +186,7 @@ def _expanded(edit: Rewriter, core: Core, bias: ir.Value, sizes: tuple[Dim, Dim]
     return edit.put(core.last, "Expand", [bias, target], f"{bias.name}_whole", shape)
 
 
-def _finite(biases: tuple[Step, ...]) -> bool:
+def _is_finite(biases: tuple[Step, ...]) -> bool:
     """Return whether the sum of the biases is finite for every input."""
     largest = [_largest(bias) for bias in biases if not isinstance(bias, Floor)]
     return all(np.isfinite(largest)) and sum(share > HUGE for share in largest) <= 1

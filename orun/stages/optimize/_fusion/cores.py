@@ -84,7 +84,7 @@ def find(edit: Rewriter, node: ir.Node) -> Core:
         raise InPieces("ONNX Runtime's operators take float32 and float16 alone")
     ranks = {len(dims(part) or ()) for part in (query, key, value)}
     if ranks == {FOLDED}:
-        return _unfolded(edit, core)
+        return _unfold_heads(edit, core)
     if ranks != {SEPARATE}:
         raise InPieces("the shapes of its queries, keys and values are not known, or have other axes than it takes")
     return core
@@ -132,13 +132,13 @@ def _scores(softmax: ir.Node) -> _Scores:
         view = dims(scores.value)
         if view is None:
             raise InPieces("the shape of its scores is not known")
-        scores = _before(node, view, scores)
+        scores = _step_back(node, view, scores)
     if node is None or node.domain:
         raise InPieces("its scores are no product of two matrices")
     return scores
 
 
-def _before(node: ir.Node, view: tuple[Dim, ...], after: _Scores) -> _Scores:
+def _step_back(node: ir.Node, view: tuple[Dim, ...], after: _Scores) -> _Scores:
     """Return the scores one node earlier."""
     inner, factor = unscaled(after.value)
     if inner is not after.value:
@@ -225,7 +225,7 @@ def _same_matrices(first: ir.Value, second: ir.Value) -> bool:
     return None not in before[-2:] and before[-2:] == after[-2:]
 
 
-def _unfolded(edit: Rewriter, core: Core) -> Core:
+def _unfold_heads(edit: Rewriter, core: Core) -> Core:
     """Return the attention with a separate axis for heads."""
     count = _folded_heads(core)
     query, value = (separate_heads(edit, core.last, part, count) for part in (core.query, core.value))

@@ -52,7 +52,7 @@ def heads_of(value: ir.Value) -> Heads | None:
     return Heads(batch, count, length, size) if isinstance(count, int) and isinstance(size, int) else None
 
 
-def joined(edit: Rewriter, before: ir.Node, value: ir.Value, heads: Heads) -> ir.Value:
+def join_heads(edit: Rewriter, before: ir.Node, value: ir.Value, heads: Heads) -> ir.Value:
     """Return the rows of a value `[batch, heads, length, size]`: those that it was split from, or new ones."""
     single = made_by(value, "Unsqueeze")
     if single is not None and heads.count == 1 and number(required(single, 1)) == 1:
@@ -86,7 +86,7 @@ def _rotary(value: ir.Value) -> ir.Node | None:
 
 def _rotated(edit: Rewriter, before: ir.Node, rotary: ir.Node, heads: Heads) -> ir.Value:
     """Return a rotation of heads as the same rotation of rows."""
-    rows = joined(edit, before, required(rotary, 0), heads)
+    rows = join_heads(edit, before, required(rotary, 0), heads)
     attributes = {name: int(setting(rotary, name, 0)) for name in ("interleaved", "rotary_embedding_dim")}
     return edit.put(
         before,
@@ -111,11 +111,11 @@ def separate_heads(edit: Rewriter, before: ir.Node, value: ir.Value, count: int)
     """Return a value `[batch * heads, ...]` as `[batch, heads, ...]`: the value before folding, or a new reshape."""
     key = ("apart", value, count)
     if key not in edit.cache:
-        edit.cache[key] = _unfolded(value, count) or _split_batch(edit, before, value, count)
+        edit.cache[key] = _find_unfolded(value, count) or _split_batch(edit, before, value, count)
     return edit.cache[key]
 
 
-def _unfolded(value: ir.Value, count: int) -> ir.Value | None:
+def _find_unfolded(value: ir.Value, count: int) -> ir.Value | None:
     """Return the value whose heads a reshape folded into the batch."""
     reshape = made_by(value, "Reshape")
     source, folded = dims(reshape.inputs[0]) if reshape is not None and reshape.inputs[0] else None, dims(value)

@@ -64,13 +64,13 @@ def read_heads(model: ModelProto) -> tuple[int, int]:
         reshape = made_by(transpose.inputs[0], "Reshape") if transpose.op_type == "Transpose" else None
         if reshape is None or integers(transpose, "perm") != SPLIT:  # which puts heads before positions
             continue
-        size, width = _last(required(reshape, 1)), _width(required(reshape, 0))
+        size, width = _read_last_size(required(reshape, 1)), _width(required(reshape, 0))
         if size > 0 and width > 0 and width % size == 0:
             pairs.add((width // size, width))
     return pairs.pop() if len(pairs) == 1 else (0, 0)
 
 
-def _last(shape: ir.Value) -> int:
+def _read_last_size(shape: ir.Value) -> int:
     """Return the last element of a shape that is a constant, or a Concat that ends in one; otherwise 0."""
     concat = made_by(shape, "Concat")
     values = ir.convenience.get_const_tensor(required(concat, -1) if concat is not None else shape)

@@ -168,13 +168,13 @@ def compare_outputs(
     names = [value.name for value in graph.output]
     plain = run_cases(context, "the model before it", session(before, names), cases)
     after = [value.name for value in load_graph(context.result).graph.output]
-    expected = [_expected(dict(zip(names, values, strict=True)), labels, boxes) for values in plain]
+    expected = [_expected_outputs(dict(zip(names, values, strict=True)), labels, boxes) for values in plain]
     agreement = Agreement("the model with its outputs", "what NumPy makes of them", after, tolerance, "")
     wanted = [[values[name] for name in after] for values in expected]
     return check(context, agreement, cases, wanted, session(context.result, after))
 
 
-def _expected(values: Mapping[str, Array], labels: Labels | None, boxes: Boxes | None) -> dict[str, Array]:
+def _expected_outputs(values: Mapping[str, Array], labels: Labels | None, boxes: Boxes | None) -> dict[str, Array]:
     results = dict(values)
     if labels:
         results |= choose_labels(values[labels.output or next(iter(values))], labels)

@@ -100,14 +100,14 @@ def _least(ranks: Iterable[Array], choice: Choice, spare: int = 0) -> Iterator[A
     counted: Iterable[tuple[Array, int]]
     if choice.together:
         ranks = list(ranks)
-        counted = zip(ranks, _shared(ranks, choice.share), strict=True)
+        counted = zip(ranks, _share_counts(ranks, choice.share), strict=True)
     else:
         counted = ((rank, int(choice.share * rank.size)) for rank in ranks)
     for rank, count in counted:
         yield _places(rank, min(count, rank.size - spare))
 
 
-def _shared(ranks: Sequence[Array], share: float) -> Iterator[int]:
+def _share_counts(ranks: Sequence[Array], share: float) -> Iterator[int]:
     """Yield how many values of each array are among the least of all arrays; among equals, the first count."""
     every = np.concatenate(ranks) if ranks else np.zeros(0)
     left = int(share * every.size)

@@ -92,7 +92,7 @@ class Search:
         if wanted in self.trial_log.trials:
             return self.trial_log.trials[wanted]
         self.progress(len(self.trial_log.trials), self.trials, f"candidates, now {wanted.title}")
-        trial = self._judged(wanted)
+        trial = self._judge(wanted)
         self.trial_log.add(trial)
         result = f"{self.judge.goal.metric} {trial.accuracy:.5g}, time {trial.time:.3f}, {trial.size} bytes"
         self.log.info("%s: %s", wanted.title, trial.refused or result)
@@ -100,7 +100,7 @@ class Search:
             self.workshop.drop(wanted)
         return trial
 
-    def _judged(self, wanted: Settings) -> Trial:
+    def _judge(self, wanted: Settings) -> Trial:
         groups = self._ranked(wanted.fused)[: wanted.kept] if wanted.kept else []
         kept = tuple(name for group in groups for name in group.nodes)
         try:
