@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.errors import StageFailed
 from orun.stages._data.source import Examples, Source, to_source
 from orun.stages.contract import Context
 from orun.stages.params import Code
@@ -56,8 +55,7 @@ def load_dataset(
         note_ignored_files(context, source)
     for name in inputs:
         if name not in dataset.inputs:
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"{title(examples)} has no values for the input {name!r} of the model",
                 why=f"it has {', '.join(dataset.inputs)}",
                 hint=origin_of(context.root, examples).input_hint([name], dataset.inputs),
@@ -130,8 +128,7 @@ def _call(context: Context, reference: Code) -> Dataset:
 
     dataset = context.load(reference, ())()
     if not isinstance(dataset, Dataset):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{reference} must return an orun.Dataset, not a {type(dataset).__name__}",
             hint="wrap the arrays: orun.Dataset({'input name': array})",
         )

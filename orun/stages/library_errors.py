@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from orun.errors import OrunError, StageFailed
+from orun.errors import OrunError
 from orun.stages.contract import Context
 from orun.text.library_messages import shorten_message
 
@@ -38,4 +38,4 @@ def failing(context: Context, message: str, hint: str = "") -> Iterator[None]:
     except Exception as error:  # libraries raise errors of any class
         context.log.exception("%s", message)
         why = describe_error(error)
-        raise StageFailed(context.stage, message, why=why, hint=f"{hint}; {REST}" if hint else REST) from error
+        raise context.failed(message, why=why, hint=f"{hint}; {REST}" if hint else REST) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.text.units import show
 
@@ -28,8 +27,7 @@ def require_memory(context: Context, copies: float, weights: int | None = None) 
     needed, free = int(copies * size), free_memory()
     if size < LARGE or needed <= free:
         return
-    raise StageFailed(
-        context.stage,
+    raise context.failed(
         f"the model takes {show(needed, 'B')} of memory here, and {show(free, 'B')} are free",
         why=f"its weights are {show(size, 'B')}, and the stage needs up to {copies:g} times as much at once",
         hint="free some memory, raise the limit of the container, or run this stage on a larger machine",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from orun.errors import StageFailed, UnknownName
+from orun.errors import UnknownName
 from orun.stages.contract import Context
 
 SHOWN = 5  # names of the model in a message
@@ -47,8 +47,7 @@ def require_made_up(context: Context, dims: Mapping[str, Sequence[int]], paramet
         StageFailed: when there are any.
     """
     if dims:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"`dims` has no effect with `{parameter}`",
             why="its examples have their own sizes",
             hint=f"leave one of them out: without `{parameter}` inputs are made up with these sizes",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from orun.errors import StageFailed
 from orun.stages.contract import Context
 
 
@@ -26,5 +25,5 @@ def find_only_file(context: Context, port: str, noun: str, suffixes: Sequence[st
     if len(files) != 1:
         names = ", ".join(str(path.relative_to(folder)) for path in files) or "none"
         problem = f"the input `{port}` must hold one {noun}: {', '.join(suffixes)}"
-        raise StageFailed(context.stage, problem, why=f"found {names}")
+        raise context.failed(problem, why=f"found {names}")
     return files[0]

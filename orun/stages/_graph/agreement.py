@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol
 
 from orun.core.metrics import Metric
 from orun.core.targets import Target
-from orun.errors import StageFailed, UsageError
+from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.differences import Tolerance, compare_values
 from orun.stages._graph.feeds import Case, Masks, make_cases, take_example
@@ -94,10 +94,9 @@ def run_cases(
         try:
             outputs.append(model(case.feed))
         except UsageError as error:  # not a matter of the inputs
-            raise StageFailed(context.stage, error.problem, why=error.why, hint=error.hint) from error
+            raise context.failed(error.problem, why=error.why, hint=error.hint) from error
         except Exception as error:  # errors of the frameworks share no other base class
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"{title} cannot run {case.title}",
                 why=shorten_message(str(error)),
                 hint=hint,
@@ -118,8 +117,7 @@ def require_finite(
     for case, values in zip(tries, answers, strict=True):
         for name, value in zip(outputs, values, strict=True):
             if value.dtype.kind == "f" and not np.isfinite(value).all():
-                raise StageFailed(
-                    context.stage,
+                raise context.failed(
                     f"{title} yields values that are not finite in output {name!r}",
                     why=f"for {case.title}",
                     hint="say in `inputs` which values the model takes: `low`, `high`, `fill`",
@@ -156,8 +154,7 @@ def check(
         for name, (reference, value), limit in zip(agreement.outputs, pairs, case_limits, strict=True):
             problem, error = compare_values(reference, value, agreement.tolerance, limit)
             if problem:
-                raise StageFailed(
-                    context.stage,
+                raise context.failed(
                     f"{agreement.candidate} disagrees with {agreement.reference} in output {name!r}",
                     why=f"{problem}\nfor {case.title}",
                     hint=agreement.hint,
@@ -218,7 +215,7 @@ def open_candidate(context: Context, agreement: Agreement, path: Path, target: T
     except UsageError as error:
         message = f"ONNX Runtime cannot open {agreement.candidate}"
         hints = [hint for hint in (error.hint, agreement.hint) if hint and hint != DOCTOR]
-        raise StageFailed(context.stage, message, why=error.why, hint="; ".join(hints)) from error
+        raise context.failed(message, why=error.why, hint="; ".join(hints)) from error
 
 
 def check_and_weigh(

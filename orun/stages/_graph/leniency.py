@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from orun.errors import StageFailed
 from orun.stages._graph.differences import MULTIPLE, Tolerance, compare_values
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.limits import Limit
@@ -75,8 +74,7 @@ class Leniency:
         """Refuse a check in which every value of an output was left out."""
         for name, number in self._left_out.items():
             if number and number == self._values[name]:
-                raise StageFailed(
-                    context.stage,
+                raise context.failed(
                     f"no value of output {name!r} can be compared",
                     why=f"in {self._agreement.reference} each of its {number:,} values depends on attention rows that "
                     "see nothing",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from orun.errors import StageFailed
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -49,8 +48,7 @@ def require_fit(context: Context, model: ModelProto) -> None:
         StageFailed: with every such value.
     """
     if unfit := list_unfit(model):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "onnxruntime-web cannot run the model",
             why="\n".join(unfit),
             hint="cast it in the model (optimize/edit); for a classifier of `convert/sklearn`, set `zipmap: false`",

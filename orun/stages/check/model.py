@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import OrunError, StageFailed
+from orun.errors import OrunError
 from orun.stages._graph.domains import STANDARD, standard_opset
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, TargetName
@@ -58,16 +58,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import load_graph
 
     if params.min_opset is not None and params.max_opset is not None and params.min_opset > params.max_opset:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"no model can pass: `min_opset` is {params.min_opset}, and `max_opset` {params.max_opset}",
             hint="leave one of them out",
         )
     model = load_graph(context.model())
     problems = [*_limits(model, params), *_invalid(context), *_unloadable(context)]
     if problems:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the model has {len(problems)} problem{'s' if len(problems) > 1 else ''}",
             why="\n".join(problems),
             hint="fix it where it is exported; `convert/opset` changes the operator set",

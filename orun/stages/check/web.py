@@ -132,8 +132,7 @@ def _compare(context: Context, params: Params, model: ModelProto, runtime: WebRu
 
 
 def _cannot_run(context: Context, problems: Sequence[str]) -> StageFailed:
-    return StageFailed(
-        context.stage,
+    return context.failed(
         f"the model has {len(problems)} problem{'s' if len(problems) > 1 else ''} in onnxruntime-web",
         why="\n".join(problems),
         hint="fix it where it is exported; `convert/opset` changes the operator set",

@@ -7,7 +7,7 @@ from statistics import median
 
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
-from orun.errors import OrunError, StageFailed
+from orun.errors import OrunError
 from orun.measure.engines import Engine
 from orun.measure.isolated_run import IsolatedRun, run_isolated
 from orun.measure.latency.rounds import compare_rounds
@@ -45,12 +45,11 @@ def load_back(
             try:
                 runs[role] = run_isolated(model, target, [case.feed for case in tries])
             except OrunError as error:
-                raise StageFailed(context.stage, f"the {role} model cannot be loaded back", why=str(error)) from error
+                raise context.failed(f"the {role} model cannot be loaded back", why=str(error)) from error
             loads[role].append(runs[role].load)
     if (after := _compiled_files(context, engine)) != before:
         new = sorted(after.items() - before.items())
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{engine.provider} compiled the model anew when it was loaded back",
             why=f"it wrote {', '.join(name for name, _ in new)}",
             hint=RECOMPILE_HINTS.get(engine.provider, ""),

@@ -75,14 +75,12 @@ def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -
     if name in CACHES and not is_plugin(provider):
         forms.append("cache")
     if not forms:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{name} compiles nothing beforehand that ONNX Runtime could keep",
             hint=f"name a target whose first provider is one of {', '.join(sorted({*CONTEXTS, *CACHES}))}",
         )
     if wanted != "auto" and wanted not in forms:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{name} has no form {wanted!r} here",
             why=_context_problem(provider) if wanted == "context" and name in CONTEXTS else "",
             hint=f"`form: {forms[0]}`",
@@ -112,8 +110,7 @@ def compile_model(context: Context, form: Form, *, embed: bool) -> Engine:
     caching = CACHES.get(provider.name, Caching(()))
     clashing = sorted({*caching.paths, *OWN_OPTIONS} & provider.options.keys())
     if clashing:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"target {target.name!r} sets {', '.join(clashing)}, which compile/engine gives {provider.name} itself",
             hint="leave it out of the target: the artifact holds what it names",
         )
@@ -125,7 +122,7 @@ def compile_model(context: Context, form: Form, *, embed: bool) -> Engine:
         raise
     except Exception as error:  # the errors of ONNX Runtime share no base class but this
         why = shorten_message(str(error))
-        raise StageFailed(context.stage, f"{provider.name} cannot compile the model", why=why) from error
+        raise context.failed(f"{provider.name} cannot compile the model", why=why) from error
     engine = Engine(provider.name, form, onnxruntime.__version__, *options)
     write(context.output, engine)
     return engine
@@ -168,16 +165,14 @@ def _fill_cache(context: Context, target: Target) -> tuple[dict[str, str], dict[
     options = session_options(add_extensions(context.result, target))
     session = make_session(context.result, options, [first, *target.providers[1:]])
     if provider.name not in session.get_providers():
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{provider.name} did not load",
             why="a library or device that it needs is not on this machine; ONNX Runtime's own message is in the log",
             hint="orun doctor",
         )
     del session
     if not any(folder.iterdir()):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{provider.name} left nothing in its cache",
             why="it takes no part of the model, or this version keeps nothing of it",
             hint="see which nodes it takes: check/coverage",

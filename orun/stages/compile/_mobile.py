@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.library_errors import describe_error
 
@@ -50,7 +49,7 @@ def convert(context: Context, optimization: str, platform: str | None, *, types:
             )
     except Exception as error:  # of any type
         message = "ONNX Runtime cannot write the model in its own format"
-        raise StageFailed(context.stage, message, why=describe_refusal(error)) from error
+        raise context.failed(message, why=describe_refusal(error)) from error
     context.log.info("%s", printed.getvalue().strip())
     (model,) = folder.rglob("*.ort")
     (config,) = folder.rglob("*.config")

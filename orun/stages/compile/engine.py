@@ -26,7 +26,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, TargetName
@@ -76,8 +75,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     form = chosen_form(context, params.form)
     if params.embed and form != "context":
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"`embed` needs `form: context`, and the form is {form!r}",
             hint="leave `embed` out: a cache lies beside the model",
         )

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
@@ -77,15 +76,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.compile._mobile import convert, usability
 
     if params.optimization == "runtime" and params.platform == "amd64":
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "`platform: amd64` needs `optimization: fixed`",
             why="layouts for x86-64 processors can be saved only if the graph is optimized now",
         )
     size = sum(file.stat().st_size for file in context.inputs["model"].iterdir())
     if size > LARGEST:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"a model of {size} bytes cannot be written as {MODEL}",
             why=f"the format ends at {LARGEST} bytes",
             hint="make it smaller first: quantize/weights, optimize/float16",

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 
@@ -49,15 +48,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     pair = Pair(model, reference, (), Target("cpu"))
     shared = find_segments(pair.model, pair.reference)
     if unknown := set(params.tensors) - {segment.theirs.tensor for segment in shared}:
-        raise StageFailed(context.stage, f"the models do not share {', '.join(sorted(unknown))}")
+        raise context.failed(f"the models do not share {', '.join(sorted(unknown))}")
     chosen = [segment for segment in shared if segment.theirs.tensor in params.tensors]
     if params.nodes:
         for segment in find_differing(shared, pair.model, pair.reference):
             names = {node.name for node in (*segment.ours.nodes, *segment.theirs.nodes)}
             chosen += [segment] if names.intersection(params.nodes) else []
     if not chosen:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "no node of the model's file can be replaced",
             why=f"{', '.join(params.nodes)}: ONNX Runtime makes these nodes itself when it opens the model",
         )

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from orun.errors import StageFailed
 from orun.measure.binding import bind_inference
 from orun.measure.model_server import SETTINGS, ModelServer
 from orun.measure.served_model import ServedModel
@@ -59,15 +58,13 @@ def connect(context: Context, url: str, name: str) -> dict[str, Served]:
         StageFailed: if other models are connected, which that server does not have, or the model is not ready.
     """
     if rivals := [role for role in context.inputs if role != "model"]:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"`url` is the server of one model, and {', '.join(rivals)} is to be measured too",
             hint="connect a stage of `release/server` at the port `server` in its place, which can serve both",
         )
     model = ServedModel(url, name)
     if not model.is_ready():
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the model {name!r} is not ready at {url}",
             hint=f"ask it: curl {url.rstrip('/')}/v2/models/{name}/ready",
         )
@@ -77,8 +74,7 @@ def connect(context: Context, url: str, name: str) -> dict[str, Served]:
 def start_servers(context: Context, folder: Path, servers: ExitStack) -> dict[str, Served]:
     """Start the folder's server for its model, and once for each other model in its place."""
     if not (folder / SETTINGS).is_file():
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "the bundle at the port `server` has no server",
             hint="connect a stage of `release/server`",
         )
@@ -116,10 +112,9 @@ def require_agreement(
         answer = server.model.infer(feeds[role])
         for name, value in zip(names, session.run(names, feeds[role]), strict=True):
             if name not in answer:
-                raise StageFailed(context.stage, f"the served {role} has no output {name!r}")
+                raise context.failed(f"the served {role} has no output {name!r}")
             if problem := _difference(value, answer[name], atol, rtol):
-                raise StageFailed(
-                    context.stage,
+                raise context.failed(
                     f"the served {role} disagrees with the {role} in output {name!r}",
                     why=problem,
                     hint="serve the release of this model, or set `atol` and `rtol`",

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.errors import StageFailed
 from orun.measure.accuracy.names import DETECTION, TRANSCRIPTION
 from orun.stages.contract import Context
 from orun.stages.params import Code, Doc, FilePath
@@ -73,15 +72,13 @@ def require_parameters(
     """Raise StageFailed if a metric lacks its parameter, or a parameter has no metric."""
     boxes = [name for name in metrics if name in DETECTION]
     if boxes and detections is None:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{boxes[0]} needs to know how the outputs hold boxes",
             hint="say it: `detections: {format: xyxy, boxes: NAME, scores: NAME, classes: NAME}`",
         )
     for value, name, wanted in ((detections, "detections", DETECTION), (text, "text", TRANSCRIPTION)):
         if value is not None and not any(metric in wanted for metric in metrics):
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"`{name}` is set, and no metric reads it",
                 hint=f"add one of {', '.join(wanted)} to `metrics`, or leave `{name}` out",
             )
@@ -105,8 +102,7 @@ def make_decoder(context: Context, text: Text | None) -> Callable[[Values], Valu
             ids = value.argmax(axis=-1) if value.dtype.kind == "f" else value
             if ids.ndim != 1 or ids.dtype.kind not in "iu":
                 form = "a text" if ids.dtype.kind in "OUS" else f"{value.dtype} {list(value.shape)}"
-                raise StageFailed(
-                    context.stage,
+                raise context.failed(
                     "the tokenizer needs token ids `[length]` of each example, or scores `[length, tokens]`",
                     why=f"the judged output of example {example} is {form}",
                     hint="name the output that holds them first: `outputs: [NAME]`",
@@ -129,8 +125,7 @@ def _checked(context: Context, reference: Code) -> Callable[[str], str]:
     def normalize(text: str) -> str:
         result = function(text)
         if not isinstance(result, str):
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"normalize: {reference} must return a text",
                 why=f"it returned a {type(result).__name__} for {text!r:.80}",
             )

@@ -108,7 +108,6 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
 from orun.core.serialization import encode
-from orun.errors import StageFailed
 from orun.measure.accuracy.names import FIDELITY, READ, TASK, UNITS, name_metric
 from orun.stages._data.source import Examples
 from orun.stages._graph.missing import require_numbers
@@ -237,8 +236,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Run the models over the dataset; write the metrics and the value of each example."""
     request = _request(context, params)
     if params.reference_target is not None and not any(role.startswith("reference") for role in context.inputs):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "`reference_target` is set, but no reference is connected",
             hint="connect one: needs: {model: ..., reference: ...}; or leave `reference_target` out",
         )
@@ -307,13 +305,11 @@ def _request(context: Context, params: Params) -> Request:
     from orun.stages._graph.signature import highest_of
 
     if not params.metrics:
-        raise StageFailed(context.stage, "`metrics` is empty", hint="name metrics: orun stages measure/accuracy")
+        raise context.failed("`metrics` is empty", hint="name metrics: orun stages measure/accuracy")
     names = [_metric_name(metric) for metric in params.metrics]
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
-        raise StageFailed(
-            context.stage, f"metrics: {', '.join(twice)} is named twice", hint="rename the function, or drop one"
-        )
+        raise context.failed(f"metrics: {', '.join(twice)} is named twice", hint="rename the function, or drop one")
     require_parameters(context, params.metrics, params.detections, params.text)
     for library, purpose in list_libraries(params.metrics, params.text).items():
         need(library, purpose)
@@ -325,7 +321,7 @@ def _request(context: Context, params: Params) -> Request:
     }
     unknown = [name for name in params.better if name not in functions]
     if unknown:
-        raise StageFailed(context.stage, f"better: {', '.join(unknown)} is not a metric of your own")
+        raise context.failed(f"better: {', '.join(unknown)} is not a metric of your own")
     return Request(
         stage=context.stage,
         metrics=built_in,

@@ -39,7 +39,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages.common_parameters import ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.latency_budget import LAUNCHES, SAMPLES, WARMUP, MeasuringTime, Resolution, Samples, make_budget
@@ -125,8 +124,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.timing import count_examples
 
     if params.min_launches > params.max_launches:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"min_launches is {params.min_launches}, and max_launches is {params.max_launches}",
             hint="set `max_launches` to at least `min_launches`",
         )
@@ -151,15 +149,13 @@ def _require_stream(context: Context, params: Params) -> None:
     target = context.model_target
     if not has_stream(target):
         why = f"target '{target.name}' runs on {target.providers[0].name}"
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "`device_time` needs a device with CUDA",
             why=why,
             hint="leave it out, or name a target of CUDA or TensorRT",
         )
     if not params.io_binding:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "`device_time` needs inputs and outputs that stay on the device",
             why="while they are copied, the device waits for the host",
             hint="set `io_binding: true`",

@@ -42,7 +42,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Better, Metric, Unit
-from orun.errors import StageFailed
 from orun.stages.cold_start import INPUTS, LEAST
 from orun.stages.common_parameters import ModelTarget
 from orun.stages.contract import Context, Port, Spec
@@ -159,13 +158,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 def _require_consistent(context: Context, params: Params) -> None:
     """Refuse parameters of one way to run a model beside those of another."""
     if params.url and SERVER in context.inputs:
-        raise StageFailed(context.stage, "`url` and the port `server` name two servers", hint="leave one out")
+        raise context.failed("`url` and the port `server` name two servers", hint="leave one out")
     if bool(params.url) != bool(params.served_name):
-        raise StageFailed(context.stage, "`url` and `served_name` are set together, or neither")
+        raise context.failed("`url` and `served_name` are set together, or neither")
     if (params.url or SERVER in context.inputs) and (params.io_binding or params.sessions > 1):
         name = "io_binding" if params.io_binding else "sessions"
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"`{name}` is for a model in this process, and a server is to be driven",
             hint=f"leave out `{name}`; the stage of `release/server` has `workers`",
         )
@@ -205,8 +203,7 @@ def _try(context: Context, role: str, call: Callable[[], object]) -> None:
     try:
         call()
     except Exception as error:  # ONNX Runtime's errors share no base class but this
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the {role} cannot answer a request",
             why=str(error).strip().partition("\n")[0],
             hint="set `shape`, or give `inputs` that fit",

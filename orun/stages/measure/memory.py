@@ -22,7 +22,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages.cold_start import INPUTS, Launches, compare_launches, prepare, write
 from orun.stages.contract import Context, Spec
 from orun.stages.params import Doc, Range
@@ -63,7 +62,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.metrics.paired import exact_metric
 
     if not STATUS.exists():
-        raise StageFailed(context.stage, f"memory is read from {STATUS}, which this system does not have")
+        raise context.failed(f"memory is read from {STATUS}, which this system does not have")
     requests, fed = prepare(context, params, params.runs)
     launches = launch_in_turn(requests, fed, params.launches, context.progress)
     write(context, launches)

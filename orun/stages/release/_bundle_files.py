@@ -9,7 +9,6 @@ from typing import Any
 
 from orun.core.metrics import Metric
 from orun.core.targets import EXTENSIONS
-from orun.errors import StageFailed
 from orun.measure.extension_operators import needs_extensions
 from orun.stages.contract import MODEL, Context, Port
 from orun.stages.release._manifest import (
@@ -29,7 +28,7 @@ CARD = Port(("files",), "What is released with it: the model card of `release/ca
 def fill_bundle(context: Context, version: str) -> Mapping[str, Any]:
     """Write the files of a bundle without its manifest; return the provenance of its model."""
     if context.provenance is None:
-        raise StageFailed(context.stage, "a bundle needs the provenance of its model, and none was given")
+        raise context.failed("a bundle needs the provenance of its model, and none was given")
     provenance: dict[str, Any] = json.loads(context.provenance.read_bytes())
     for port in sorted(context.inputs, key=lambda port: port == "card"):  # the card last: no model may replace it
         _copy(context, port)
@@ -57,9 +56,7 @@ def _copy(context: Context, port: str) -> None:
         if path.is_dir():
             target.mkdir(exist_ok=True)
         elif name in (MANIFEST, PROVENANCE, MEASUREMENTS, REFERENCE) or target.exists():
-            raise StageFailed(
-                context.stage, f"the input {port} has a file named {name}, a name that the bundle needs itself"
-            )
+            raise context.failed(f"the input {port} has a file named {name}, a name that the bundle needs itself")
         else:
             shutil.copyfile(path, target)
 

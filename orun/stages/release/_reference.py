@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orun.errors import StageFailed
 from orun.stages.contract import MODEL, Context
 from orun.stages.release._manifest import REFERENCE, write_json
 
@@ -58,7 +57,7 @@ def take_feeds(context: Context, examples: Examples, ranks: Mapping[str, int]) -
     dataset = load_dataset(context, examples, tuple(ranks))
     if len(dataset) < FEWEST:
         problem = f"{title(examples)} has {len(dataset)} examples, and a reference for `orun watch` needs {FEWEST}"
-        raise StageFailed(context.stage, problem, hint="leave out `data`, or name more examples")
+        raise context.failed(problem, hint="leave out `data`, or name more examples")
     numbers: Sequence[int] = range(len(dataset))
     if len(numbers) > MOST:
         numbers = sorted(random.Random(context.seed).sample(numbers, MOST))  # noqa: S311 - no secret

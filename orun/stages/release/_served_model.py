@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from orun.core.dynamic_axes import batch_place
-from orun.errors import StageFailed, UsageError
+from orun.errors import UsageError
 from orun.stages._graph.signature import axes_of
 from orun.stages.contract import MODEL, Context
 
@@ -38,7 +38,7 @@ def list_models(context: Context, chosen: str) -> list[str]:
     folders = [".", *sorted(path.parent.name for path in context.inputs["bundle"].glob(f"*/{MODEL}"))]
     if chosen and chosen not in folders:
         has = f"besides its first model it has {', '.join(folders[1:])}" if folders[1:] else "it has one model"
-        raise StageFailed(context.stage, f"model: the bundle has no {chosen!r}", why=has)
+        raise context.failed(f"model: the bundle has no {chosen!r}", why=has)
     return folders
 
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, FilePath
 
@@ -55,7 +54,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.release._card_text import Texts, render_card
 
     if context.provenance is None:
-        raise StageFailed(context.stage, "a card needs the provenance of its model, and none was given")
+        raise context.failed("a card needs the provenance of its model, and none was given")
     texts = Texts(
         params.title,
         params.description,
@@ -79,6 +78,6 @@ def _read_text(context: Context, name: str) -> str:
     try:
         return (context.root / name).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise StageFailed(
-            context.stage, f"{name} cannot be added to the card", why=str(error), hint="name a text file in UTF-8"
+        raise context.failed(
+            f"{name} cannot be added to the card", why=str(error), hint="name a text file in UTF-8"
         ) from error

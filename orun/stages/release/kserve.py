@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, Size
 
@@ -65,14 +64,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     path = context.inputs["server"] / SETTINGS
     if not path.is_file():
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "the bundle has no server",
             hint="connect a stage of `release/server`",
         )
     if params.min_replicas > params.max_replicas:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"min_replicas is {params.min_replicas}, and max_replicas is {params.max_replicas}",
             hint="set `max_replicas` to at least `min_replicas`",
         )

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range
 
@@ -57,9 +56,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _describe(model, params)
     properties = dict(params.properties)
     if PROVENANCE in properties:
-        raise StageFailed(
-            context.stage, f"`{PROVENANCE}` is written by orun", hint="choose another name for the property"
-        )
+        raise context.failed(f"`{PROVENANCE}` is written by orun", hint="choose another name for the property")
     if params.provenance:
         properties[PROVENANCE] = _provenance(context)
     _set_properties(model, properties)
@@ -86,7 +83,7 @@ def _set_properties(model: ModelProto, properties: Mapping[str, str]) -> None:
 
 def _provenance(context: Context) -> str:
     if context.provenance is None:
-        raise StageFailed(context.stage, f"`{PROVENANCE}` needs the provenance of the model, and none was given")
+        raise context.failed(f"`{PROVENANCE}` needs the provenance of the model, and none was given")
     provenance = json.loads(context.provenance.read_bytes())
     stages = [{name: entry[name] for name in RECORDED if name in entry} for entry in provenance["stages"]]
     return json.dumps({"pipeline": provenance["pipeline"], "stages": stages}, sort_keys=True, ensure_ascii=False)

@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed, UsageError
+from orun.errors import UsageError
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 from orun.text.lists import first_few
@@ -76,7 +76,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     bundle = context.inputs["bundle"]
     if problems := verify_bundle(bundle):
-        raise StageFailed(context.stage, "the bundle is damaged, so it is not published", why="\n".join(problems))
+        raise context.failed("the bundle is damaged, so it is not published", why="\n".join(problems))
     manifest = json.loads((bundle / MANIFEST).read_bytes())
     names = [*(entry["path"] for entry in manifest["files"]), MANIFEST]  # the manifest last
     publisher = publisher_for(params.to, context.root)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed, UnknownName
+from orun.errors import UnknownName
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
 from orun.stages.contract import MODEL, Context, Port, Spec
 from orun.stages.params import Doc
@@ -94,8 +94,7 @@ def _list_models(context: Context, params: Params) -> list[str]:
     known = list_models(context, params.model)
     set_parameters = [name for name in ("dims", "inputs") if getattr(params, name)]
     if set_parameters and known[1:] and not params.model:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{set_parameters[0]}: apply to one model, but the bundle has {len(known)}",
             hint=f"choose it by `model` ({', '.join(known)}), in a stage for each",
         )
@@ -134,7 +133,7 @@ def _require_providers(context: Context, names: Sequence[str]) -> None:
     from orun.providers.registry import PROVIDERS
 
     if not names:
-        raise StageFailed(context.stage, "`providers` is empty", hint="leave it out for the CPU")
+        raise context.failed("`providers` is empty", hint="leave it out for the CPU")
     for name in names:
         if name not in PROVIDERS:
             problem = f"ONNX Runtime has no provider {name!r}"
@@ -144,8 +143,7 @@ def _require_providers(context: Context, names: Sequence[str]) -> None:
 def _require_tensors(context: Context, model: ModelProto) -> None:
     """Refuse outputs that are not tensors: a file of arrays cannot hold them."""
     if unfit := [value.name for value in model.graph.output if not value.type.HasField("tensor_type")]:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the output {', '.join(unfit)} cannot be compared: it is not a tensor",
             hint="for a classifier of `convert/sklearn`, set `zipmap: false`: its probabilities are then an array",
         )
@@ -212,8 +210,7 @@ def _run(context: Context, command: Sequence[str]) -> dict[str, Any]:
         return report
     lines = done.stderr.strip().splitlines()
     last = [*reversed([*takewhile(lambda line: not line.startswith((" ", "Traceback")), reversed(lines))])]
-    raise StageFailed(
-        context.stage,
+    raise context.failed(
         "the bundle does not work with only its users' packages installed",
         why="\n".join(last) or f"its process ended with {done.returncode} and without a message",
         hint="add the packages that it needs to `requirements`, or make a release that does not need them",

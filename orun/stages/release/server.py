@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed, UsageError
+from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages.contract import MODEL, Context, Port, Spec
 from orun.stages.params import Doc, Duration, FilePath, Range, Ratio, TargetName
@@ -170,8 +170,7 @@ def _choose_model(context: Context, params: Params) -> str:
 
     known = list_models(context, params.model)
     if known[1:] and not params.model:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the bundle has {len(known)} models, and a server serves one",
             hint=f"choose it by `model` ({', '.join(known)}), in a stage for each",
         )
@@ -203,8 +202,7 @@ def _require_free_names(context: Context, bundle: Path) -> None:
     from orun.stages.release._server import FILES, OWN
 
     if used := sorted({path.name for path in bundle.iterdir()} & {*FILES, *OWN}):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the bundle has {', '.join(used)}, and the folder of a server needs the name",
             hint="rename it in the stage whose files the bundle has as its card",
         )

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from orun.core.metrics import Metric
 from orun.environment.env_vars import variable
-from orun.errors import StageFailed
 from orun.measure.dataset import Batch, Dataset, group, make_batch
 from orun.stages._graph.feeds import Input
 from orun.stages._torch.export import Bound, bind, flatten
@@ -93,8 +92,7 @@ def train(
         mean = float(np.mean(losses))
         context.log.info("epoch %d: loss %.6g", epoch + 1, mean)
         if not math.isfinite(mean):
-            raise StageFailed(
-                context.stage,
+            raise context.failed(
                 f"the loss is {mean} after epoch {epoch + 1}",
                 hint="lower `learning_rate`, and see that inputs are scaled as the module expects",
             )
@@ -124,8 +122,7 @@ def training(context: Context, schedule: Schedule) -> Iterator[None]:
         StageFailed: when PyTorch fails, or there is no such device.
     """
     if schedule.device == "cuda" and not torch.cuda.is_available():
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "`device: cuda` needs an NVIDIA GPU that PyTorch sees",
             hint="`orun doctor` lists the devices; `device: cpu` trains on the processor",
         )

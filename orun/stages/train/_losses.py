@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional
 
-from orun.errors import StageFailed
 from orun.stages.contract import Context
 
 Array = NDArray[Any]
@@ -19,14 +18,12 @@ Array = NDArray[Any]
 def labels_of(context: Context, labels: Array | None, parameter: str, *, classes: bool) -> torch.Tensor:
     """Return the labels of a dataset as a tensor; refuse a dataset without, and classes that are not whole numbers."""
     if labels is None:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{parameter} has no labels to learn from",
             hint="orun.Dataset(inputs, labels)",
         )
     if classes and labels.dtype.kind not in "iub":
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"the labels of {parameter} are {labels.dtype}, not the numbers of classes",
             hint="`answers: values` learns values instead of classes",
         )
@@ -44,8 +41,7 @@ def hard_loss(context: Context, scores: torch.Tensor, labels: torch.Tensor, *, c
     if scores.shape == (*labels.shape, 1):
         labels = labels.unsqueeze(-1)
     if scores.shape != labels.shape:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "the module's first output has another shape than the labels",
             why=f"for {len(labels)} examples they are {list(scores.shape)} and {list(labels.shape)}",
             hint="with `answers: values` a module answers a number for each number of a label",
@@ -74,8 +70,7 @@ class Features:
         known = dict(module.named_modules())
         for name in names:
             if name not in known:
-                raise StageFailed(
-                    context.stage,
+                raise context.failed(
                     f"features: the {role} has no submodule {name!r}",
                     why=f"it has {', '.join(filter(None, known))}",
                 )
@@ -104,8 +99,7 @@ class Projections(torch.nn.Module):  # type: ignore[misc]  # torch is not checke
             shape, right = student.values[name].shape, teacher.values[other].shape
             differing = [axis for axis, (size, wanted) in enumerate(zip(shape, right, strict=False)) if size != wanted]
             if len(shape) != len(right) or len(differing) > 1:
-                raise StageFailed(
-                    context.stage,
+                raise context.failed(
                     f"features: {name!r} of the student cannot become {other!r} of the teacher",
                     why=f"they are {list(shape)} and {list(right)}, and a learned map changes the size of one axis",
                 )

@@ -23,7 +23,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.params import Code, Doc, Range, Ratio
 from orun.stages.train._settings import (
@@ -109,8 +108,7 @@ def _compare(context: Context, params: Params, dataset: Dataset, student: Bound,
     with torch.no_grad():
         scores, right = (run(bound, batch, params.device)[0] for bound in (student, teacher))
     if scores.shape != right.shape:
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "the student's first output has another shape than the teacher's",
             why=f"for {len(batch.examples)} examples they are {list(scores.shape)} and {list(right.shape)}",
         )

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.errors import StageFailed
 from orun.stages.contract import Context
 from orun.stages.params import Code, Doc
 from orun.stages.train._settings import (
@@ -92,8 +91,7 @@ def _prepare(context: Context, params: Params, module: torch.nn.Module) -> torch
         return module
     prepared = context.load(params.prepare, ("module",))(module)
     if not isinstance(prepared, torch.nn.Module):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             f"{params.prepare} must return a torch.nn.Module",
             why=f"it returned a {type(prepared).__name__}",
         )

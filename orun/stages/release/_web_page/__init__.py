@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import Record
-from orun.errors import StageFailed
 from orun.stages.contract import MODEL, Context
 
 if TYPE_CHECKING:
@@ -55,8 +54,7 @@ def write_page(
 
     inputs = [_describe(item, TYPES[item.dtype], pictures) for item in inputs_of(model)]
     if (pictures.mean or pictures.std) and not any("image" in item for item in inputs):
-        raise StageFailed(
-            context.stage,
+        raise context.failed(
             "`mean` and `std` scale pictures, and no input of the model takes one with as many channels",
             why="a picture has the shape [batch, channels, height, width] or [batch, height, width, channels]",
         )
@@ -89,7 +87,7 @@ def write_page(
 
 def _require_free(context: Context, names: Sequence[str]) -> None:
     if occupied := [name for name in names if (context.output / name.partition("/")[0]).exists()]:
-        raise StageFailed(context.stage, f"an input has a file named {occupied[0]}, a name that the page needs itself")
+        raise context.failed(f"an input has a file named {occupied[0]}, a name that the page needs itself")
 
 
 def _describe(item: Input, javascript: str, pictures: Pictures) -> dict[str, Any]:
