@@ -1,4 +1,4 @@
-"""What every test can count on, wherever the suite was started."""
+"""Fixtures and settings of every test, wherever the suite was started."""
 
 import gc
 import importlib.util

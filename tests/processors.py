@@ -1,4 +1,4 @@
-"""What some tests need of the processor."""
+"""Needs of some tests of the processor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each command imports: start-up time is a feature, and the frameworks belong in a stage's process."""
+"""Imports of each command: start-up time is a feature, and the frameworks belong in a stage's process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several acceptance tests stand on."""
+"""Fixtures of several acceptance tests."""
 
 from __future__ import annotations
 

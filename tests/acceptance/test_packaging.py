@@ -1,4 +1,4 @@
-"""What is shipped, and that it works where nothing else is installed."""
+"""Contents of the wheel and the sdist, which work where nothing else is installed."""
 
 from __future__ import annotations
 

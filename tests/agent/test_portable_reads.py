@@ -1,4 +1,4 @@
-"""What counts as a read outside of the project, and as a module that did not travel."""
+"""Reads outside of the project, and modules that did not travel."""
 
 from __future__ import annotations
 

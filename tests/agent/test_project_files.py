@@ -1,4 +1,4 @@
-"""What of a project travels to other machines, and under which names."""
+"""Files of a project that travel to other machines, and their names there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `benchmarks.node_tests` makes of models that are right, wrong, refused, or the end of their process."""
+"""Results of `benchmarks.node_tests` for models that are right, wrong, refused, or end their process."""
 
 from __future__ import annotations
 

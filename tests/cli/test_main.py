@@ -1,4 +1,4 @@
-"""What is typed finds its verb, and every error is a message and an exit code."""
+"""The command line: each verb is reached, and every error is a message and an exit code."""
 
 from __future__ import annotations
 

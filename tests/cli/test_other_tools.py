@@ -1,4 +1,4 @@
-"""What people type who come from other tools leads to a command line of orun."""
+"""Habits from other tools, and the command lines of orun that they lead to."""
 
 from __future__ import annotations
 

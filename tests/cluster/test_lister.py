@@ -1,4 +1,4 @@
-"""Where agents are, told through Ray, and what is said when one of them is gone. There are no agents here."""
+"""Addresses of agents, as Ray tells them, and the message when one of them is gone. There are no agents here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a target says of itself."""
+"""Properties of a target."""
 
 from __future__ import annotations
 

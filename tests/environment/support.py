@@ -1,4 +1,4 @@
-"""What tests of the environment share: files that take the place of the kernel's."""
+"""Files that take the place of the kernel's, for tests of the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What control groups leave of a machine's cores."""
+"""Cores of a machine that control groups leave."""
 
 from __future__ import annotations
 

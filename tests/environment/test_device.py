@@ -1,4 +1,4 @@
-"""What results are bound to, by class."""
+"""Device facts that results are bound to, by class."""
 
 from __future__ import annotations
 

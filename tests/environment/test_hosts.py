@@ -1,4 +1,4 @@
-"""Which machine a figure is of."""
+"""Identity of the machine of a figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was not installed from an index has one version for many contents."""
+"""Versions of packages that no index served: one stands for many contents."""
 
 from __future__ import annotations
 

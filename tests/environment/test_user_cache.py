@@ -1,4 +1,4 @@
-"""Where things go that may be made again."""
+"""Folder for files that may be made again."""
 
 from __future__ import annotations
 

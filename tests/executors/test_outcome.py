@@ -1,4 +1,4 @@
-"""What became of a stage that said that it was done, as its supervisor saw it."""
+"""End of a stage that said that it was done, as its supervisor saw it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may happen to a file or folder that nobody should touch."""
+"""Damage to files and folders that nobody should touch."""
 
 from __future__ import annotations
 

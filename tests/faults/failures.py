@@ -1,4 +1,4 @@
-"""What has to be so when a call of a command has failed, and after the run that comes next."""
+"""Conditions after a failed call of a command, and after the run that comes next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine may refuse: space, files, descriptors, processes, the right to write."""
+"""Limits of a machine: space, files, descriptors, processes, the right to write."""
 
 from __future__ import annotations
 

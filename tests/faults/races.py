@@ -1,4 +1,4 @@
-"""What a stage depends on is edited while it runs: no result may be stored that belongs to no version."""
+"""Edits of a stage's dependencies while it runs: no result may be stored that belongs to no version."""
 
 from __future__ import annotations
 

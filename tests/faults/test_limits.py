@@ -1,4 +1,4 @@
-"""What the machine refuses is a clear error that loses nothing."""
+"""Refusals of the machine: each is a clear error that loses nothing."""
 
 from __future__ import annotations
 

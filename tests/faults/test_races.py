@@ -1,4 +1,4 @@
-"""What is edited while a stage runs never leaves a result that belongs to no version."""
+"""Edits while a stage runs, which never leave a result that belongs to no version."""
 
 from __future__ import annotations
 

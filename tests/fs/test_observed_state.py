@@ -1,4 +1,4 @@
-"""What is seen of a path."""
+"""Observed state of a path."""
 
 from __future__ import annotations
 

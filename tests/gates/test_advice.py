@@ -1,4 +1,4 @@
-"""What an undecided gate says is to be set: that it is what makes the measurement go on, and enough of it."""
+"""Advice of an undecided gate: its settings make the measurement go on, and long enough."""
 
 from __future__ import annotations
 

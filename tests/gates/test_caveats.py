@@ -1,4 +1,4 @@
-"""What verdicts cannot tell, as the pipeline alone shows."""
+"""Caveats of verdicts, as the pipeline alone shows them."""
 
 from __future__ import annotations
 

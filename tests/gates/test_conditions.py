@@ -1,4 +1,4 @@
-"""What is not as it was when the baseline was accepted, which a comparison with it does not tell."""
+"""Conditions that changed since the baseline was accepted, which a comparison with it does not tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a series changed, on data of known answers."""
+"""Change points of series with known answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which models need the library of onnxruntime-extensions, and that their sessions load it."""
+"""Models that need the library of onnxruntime-extensions: their sessions load it, and no others."""
 
 from __future__ import annotations
 

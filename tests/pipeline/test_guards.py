@@ -1,4 +1,4 @@
-"""Which stages a release waits for without naming them."""
+"""Stages that a release waits for without naming them."""
 
 from __future__ import annotations
 

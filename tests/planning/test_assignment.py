@@ -1,4 +1,4 @@
-"""Which machines can run a stage, and what their facts make of its results."""
+"""Machines that can run a stage, and the part of their facts in the validity of its results."""
 
 from __future__ import annotations
 

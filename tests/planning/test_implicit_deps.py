@@ -1,4 +1,4 @@
-"""What a stage read: a file that the disk does not give is not one that is not there."""
+"""Files that a stage read: one that the disk does not give is not one that is absent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What differs between two keys, in words that show it."""
+"""Differences of two keys, in words that show them."""
 
 from __future__ import annotations
 

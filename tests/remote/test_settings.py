@@ -1,4 +1,4 @@
-"""Which remote a run uses: command line, environment, pyproject.toml; and what cannot be."""
+"""The remote of a run: command line, environment, pyproject.toml; and what is refused there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an investigation found, as people read it."""
+"""Reports of an investigation, as people read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do about a gate that makes a run fail."""
+"""Advice on a gate that makes a run fail."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stages say of their results, from the stage to every report."""
+"""Notes of stages on their results, from the stage to every report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stream can show is found by its own abilities and the conventions of the environment."""
+"""Abilities of a stream, by its own traits and the conventions of the environment."""
 
 from __future__ import annotations
 

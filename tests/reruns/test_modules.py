@@ -1,4 +1,4 @@
-"""Where modules come from and what they are made of, and files that are taken without being opened."""
+"""Origins and contents of modules, and files that are taken without being opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What native code and programs ask for without opening it: whether a file may be read, and where a link leads."""
+"""Questions of native code and programs about files they do not open: may it be read, where does a link lead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where files lie: what is read from beside them, links on the way to them, and a store among them."""
+"""Locations of files: reads from beside them, links on the way to them, and a store among them."""
 
 from __future__ import annotations
 

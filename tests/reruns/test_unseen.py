@@ -1,4 +1,4 @@
-"""What a stage asks and nobody sees: a run that it led elsewhere does not pass for one of how things were before."""
+"""Questions of a stage that nobody sees: a run that they led elsewhere does not pass for one of before."""
 
 from __future__ import annotations
 

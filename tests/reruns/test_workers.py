@@ -1,4 +1,4 @@
-"""What workers of a pool find out counts for the stage: they are processes of their own, and are killed at its end.
+"""Dependencies of the workers of a pool: processes of their own, which are killed at the end of the stage.
 
 They are forked or started as programs, as the stage or the version of Python has it. Quickly, programs are tried in
 `test_optional.py` and `test_environment.py`.

@@ -1,4 +1,4 @@
-"""What lies in `out/` of a stage is read by those that wait for it: for others it may be of an earlier run."""
+"""Outputs in `out/` that stages after them read: for others they may be of an earlier run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stages need of this machine because of what their parameters say, told before the first of them starts."""
+"""Needs that the parameters of stages have of this machine, told before the first of them starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run goes on when stages fail, gates fail, files are edited meanwhile, or others run too."""
+"""The way of a run when stages fail, gates fail, files are edited meanwhile, or others run too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a stage may lack a machine."""
+"""Time for which a stage may lack a machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage left beside its output in an earlier run, and reads again: a cache that outlives an edit."""
+"""Files that a stage left beside its output and reads again: a cache that outlives an edit."""
 
 from __future__ import annotations
 

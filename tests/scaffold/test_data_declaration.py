@@ -1,4 +1,4 @@
-"""What `orun init` declares for a dataset in files."""
+"""Declarations of `orun init` for a dataset in files."""
 
 from __future__ import annotations
 

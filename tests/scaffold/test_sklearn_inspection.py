@@ -1,4 +1,4 @@
-"""What `orun init` finds out about a fitted estimator by asking it."""
+"""Facts that `orun init` asks a fitted estimator for."""
 
 from __future__ import annotations
 

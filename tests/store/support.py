@@ -1,4 +1,4 @@
-"""What the tests of the store share: folders to store, records, faults, and how much was read."""
+"""Parts of the tests of the store: folders to store, records, faults, and counts of reads."""
 
 from __future__ import annotations
 

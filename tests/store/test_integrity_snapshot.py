@@ -1,4 +1,4 @@
-"""What is noted of stored results: every file of theirs, and nothing where one is not as it should be."""
+"""Integrity snapshot of stored results: every file of theirs, and nothing where one is damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is put away, what stays where it is, and what goes from there when it is old."""
+"""Quarantine: what is moved there, what stays in place, and what is removed when it is old."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stage has begun and not ended when its function returns: nothing of which the half is written is stored."""
+"""Work that a stage began and did not end when its function returned: no half of a file is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real stages read without declaring it is found, and nothing else."""
+"""Undeclared reads of real stages: each of them is recorded, and nothing else."""
 
 from __future__ import annotations
 

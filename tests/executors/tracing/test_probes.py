@@ -1,4 +1,4 @@
-"""What a stage asks for without opening it is found, and nothing else."""
+"""Files that a stage asks for without opening them: each of them is recorded, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of what stages read was seen: in the record of each stage, and said once in a run."""
+"""Extent of tracing: in the record of each stage, and said once in a run."""
 
 from __future__ import annotations
 

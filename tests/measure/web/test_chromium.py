@@ -1,4 +1,4 @@
-"""What is heard of a page, with a program that speaks the protocol in the place of Chromium."""
+"""Messages of a page, with a program that speaks the protocol in the place of Chromium."""
 
 from __future__ import annotations
 

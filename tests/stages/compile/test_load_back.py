@@ -1,4 +1,4 @@
-"""What is said of a compiled model that is loaded back, by models that the CPU runs as they are."""
+"""Messages on compiled models that are loaded back, by models that the CPU runs as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What PyTorch itself can promise, at ill-conditioned inputs and in rows that see nothing; right and wrong exports."""
+"""Limits of PyTorch itself at ill-conditioned inputs and in rows that see nothing; right and wrong exports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where time goes: profiles of a model with a planted detour; no figure in seconds is asserted, only whose it is."""
+"""Profiles of a model with a planted detour; no figure in seconds is asserted, only whose it is."""
 
 from __future__ import annotations
 
