@@ -83,6 +83,26 @@ stages:
 """
 
 
+RESOLVING = """
+import ctypes
+
+from orun import stage
+
+
+@stage(inputs={"text": "files"}, output="files")
+def resolve(context):
+    resolved = ctypes.create_string_buffer(4096)
+    assert ctypes.CDLL(None).realpath(str(context.inputs["text"] / "text").encode(), resolved)
+    (context.output / "text").write_text("resolved")
+"""
+RESOLVED = """
+name: text
+stages:
+  make: {uses: ./stages.py:make}
+  resolve: {uses: ./resolving.py:resolve, needs: make}
+"""
+
+
 def test_results_are_looked_for_while_other_stages_keep_the_cores_busy(
     tmp_path: Path, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -179,6 +199,17 @@ def test_a_result_that_read_something_else_is_another_one(tmp_path: Path, folder
     assert three.text("upper") == two.text("upper") == "B A!"
     assert first.text("upper") == "A B!"
     assert len(named(folder, "actions/")) == 4
+
+
+@pytest.mark.usefixtures("native_reads")
+def test_stores_of_different_names_in_the_project_share_results(tmp_path: Path, folder: str) -> None:
+    """The native `realpath` of an input looks for a link at each folder above it, the store among them."""
+    first, other = (machine(tmp_path, name, RESOLVED) for name in ("one", "other"))
+    for project, store in ((first, ".orun"), (other, "artifacts")):
+        project.write("resolving.py", RESOLVING)
+        project.store = project.folder / store
+    assert built(first.run(remote=folder)) == ["make", "resolve"]
+    assert (built(other.run(remote=folder)), traffic(other)) == ([], "2 fetched")
 
 
 def test_a_measurement_stays_where_it_was_taken(tmp_path: Path, folder: str) -> None:

@@ -65,8 +65,8 @@ class Scope:
         return f"{path}/".startswith(self._code) and not f"{path}/".startswith(self._below)
 
     def is_above(self, path: str) -> bool:
-        """Return whether an absolute path leads to a top folder of the user's code, or above it."""
-        return any(folder.startswith(f"{path.rstrip('/')}/") for folder in self._code)
+        """Return whether an absolute path leads to a top folder of the user's code or of the store, or above it."""
+        return any(folder.startswith(f"{path.rstrip('/')}/") for folder in (*self._code, *self._own))
 
     def is_dependency(self, path: str) -> bool:
         """Return whether a read of an absolute path is an implicit dependency."""

@@ -146,3 +146,9 @@ def test_a_file_among_all_that_is_installed_makes_none_of_it_the_stage_s(project
     assert not scope.is_dependency("/usr/lib/libc.so.6")
     assert scope.is_dependency(f"{packages}/onnx_models/net.data")
     assert scope.is_dependency("/usr/share/models/net.data")
+
+
+def test_folders_above_code_and_store() -> None:
+    scope = Scope(["/home/me/project"], ["/home/me/project/.orun/objects"])
+    above = ["/", "/home/me", "/home/me/project", "/home/me/project/.orun", "/home/me/project/.orun/objects"]
+    assert [*filter(scope.is_above, [*above, "/home/me/project/flag", "/home/me/other"])] == above
