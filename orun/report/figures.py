@@ -15,6 +15,7 @@ ABSENT = "-"  # where there is nothing to show
 NOT_THERE = "not there"  # a file that was looked for
 DIGEST = re.compile(r"\b([0-9a-f]{12})[0-9a-f]{52}\b")
 SHOWN = 3  # metrics of a stage in a headline
+TELLING = ("p50", "speedup")  # shown before other metrics: of a latency, these are what people look for
 _AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
 
@@ -27,13 +28,13 @@ def ago(seconds: float) -> str:
 
 
 def headline(metrics: Mapping[str, Metric], gated: Sequence[str]) -> str:
-    """Return the most telling metrics: gated ones in the order of the gates, then the others by name.
+    """Return the most telling metrics: gated ones in the order of the gates, then p50 and speedup, then others by name.
 
     The size has a column of its own, so it is repeated only if a gate judges it. Counts of one kind of several, such as
     `fused.Attention`, come last if they are 0.
     """
-    names = [name for name in dict.fromkeys(gated) if name in metrics]
-    ungated = (name for name in metrics if name not in gated and name != "size")
+    names = [name for name in dict.fromkeys((*gated, *TELLING)) if name in metrics]
+    ungated = (name for name in metrics if name not in names and name != "size")
     names += sorted(ungated, key=lambda name: ("." in name and metrics[name].value == 0, name))
     return ", ".join(f"{name} {show(metrics[name].value, metrics[name].unit)}" for name in names[:SHOWN])
 

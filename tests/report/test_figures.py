@@ -33,6 +33,9 @@ def test_metrics_with_a_gate_are_told_first() -> None:
     assert headline(metrics, ()) == "a 1, b 2, c 3"
     assert headline(metrics, ["size", "d", "d", "gone"]) == "size 1 MB, d 4, a 1"
     assert headline({}, ()) == ""
+    latency = {name: Metric(1) for name in ("cpu", "first", "load", "p50", "speedup")}
+    assert headline(latency, ()) == "p50 1, speedup 1, cpu 1"
+    assert headline(latency, ["load", "speedup"]) == "load 1, speedup 1, p50 1"
     fused = {"fused.Attention": Metric(0), "fused.MultiHeadAttention": Metric(3), "lost": Metric(0)}
     assert headline(fused, ()) == "fused.MultiHeadAttention 3, lost 0, fused.Attention 0"
 
