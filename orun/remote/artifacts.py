@@ -83,10 +83,11 @@ class Artifacts:
         for action in self.store.actions(key):
             if tree in ("", action.tree) and not (artifact and self.store.check(action.tree)):
                 return True
+        problems: list[str] = []
         first, count = 0, 1  # most keys have one record
         while True:
             records = yield partial(Transfers.records, key=key, first=first, count=count)
-            problems = list(records.refused)
+            problems += records.refused
             for record in records.accepted:
                 try:
                     action = unkeyed(validate_result(key, record), secrets)
@@ -99,9 +100,8 @@ class Artifacts:
                     continue
                 self.store.put_action(action)
                 return True
-            self.refuse(name, problems)
             if not records.more:
-                return False
+                return self.refuse(name, problems)
             first, count = first + count, 3 * count
 
     def refuse(self, name: str, problems: Sequence[str]) -> bool:

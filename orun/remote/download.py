@@ -151,16 +151,19 @@ class Downloads:
         if stored or self._is_measurement(step):
             return stored
         fetch = self._check if step.stage.id in self.left else partial(self._artifact, step.stage.id)
+        problems: list[str] = []
         first, count = 0, 1  # most keys have one record
         while True:
             records = yield partial(Transfers.records, key=step.key, first=first, count=count)
-            for action in self._validate(step, records):
+            actions, refused = self._validate(step, records)
+            problems += refused
+            for action in actions:
                 if not self.planner.changes(step.stage, action) and (yield from fetch(action)):
                     self.planner.store.put_action(action)
                     self.known.add(action)
                     return self._note(step)
             if not records.more:
-                return False
+                return self._artifacts.refuse(step.stage.id, problems)
             first, count = first + count, 3 * count
 
     def _complete_stored(self, step: Step) -> Steps:
@@ -187,7 +190,9 @@ class Downloads:
         """Take the record that a machine has sent, and fetch its files. The run has its log already."""
         name = step.stage.id
         records = yield partial(Transfers.open, record=built.record.encode())
-        for action in self._validate(step, records):
+        actions, problems = self._validate(step, records)
+        self._artifacts.refuse(name, problems)
+        for action in actions:
             if name in self.left:
                 self.checked.add(action)
             elif not (yield from self._artifacts.fetch(name, action.tree, size=action.size)):
@@ -202,8 +207,8 @@ class Downloads:
         self._fetched.add((step.stage.id, step.key))
         return True
 
-    def _validate(self, step: Step, records: Records) -> list[Action]:
-        """Return the records that are valid results of a step."""
+    def _validate(self, step: Step, records: Records) -> tuple[list[Action], list[str]]:
+        """Return the records that are valid results of a step, and why the others are refused."""
         actions: list[Action] = []
         problems = list(records.refused)
         for record in records.accepted:
@@ -215,8 +220,7 @@ class Downloads:
                 actions.append(replace(action, **shared))
             except RefusedError as error:
                 problems.append(f"a record of key {step.key}: {error}")
-        self._artifacts.refuse(step.stage.id, problems)
-        return actions
+        return actions, problems
 
     def _met_before(self, value: object) -> object:
         """Return an equal value of an earlier result, if there is one: a run holds thousands of results."""

@@ -20,11 +20,16 @@ from orun.remote.connection import Connection
 from orun.remote.download import Downloads
 from orun.remote.known_results import KnownResults
 from orun.remote.settings import Settings
+from orun.remote.trust import keyring
 from orun.remote.upload import Uploads
 from orun.text.counts import count
 from orun.text.units import show
 
 HELD_BACK = f"set {SHARED_KEY} to share these results, or list the variables under `env` of the stage"
+UNTRUSTED = (
+    f"{SIGNING_KEY} belongs to none of the project's trusted-keys, so readers refuse what is pushed; "
+    "list its public key there: openssl pkey -in orun-signing.pem -pubout"
+)
 # CI systems set a secret to an empty value where it is not available, as in a pull request from a fork.
 UNSIGNED = f"{SHARED_KEY} is empty: what is in the remote is believed, whoever wrote it"
 
@@ -44,6 +49,10 @@ class Sync:
         if not settings.trusted and os.environ.get(SHARED_KEY) == "":
             signs = settings.mode == "read" or os.environ.get(SIGNING_KEY)
             emit(Notice("warning", UNSIGNED if signs else f"{UNSIGNED}, and what is pushed is unsigned"))
+        if settings.trusted and settings.mode == "read-write":
+            keys = keyring(settings.trusted)
+            if keys.verify(b"", keys.sign(b"")):
+                emit(Notice("warning", UNTRUSTED))
         known = KnownResults(planner.store.root, settings)
         self.downloads = Downloads(self._connection, planner, known)
         self.uploads = Uploads(self._connection, planner, known)

@@ -157,12 +157,11 @@ def test_an_unsigned_or_changed_result_is_refused_where_keys_are_set(
     (changed,) = [name for name in named(folder, "actions/") if b'"stage":"upper"' in contents(folder)[name]]
     write(folder, changed, contents(folder)[changed].replace(b'"seconds":', b'"seconds":1'))
     assert built(other.run(remote=folder)) == ["upper"]  # make is there signed too
-    unsigned, wrong = notices(other)
-    assert unsigned.startswith("make: refused from the remote: actions/")
-    assert unsigned.endswith("/0: it is not signed")
-    assert wrong == f"upper: refused from the remote: {changed}: its signature is not by a key that is trusted here"
+    assert notices(other) == [
+        f"upper: refused from the remote: {changed}: its signature is not by a key that is trusted here"
+    ]
     third = machine(tmp_path, "third")
-    assert built(third.run(remote=folder)) == []  # the signed ones stand after these
+    assert (built(third.run(remote=folder)), notices(third)) == ([], [])  # the signed ones stand after these
     assert SHARED.encode() not in b"".join(contents(folder).values())
 
 
@@ -228,8 +227,28 @@ def test_who_begins_to_sign_pushes_again_what_is_there_unsigned(
     assert (built(first.run(remote=folder)), traffic(first)) == ([], "2 pushed")
     first.edit("pipeline.yaml", "name: text", "name: text # changed")  # planned anew
     assert (built(first.run(remote=folder)), traffic(first)) == ([], "")
-    assert built(other.run(remote=folder)) == []
-    assert [text.rpartition(": ")[2] for text in notices(other)] == ["it is not signed", "it is not signed"]
+    assert (built(other.run(remote=folder)), notices(other)) == ([], [])
+
+
+def test_a_signing_key_that_no_reader_trusts_is_said(
+    first: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once a run that may push, unless a shared key signs as well."""
+    for project in (first, other):
+        trust(project, pem(Ed25519PrivateKey.generate())[1], folder)
+    monkeypatch.setenv(SIGNING_KEY, pem(Ed25519PrivateKey.generate())[0])
+    first.run()
+    (untrusted,) = notices(first)
+    assert untrusted == (
+        "ORUN_REMOTE_SIGNING_KEY belongs to none of the project's trusted-keys, so readers refuse what is pushed; "
+        "list its public key there: openssl pkey -in orun-signing.pem -pubout"
+    )
+    monkeypatch.setenv(SHARED_KEY, SHARED)
+    other.run()
+    assert SIGNING_KEY not in "".join(notices(other))
+    monkeypatch.delenv(SHARED_KEY)
+    other.run(remote=orun.Remote(mode="read"))
+    assert SIGNING_KEY not in "".join(notices(other))
 
 
 def test_a_bad_key_is_an_error_before_a_stage_starts(
