@@ -20,6 +20,7 @@ from orun.scaffold.inspection_process import declare_data
 from orun.scaffold.model_facts import ColumnFact, GraphFacts, InputFact, ModelFacts
 from orun.scaffold.recipe import Request
 from orun.scaffold.targets import target_named
+from orun.stages._data.images import require_images
 from tests.scaffold.support import save_tokenizer
 
 TOKENS = tuple(InputFact(name, "int64", ("batch", "sequence")) for name in ("input_ids", "attention_mask"))
@@ -228,13 +229,30 @@ def test_images_that_transformers_scales_otherwise(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("splits", "named"),
+    [(["train", "validation", "test"], "test"), (["train", "validation"], "validation"), (["train"], "train")],
+)
+def test_of_a_folder_of_splits_one_is_named(tmp_path: Path, splits: list[str], named: str) -> None:
+    (tmp_path / "dataset_dict.json").write_text(json.dumps({"splits": splits}))
+    for split in splits:
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "state.json").write_text("{}")
+    with pytest.raises(UsageError) as caught:
+        require_images(tmp_path, "saved")
+    assert str(caught.value).splitlines() == [
+        "saved is a folder of the library datasets, not of images",
+        f"  hint: datasets.load_from_disk('saved')['{named}'].to_parquet('data.parquet')",
+    ]
+
+
+@pytest.mark.parametrize(
     ("data", "message"),
     [
         (
             "saved",
             [
                 "saved is a folder of the library datasets, not of images",
-                "hint: datasets.load_from_disk('saved').to_parquet('data.parquet'), or a split of it",
+                "hint: datasets.load_from_disk('saved').to_parquet('data.parquet')",
             ],
         ),
         (

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 ORIENTATION, UPRIGHT = 0x0112, 4  # EXIF tag, 1 if it turns nothing; its largest value that keeps width and height
-SAVED_DATASET = ("state.json", "dataset_dict.json")  # in a folder that `save_to_disk` of the library datasets wrote
+SAVED_DATASET = "state.json"  # in a folder that `save_to_disk` of the library datasets wrote
+SAVED_SPLITS = "dataset_dict.json"  # in such a folder of several splits, each in a folder of its own
 DEEP = ("I", "F")  # what Pillow's modes of more than 8 bits in a channel begin with; it cuts them off at 255
 SUFFIXES = frozenset({".bmp", ".gif", ".jfif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 # Of files that are no images and often lie among them.
@@ -30,11 +31,17 @@ OTHER_SUFFIXES = frozenset({".csv", ".db", ".html", ".ini", ".json", ".md", ".py
 
 def require_images(folder: Path, name: str) -> None:
     """Refuse a folder that Hugging Face's library datasets wrote."""
-    if any((folder / file).is_file() for file in SAVED_DATASET):
-        raise UsageError(
-            f"{name} is a folder of the library datasets, not of images",
-            hint=f"datasets.load_from_disk({name!r}).to_parquet('data.parquet'), or a split of it",
-        )
+    if (folder / SAVED_SPLITS).is_file():
+        splits = [path.parent.name for path in folder.glob(f"*/{SAVED_DATASET}")]
+        split = f"[{min(splits, key=lambda name: (name == 'train', name), default='test')!r}]"
+    elif (folder / SAVED_DATASET).is_file():
+        split = ""
+    else:
+        return
+    raise UsageError(
+        f"{name} is a folder of the library datasets, not of images",
+        hint=f"datasets.load_from_disk({name!r}){split}.to_parquet('data.parquet')",
+    )
 
 
 def read_images(folder: Path, name: str, source: Source) -> Dataset:
