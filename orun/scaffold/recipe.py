@@ -19,8 +19,8 @@ SEARCH_TIME = "3min"
 TIMED = 128  # size of a dynamic axis for timing
 LOCALE = "C.UTF-8"
 AGREEMENT = "agreement"  # metric of outputs of integers and flags
-LABEL_RULES = {"accuracy": "max_drop", "rmse": "max_increase"}
-"""Metrics of labels, each with the rule that compares it with the original's."""
+LABEL_RULES = {"accuracy": ("min", "max_drop"), "rmse": ("max", "max_increase")}
+"""Metrics of labels, each with the rule that limits its figure and the rule that compares it with the original's."""
 LabelKind = Literal["", "classes", "numbers"]
 Gates = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Gates of each stage: stage -> metric -> rule -> threshold."""
@@ -262,8 +262,11 @@ def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
     advice = "If the data has labels, add `accuracy` or `f1` to the metrics, and a gate: accuracy: {max_drop: 1%}"
     if metric := request.label_metric:
         metrics.append(metric)
-        rule = LABEL_RULES[metric]
-        advice = f"`{metric}` compares both with the labels of the data; more examples allow a narrower `{rule}`"
+        limit, rule = LABEL_RULES[metric]
+        advice = (
+            f"`{metric}` compares both with the labels of the data. `{limit}` limits the figure itself, `{rule}` what "
+            "the stages lose; more examples allow narrower limits"
+        )
     elif request.facts.is_ctc:
         text = f"`text: {{tokenizer: {request.facts.source}}}`"
         advice = f"If the labels are texts, add `wer` and `cer`, with {text}, and a gate: wer: {{max_increase: 1%}}"

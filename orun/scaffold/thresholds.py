@@ -17,7 +17,7 @@ LEAST_COSINE = 0.9  # smallest cosine of a model that may be released
 LEAST_SQNR = 10  # dB; the same of a model whose outputs are single numbers: an error of 32 %
 MOST_SQNR = 100  # dB; beyond it is rounding of float32, which differs from machine to machine
 LEAST_CHANGE = 0.01  # share of classes that may change where none did: kernels of other machines round otherwise
-MOST_CHANGE = 0.5  # share of the original's figure by labels; a gate that allows more says little
+MOST_CHANGE = 0.5  # share of a figure by labels; a gate that allows a larger change says little
 REDUCED = ("int8", "half")  # stages that make a model smaller and less exact
 
 
@@ -38,9 +38,11 @@ def gates_for(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
                 gates["accuracy"] = {"sqnr": {"min": f"{math.floor(least_sqnr)}"}}
             if least := _share(metrics.get("agreement")):
                 gates["accuracy"]["agreement"] = {"min": least}
-            for name, rule in LABEL_RULES.items():
-                if most := _most_change(metrics.get(name)):
-                    gates["accuracy"][name] = {rule: most}
+            for name, (limit, rule) in LABEL_RULES.items():
+                if name in metrics:
+                    thresholds = {limit: _worse_end(metrics[name]), rule: _most_change(metrics[name])}
+                    if written := {key: value for key, value in thresholds.items() if value}:
+                        gates["accuracy"][name] = written
         if stage.stage == "latency":
             gates["latency"] = {"p50": {"max_regression": SLOWEST}} | _speedup(metrics)
     return gates
@@ -87,9 +89,23 @@ def _share(agreement: Metric | None) -> str:
     return f"{least:g}%" if least > 0 else ""
 
 
-def _most_change(metric: Metric | None) -> str:
+def _worse_end(metric: Metric) -> str:
+    """Return the worse end of the interval of a figure by labels; empty without a useful one."""
+    value, interval, least = metric.value, metric.interval, metric.value * LEAST_CHANGE
+    if interval is None:
+        return ""
+    distance = max(interval.high - value if metric.better == "lower" else value - interval.low, least)
+    if not distance < value * MOST_CHANGE:
+        return ""
+    if metric.better != "lower":
+        return f"{math.floor((value - distance) * 1000) / 10:g}%"
+    digits = 2 - math.floor(math.log10(value + distance))
+    return f"{math.ceil((value + distance) * 10**digits) / 10**digits:.{max(digits, 0)}f}"
+
+
+def _most_change(metric: Metric) -> str:
     """Return a loss that is `WORSE` times what the examples cannot exclude; empty without a useful one."""
-    if metric is None or metric.reference is None:
+    if metric.reference is None:
         return ""
     ratio = metric.reference.ratio
     most = max(ratio.high - 1 if metric.better == "lower" else 1 - ratio.low, LEAST_CHANGE) * WORSE

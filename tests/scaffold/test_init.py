@@ -128,6 +128,24 @@ def test_labels_that_are_no_classes_are_left_out(model: Path) -> None:
     assert "metrics: [cosine]" in text
 
 
+CLASSIFIER = """
+<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y)
+<float[2,2] w = {{{weights}}}> {{ y = MatMul(x, w) }}
+"""
+
+
+@pytest.mark.slow
+def test_a_model_that_got_worse_by_its_labels_fails(model: Path) -> None:
+    rows = [(place % 2, 1 - place % 2, (place + (place % 10 == 0)) % 2) for place in range(100)]
+    Path("rows.csv").write_text("a,b,target\n" + "".join(f"{a},{b},{1 - label}\n" for a, b, label in rows))
+    onnx.save(onnx.parser.parse_model(CLASSIFIER.format(weights="1, 0, 0, 1")), model)
+    text = orun.init(model, "made.yaml", data="rows.csv", target="dml")
+    assert "accuracy: {min: 82.5%, max_drop: 6.2%}" in text
+    onnx.save(onnx.parser.parse_model(CLASSIFIER.format(weights="-1, 0, 0, -1")), model)
+    failed = [verdict for verdict in orun.run("made.yaml").verdicts if verdict.outcome == "failed"]
+    assert [(verdict.metric, verdict.rule, verdict.measured) for verdict in failed] == [("accuracy", "min", 0.1)]
+
+
 def test_an_image_that_cannot_be_read_ends_it(model: Path) -> None:
     """It is no reason to leave a stage out of the release."""
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,3,4,4] x) => (float[N,3,4,4] y) { y = Relu(x) }'
@@ -250,6 +268,30 @@ def test_the_gate_of_an_error_allows_what_the_examples_cannot_exclude() -> None:
     accuracy = StageResult("accuracy", "measure/accuracy", "built", metrics=metrics)
     assert gates_for(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
         "accuracy": {"rmse": {"max_increase": "2.9%"}}
+    }
+
+
+@pytest.mark.parametrize(
+    ("measured", "rules"),
+    [
+        (Metric(0.9, "ratio", "higher", interval=Estimate(0.9, 0.8316, 0.95)), {"accuracy": {"min": "83.1%"}}),
+        (Metric(1.0, "ratio", "higher", interval=Estimate(1.0, 1.0, 1.0)), {"accuracy": {"min": "99%"}}),
+        (Metric(0.5, "ratio", "higher", interval=Estimate(0.5, 0.1, 0.9)), {}),
+        (Metric(0.0, "ratio", "higher", interval=Estimate(0.0, 0.0, 0.0)), {}),
+        (Metric(0.9, "ratio", "higher"), {}),
+        (Metric(2.002, "", "lower", interval=Estimate(2.002, 1.8, 2.3419)), {"rmse": {"max": "2.35"}}),
+        (Metric(0.02, "", "lower", interval=Estimate(0.02, 0.01, 0.0234)), {"rmse": {"max": "0.0234"}}),
+        (Metric(70000.0, "", "lower", interval=Estimate(70000.0, 6e4, 81234.0)), {"rmse": {"max": "81300"}}),
+        (Metric(0.0, "", "lower", interval=Estimate(0.0, 0.0, 0.0)), {}),
+    ],
+)
+def test_the_gate_of_labels_ends_where_the_measured_interval_ends(
+    measured: Metric, rules: dict[str, dict[str, str]]
+) -> None:
+    metrics = {"rmse" if measured.better == "lower" else "accuracy": measured}
+    accuracy = StageResult("accuracy", "measure/accuracy", "built", metrics=metrics)
+    assert gates_for(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
+        "accuracy": rules
     }
 
 
