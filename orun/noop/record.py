@@ -30,6 +30,7 @@ from orun.planning.kind_code import PAGES, find_reachable
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
 from orun.remote.options import VARIABLES, config_file
+from orun.remote.settings import trusted_files
 from orun.store import StatCache
 from orun.store.checksummed_json import encode_checksummed
 
@@ -80,6 +81,9 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
     contents = _contents(planner, done, observed, fresh)
     if contents is None or not _is_settled(_config(planner), result):
         return None
+    keys = [str(path) for path in trusted_files(planner.pipeline.project)]
+    if not all(_is_settled(path, result) for path in keys):
+        return None
     targets = [encode(target) for item in _list_local(done) for target in item.step.stage.targets or (None,)]
     targets = list({json.dumps(target): target for target in targets}.values())
     files = {path: seen for path, seen in observed.files.items() if path not in fresh}
@@ -92,7 +96,7 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
         "targets": targets,
         "surroundings": surroundings(targets),
         "read": snapshot_of(files | code | records, observed.folders | listed),
-        "contents": contents | {_config(planner): digest_file(_config(planner))},
+        "contents": contents | {path: digest_file(path) for path in (_config(planner), *keys)},
         "variables": _variables(done),
         "modules": _modules(done),
         "secrets": signing_keys_set(),

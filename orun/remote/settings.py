@@ -80,8 +80,12 @@ def resolve(options: Remote, project: Path, environment: Mapping[str, str] = os.
 def key_files(project: Path) -> list[Path]:
     """Return every key file that a run of a project may read; UsageError if the project's settings are invalid."""
     private = os.environ.get(SIGNING_KEY)
-    named = _table(config_file(project)).get("trusted-keys", ())
-    return [*(project / name for name in named), *([Path(private)] if private else [])]
+    return [*trusted_files(project), *([Path(private)] if private else [])]
+
+
+def trusted_files(project: Path) -> list[Path]:
+    """Return the files of public keys that a project names; UsageError if its settings are invalid."""
+    return [project / name for name in _table(config_file(project)).get("trusted-keys", ())]
 
 
 def fleet_url(option: str | None, project: Path) -> str:

@@ -212,6 +212,34 @@ def test_who_is_given_a_key_pushes_what_was_built_without(
     assert built(other.run()) == []
 
 
+def test_who_exchanges_the_keys_pushes_again_what_is_there(
+    first: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run does so by itself, as the file of the public key has changed."""
+    for private, public in (pem(Ed25519PrivateKey.generate()) for _ in range(2)):
+        monkeypatch.setenv(SIGNING_KEY, private)
+        for project in (first, other):
+            trust(project, public, folder)
+        first.run()
+        assert traffic(first) == "2 pushed"
+        assert first.run().repeats
+    monkeypatch.delenv(SIGNING_KEY)
+    assert (built(other.run()), notices(other)) == ([], [])
+
+
+def test_who_exchanges_the_private_key_alone_pushes_again_with_a_selection(
+    first: Project, folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No digest of a secret is kept, so only a run that plans notices: `--to` the last stage."""
+    pairs = [pem(Ed25519PrivateKey.generate()) for _ in range(2)]
+    trust(first, "".join(public for _, public in pairs), folder)
+    for private, _ in pairs:
+        monkeypatch.setenv(SIGNING_KEY, private)
+        first.run()
+    assert first.run().repeats
+    assert (built(first.run(to=["upper"])), traffic(first)) == ([], "2 pushed")
+
+
 @pytest.mark.parametrize("method", [HMAC, ED25519])
 def test_who_begins_to_sign_pushes_again_what_is_there_unsigned(
     first: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch, method: str
