@@ -36,6 +36,7 @@ from orun.measure.metrics.error_rate import LABEL_TITLE, pool_edits, read_texts
 from orun.measure.metrics.pooled import Pooled, f1, f1_of_part, iou, iou_of_part
 from orun.measure.metrics.regression import mae, r2, rmse
 from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
+from orun.text.lists import first_few
 
 Scores = Mapping[str, Floats | Pooled]
 """By metric: one value for each example `[n]`; or one number of all examples, `[]` or `Pooled`."""
@@ -62,6 +63,7 @@ PARTS: Mapping[str, Callable[..., Pooled | None]] = {
     "auc": partial(auc, part=True),
     "average_precision": partial(average_precision, part=True),
 }
+LEAST_PRECISION = 0.05  # precision of boxes below which their comparison tells little
 MOSTLY_WRONG = 0.8  # error rate of texts from which their comparison tells little
 
 
@@ -114,12 +116,40 @@ def task_report(request: Request, dataset: Dataset, examples: ModelOutputs, cand
     values = {
         f"{name}/{role}": values for role, by_name in scores.items() for name, values in _per_example(by_name).items()
     }
-    return Report(metrics, values, warnings=tuple(_warn_of_wrong_texts(request, dataset, answers)))
-
-
-def _warn_of_wrong_texts(request: Request, dataset: Dataset, answers: Mapping[str, Answers]) -> Iterator[str]:
-    """Yield a sentence if the reference, or else the model, gets most texts wrong: little can raise its error rate."""
     role = REFERENCE if REFERENCE in answers else MODEL
+    texts = _warn_of_wrong_texts(request, dataset, answers, role)
+    boxes = _warn_of_wrong_boxes(request, dataset, answers, role)
+    return Report(metrics, values, warnings=(*texts, *boxes))
+
+
+def _warn_of_wrong_boxes(
+    request: Request, dataset: Dataset, answers: Mapping[str, Answers], role: str
+) -> Iterator[str]:
+    """Yield a sentence if a model detects next to nothing right: little can lower its precision."""
+    name = next((name for name in DETECTION if name in request.task), "")
+    pooled = answers[role].pools[name](np.arange(len(dataset))) if name else None
+    if pooled is None or request.boxes is None or pooled.overall >= LEAST_PRECISION:
+        return
+    given: Any = dataset.labels
+    labels = read_labels(given)
+    detections = read_detections(request.boxes, answers[role].outputs, labels)
+    labelled = sorted({int(number) for image in labels for number in image.classes})
+    detected = sorted({int(number) for image in detections for number in image.classes[image.scores > 0]})
+    start = f"the {name} of the {role} is {100 * pooled.overall:.2g} %"
+    if detected and not {*detected} & {*labelled}:
+        expected, returned = (first_few([str(number) for number in numbers]) for numbers in (labelled, detected))
+        yield f"{start}: the labels have the classes {expected}, and the model returns {returned}"
+    else:
+        yield (
+            f"{start}, so a comparison tells little: check `format` in `detections`, the order of the classes and the "
+            "scale of the boxes"
+        )
+
+
+def _warn_of_wrong_texts(
+    request: Request, dataset: Dataset, answers: Mapping[str, Answers], role: str
+) -> Iterator[str]:
+    """Yield a sentence if a model gets most texts wrong: little can raise its error rate."""
     name = next((name for name in TRANSCRIPTION if name in request.task), "")
     everything = np.arange(len(dataset))
     pooled = answers[role].pools[name](everything) if name else None

@@ -61,7 +61,8 @@ has no interval that holds: gate `brier` or `log_loss` against a baseline.
 
 `detections` names the outputs that hold boxes. The label of an image is a dict, `{"xyxy": boxes, "classes": numbers}`,
 with `xywh` or `cxcywh` for other boxes, and `crowd` where COCO has crowds. Boxes of model and labels are on the same
-scale. Of each class in an image the 100 boxes with the highest scores count.
+scale. Of each class in an image the 100 boxes with the highest scores count. A note names a precision below 5 % of the
+reference, or of the model without one: a comparison with it tells little.
 
 For `wer` and `cer`, the output and the labels are texts. `text` names a tokenizer for an output that holds none.
 Nothing is normalized unless `text` says so. A note names an error rate of 80 % or more of the reference, or of the

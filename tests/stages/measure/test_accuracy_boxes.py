@@ -40,6 +40,9 @@ def joined():
     rows = [np.column_stack([b[:, :2], b[:, :2] + b[:, 2:], s, c]) for b, s, c in zip(*OUTPUTS.values())]
     return orun.Dataset({"in_output0": [row.astype(np.float32) for row in rows]}, LABELS)
 
+def numbered():
+    return orun.Dataset(joined().inputs, [{**label, "classes": label["classes"] + 10} for label in LABELS])
+
 def pixels():
     return orun.Dataset({"in_output0": np.float32([[[0.1, 0.1, 1.2, 1, 0.9, 1]]] * IMAGES)}, LABELS)
 
@@ -155,6 +158,38 @@ def test_a_reference_may_detect_another_number_of_boxes(folder: Path) -> None:
     assert comparison.difference.low < comparison.difference.value == run.value("map") - comparison.value
     differs = refusal(folder, {**params, "metrics": ["map", "cosine"]}, model=three, reference=JOINED)
     assert differs.startswith("output 'output0' of the model differs in form from the reference's")
+
+
+@pytest.mark.parametrize(
+    ("dataset", "form", "rest"),
+    [
+        ("joined", "xyxy", ""),
+        (
+            "joined",
+            "cxcywh",
+            (
+                "0 %, so a comparison tells little: check `format` in `detections`, the order of the classes and the "
+                "scale of the boxes"
+            ),
+        ),
+        (
+            "numbered",
+            "xyxy",
+            "0 %: the labels have the classes 10, 11, 12 and 1 more, and the model returns 0, 1, 2 and 2 more",
+        ),
+    ],
+)
+def test_precisions_that_tell_little(folder: Path, dataset: str, form: str, rest: str) -> None:
+    params = {
+        "dataset": f"data.py:{dataset}",
+        "metrics": ["map"],
+        "detections": {"format": form, "boxes": "output0"},
+    }
+    alone = measure(folder, params, model=JOINED)
+    compared = measure(folder, params, model=JOINED, reference=JOINED)
+    for role, run in (("model", alone), ("reference", compared)):
+        reasons = (f"the map of the {role} is {rest}",) if rest else ()
+        assert tuple(note for note in run.notes if "map" in note) == reasons
 
 
 NAMES = "`detections: {format: xyxy, boxes: NAME, scores: NAME, classes: NAME}`"
