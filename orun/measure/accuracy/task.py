@@ -130,8 +130,8 @@ def _warn_of_wrong_boxes(
     pooled = answers[role].pools[name](np.arange(len(dataset))) if name else None
     if pooled is None or request.boxes is None or pooled.overall >= LEAST_PRECISION:
         return
-    given: Any = dataset.labels
-    labels = read_labels(given)
+    labels_of_images: Any = dataset.labels
+    labels = read_labels(labels_of_images)
     detections = read_detections(request.boxes, answers[role].outputs, labels)
     labelled = sorted({int(number) for image in labels for number in image.classes})
     detected = sorted({int(number) for image in detections for number in image.classes[image.scores > 0]})
