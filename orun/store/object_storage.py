@@ -36,6 +36,8 @@ PART = 8 << 20  # bytes of one request
 PARTS = 9000  # of one upload; S3 allows 10,000
 ADDRESSES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "GOOGLE_BASE_URL")  # variables with an address
 LONGEST = 300  # characters of an error to show
+MACHINE_ROLE = re.compile(r"https?://[^/\s]+/latest/(api/token|meta-data/)")  # on AWS, asked for credentials last
+NO_CREDENTIALS = "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role"
 UPLOADS = 4  # parts of one object at the same time
 
 
@@ -227,5 +229,7 @@ def _request(call: Callable[[], T]) -> T:
 def _sentence(error: Exception) -> str:
     """Return the first line of an error, without queries of addresses, which may hold a signature."""
     text = str(error).partition("\n")[0]
+    if MACHINE_ROLE.search(text):
+        return NO_CREDENTIALS
     text = re.sub(r"\?\S*", "", text)
     return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."

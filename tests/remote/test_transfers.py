@@ -197,6 +197,18 @@ def test_refusals_of_a_server_are_told_apart(s3: str, relay: Relay) -> None:
         Bucket("s3://no-such-bucket").put_if_absent("a", b"")
 
 
+def test_a_bucket_without_credentials_names_the_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the address of the machine's role, which is asked last."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(UnreachableError) as caught:
+        Bucket("s3://bucket").read("record", 10)
+    assert str(caught.value) == (
+        "no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give the machine a role"
+    )
+
+
 def test_an_address_that_the_user_names_for_google_may_be_plain(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GOOGLE_BASE_URL", relay.url)
     monkeypatch.setenv("GOOGLE_SKIP_SIGNATURE", "true")
