@@ -70,7 +70,10 @@ def resolve(options: Remote, project: Path, environment: Mapping[str, str] = os.
         return None
     _check_url(url)
     trusted = tuple(_trusted(project, table))
-    mode = options.mode or environment.get(MODE) or table.get("mode") or ""
+    modes = {"": options.mode, f"{MODE}: ": environment.get(MODE), f"{config_file(project)}: ": table.get("mode")}
+    source, mode = next(((source, mode) for source, mode in modes.items() if mode), ("", ""))
+    if mode not in ("", *MODES):
+        raise UsageError(f"{source}{abridged(mode)!r} is no mode of a remote", why=f"expected {one_of(MODES)}")
     required = options.required or bool(table.get("required"))
     settings = Settings(url, _mode(mode, url, trusted, environment), required, trusted)
     _check_packages(settings, environment)
@@ -199,8 +202,6 @@ def _check_url(url: str) -> None:
 
 def _mode(wanted: str, url: str, trusted: tuple[str, ...], environment: Mapping[str, str]) -> Mode:
     """Return the wanted mode; without one, read-write if that is possible."""
-    if wanted not in ("", *MODES):
-        raise UsageError(f"{abridged(wanted)!r} is no mode of a remote", why=f"expected {one_of(MODES)}")
     why = ""
     if url.startswith(("http://", "https://")):
         why = "a web server is only read"

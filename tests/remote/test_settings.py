@@ -102,6 +102,12 @@ def test_a_remote_that_cannot_be(tmp_path: Path, remote: Remote, message: str) -
     assert str(caught.value) == message
 
 
+def test_the_variable_of_a_mode_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        resolve(Remote("s3://b"), tmp_path, {"ORUN_REMOTE_MODE": "readonly"})
+    assert str(caught.value) == "ORUN_REMOTE_MODE: 'readonly' is no mode of a remote\n  expected read or read-write"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -122,7 +128,7 @@ def test_a_remote_that_cannot_be(tmp_path: Path, remote: Remote, message: str) -
         ),
         (
             f'[tool.orun.remote]\nmode = "{"x" * 9000}"\nurl = "s3://b"',
-            f"'{LONG}' is no mode of a remote\n  expected read or read-write",
+            f"{{file}}: '{LONG}' is no mode of a remote\n  expected read or read-write",
         ),
         (f"[tool.orun.remote]\n{'x' * 9000} = 1", f"[tool.orun.remote] in {{file}} has no field '{LONG}'\n  {FIELDS}"),
         (
