@@ -86,13 +86,16 @@ def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
         UsageError: when there is none.
     """
     from orun.fs.observed_state import seen_at
+    from orun.fs.os_errors import quoted
     from orun.store import Store
     from orun.store.layout import VERSION_FILE, default_store
     from orun.text.suggestions import show_path
 
     root = folder or default_store(Path.cwd())
     if not seen_at(root / VERSION_FILE):
-        raise UsageError(f"there is no store at {show_path(str(root))}", hint="name another: --store DIR")
+        below = () if folder else sorted(Path().glob(f"*/artifacts/{VERSION_FILE}"))
+        near = quoted(str(below[0].parent)) if below else "DIR"
+        raise UsageError(f"there is no store at {show_path(str(root))}", hint=f"name another: --store {near}")
     return Store.open(root, read_only=read_only)
 
 

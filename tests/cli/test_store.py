@@ -49,6 +49,18 @@ def test_there_must_be_a_store(orun: CommandLine, project: Path) -> None:
     assert not (project / "artifacts").exists()
 
 
+def test_a_store_of_a_project_below_is_named(orun: CommandLine, project: Path) -> None:
+    """As of pipelines with a `pyproject.toml` of their own."""
+    (project / "my pipelines").mkdir()
+    run(orun, "a b c")
+    (project / "artifacts").rename(project / "my pipelines" / "artifacts")
+    hint = "name another: --store 'my pipelines/artifacts'"
+    assert orun("diff").err == f"error: there is no store at artifacts\n  hint: {hint}\n"
+    assert orun("store", "stats", "--store", "none").err == (
+        "error: there is no store at none\n  hint: name another: --store DIR\n"
+    )
+
+
 def test_how_much_is_in_it(orun: CommandLine, project: Path) -> None:
     run(orun, "a b c")
     run(orun, "a b c")
