@@ -40,7 +40,7 @@ def gates_for(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
                 gates["accuracy"]["agreement"] = {"min": least}
             for name, (limit, rule) in LABEL_RULES.items():
                 if name in metrics:
-                    thresholds = {limit: _worse_end(metrics[name]), rule: _most_change(metrics[name])}
+                    thresholds = {limit: _limit(metrics[name]), rule: _most_change(metrics[name])}
                     if written := {key: value for key, value in thresholds.items() if value}:
                         gates["accuracy"][name] = written
         if stage.stage == "latency":
@@ -89,27 +89,39 @@ def _share(agreement: Metric | None) -> str:
     return f"{least:g}%" if least > 0 else ""
 
 
-def _worse_end(metric: Metric) -> str:
-    """Return the worse end of the interval of a figure by labels; empty without a useful one."""
-    value, interval, least = metric.value, metric.interval, metric.value * LEAST_CHANGE
-    if interval is None:
+def _limit(metric: Metric) -> str:
+    """Return a bound of a figure by labels; empty without a useful one.
+
+    Its distance is `WORSE` times what the examples cannot exclude of the figure, and of its change from the original's:
+    on another machine a few answers differ, and the interval with them must not reach the bound.
+    """
+    if metric.interval is None or metric.value == 0:
         return ""
-    distance = max(interval.high - value if metric.better == "lower" else value - interval.low, least)
-    if not distance < value * MOST_CHANGE:
+    is_error = metric.better == "lower"
+    end = metric.interval.high if is_error else metric.interval.low
+    distance = max(abs(end / metric.value - 1) * WORSE, _uncertain_change(metric))
+    if not distance < MOST_CHANGE:
         return ""
-    if metric.better != "lower":
-        return f"{math.floor((value - distance) * 1000) / 10:g}%"
-    digits = 2 - math.floor(math.log10(value + distance))
-    return f"{math.ceil((value + distance) * 10**digits) / 10**digits:.{max(digits, 0)}f}"
+    bound = metric.value * (1 + distance if is_error else 1 - distance)
+    if not is_error:
+        return f"{math.floor(bound * 1000) / 10:g}%"
+    digits = 2 - math.floor(math.log10(bound))
+    return f"{math.ceil(bound * 10**digits) / 10**digits:.{max(digits, 0)}f}"
 
 
 def _most_change(metric: Metric) -> str:
-    """Return a loss that is `WORSE` times what the examples cannot exclude; empty without a useful one."""
-    if metric.reference is None:
-        return ""
-    ratio = metric.reference.ratio
-    most = max(ratio.high - 1 if metric.better == "lower" else 1 - ratio.low, LEAST_CHANGE) * WORSE
-    return f"{math.ceil(most * 1000) / 10:g}%" if most < MOST_CHANGE else ""
+    """Return a change from the original's figure that the examples can exclude; empty without a useful one."""
+    most = _uncertain_change(metric)
+    return f"{math.ceil(most * 1000) / 10:g}%" if metric.reference and most < MOST_CHANGE else ""
+
+
+def _uncertain_change(metric: Metric) -> float:
+    """Return `WORSE` times the change from the original's figure that the examples cannot exclude, as a share."""
+    change = 0.0
+    if metric.reference is not None:
+        ratio = metric.reference.ratio
+        change = ratio.high - 1 if metric.better == "lower" else 1 - ratio.low
+    return max(change, LEAST_CHANGE) * WORSE
 
 
 def _speedup(metrics: Mapping[str, Metric]) -> dict[str, dict[str, str]]:

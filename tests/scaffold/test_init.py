@@ -140,7 +140,7 @@ def test_a_model_that_got_worse_by_its_labels_fails(model: Path) -> None:
     Path("rows.csv").write_text("a,b,target\n" + "".join(f"{a},{b},{1 - label}\n" for a, b, label in rows))
     onnx.save(onnx.parser.parse_model(CLASSIFIER.format(weights="1, 0, 0, 1")), model)
     text = orun.init(model, "made.yaml", data="rows.csv", target="dml")
-    assert "accuracy: {min: 82.5%, max_drop: 6.2%}" in text
+    assert "accuracy: {min: 78.8%, max_drop: 6.2%}" in text
     onnx.save(onnx.parser.parse_model(CLASSIFIER.format(weights="-1, 0, 0, -1")), model)
     failed = [verdict for verdict in orun.run("made.yaml").verdicts if verdict.outcome == "failed"]
     assert [(verdict.metric, verdict.rule, verdict.measured) for verdict in failed] == [("accuracy", "min", 0.1)]
@@ -274,18 +274,18 @@ def test_the_gate_of_an_error_allows_what_the_examples_cannot_exclude() -> None:
 @pytest.mark.parametrize(
     ("measured", "rules"),
     [
-        (Metric(0.9, "ratio", "higher", interval=Estimate(0.9, 0.8316, 0.95)), {"accuracy": {"min": "83.1%"}}),
-        (Metric(1.0, "ratio", "higher", interval=Estimate(1.0, 1.0, 1.0)), {"accuracy": {"min": "99%"}}),
+        (Metric(0.9, "ratio", "higher", interval=Estimate(0.9, 0.8316, 0.95)), {"accuracy": {"min": "79.7%"}}),
+        (Metric(1.0, "ratio", "higher", interval=Estimate(1.0, 1.0, 1.0)), {"accuracy": {"min": "98.5%"}}),
         (Metric(0.5, "ratio", "higher", interval=Estimate(0.5, 0.1, 0.9)), {}),
         (Metric(0.0, "ratio", "higher", interval=Estimate(0.0, 0.0, 0.0)), {}),
         (Metric(0.9, "ratio", "higher"), {}),
-        (Metric(2.002, "", "lower", interval=Estimate(2.002, 1.8, 2.3419)), {"rmse": {"max": "2.35"}}),
-        (Metric(0.02, "", "lower", interval=Estimate(0.02, 0.01, 0.0234)), {"rmse": {"max": "0.0234"}}),
-        (Metric(70000.0, "", "lower", interval=Estimate(70000.0, 6e4, 81234.0)), {"rmse": {"max": "81300"}}),
+        (Metric(2.002, "", "lower", interval=Estimate(2.002, 1.8, 2.3419)), {"rmse": {"max": "2.52"}}),
+        (Metric(0.02, "", "lower", interval=Estimate(0.02, 0.01, 0.0234)), {"rmse": {"max": "0.0251"}}),
+        (Metric(70000.0, "", "lower", interval=Estimate(70000.0, 6e4, 81234.0)), {"rmse": {"max": "86900"}}),
         (Metric(0.0, "", "lower", interval=Estimate(0.0, 0.0, 0.0)), {}),
     ],
 )
-def test_the_gate_of_labels_ends_where_the_measured_interval_ends(
+def test_the_gate_of_labels_lies_beyond_the_measured_interval(
     measured: Metric, rules: dict[str, dict[str, str]]
 ) -> None:
     metrics = {"rmse" if measured.better == "lower" else "accuracy": measured}
