@@ -17,7 +17,7 @@ from orun.environment.secret_variables import Secrets
 from orun.fs.os_errors import convert_os_errors, ensure_space
 from orun.remote.envelope import RefusedError
 from orun.remote.names import UNKNOWN
-from orun.remote.transfers import Fetched, Piece, Transfers
+from orun.remote.transfers import Fetched, Piece, Records, Transfers
 from orun.remote.validation import validate_file_list, validate_result
 from orun.remote.variables import unkeyed
 from orun.store import Store, Tree
@@ -83,11 +83,8 @@ class Artifacts:
         for action in self.store.actions(key):
             if tree in ("", action.tree) and not (artifact and self.store.check(action.tree)):
                 return True
-        problems: list[str] = []
-        first, count = 0, 1  # most keys have one record
-        while True:
-            records = yield partial(Transfers.records, key=key, first=first, count=count)
-            problems += records.refused
+
+        def take(records: Records, problems: list[str]) -> Steps:
             for record in records.accepted:
                 try:
                     action = unkeyed(validate_result(key, record), secrets)
@@ -99,6 +96,25 @@ class Artifacts:
                 if artifact and not (yield from self.fetch(name, action.tree, size=action.size, noun=noun)):
                     continue
                 self.store.put_action(action)
+                return True
+            return False
+
+        return (yield from self.take_record(name, key, take))
+
+    def take_record(self, name: str, key: str, take: Callable[[Records, list[str]], Steps]) -> Steps:
+        """Read the records of a key, a few at a time, until one is taken; else say why records were refused.
+
+        Args:
+            name: the stage, for notices.
+            key: the key.
+            take: returns whether it took one of these records, and adds to the problems why it refused others.
+        """
+        problems: list[str] = []
+        first, count = 0, 1  # most keys have one record
+        while True:
+            records = yield partial(Transfers.records, key=key, first=first, count=count)
+            problems += records.refused
+            if (yield from take(records, problems)):
                 return True
             if not records.more:
                 return self.refuse(name, problems)

@@ -151,20 +151,16 @@ class Downloads:
         if stored or self._is_measurement(step):
             return stored
         fetch = self._check if step.stage.id in self.left else partial(self._artifact, step.stage.id)
-        problems: list[str] = []
-        first, count = 0, 1  # most keys have one record
-        while True:
-            records = yield partial(Transfers.records, key=step.key, first=first, count=count)
-            actions, refused = self._validate(step, records)
-            problems += refused
-            for action in actions:
+
+        def take(records: Records, problems: list[str]) -> Steps:
+            for action in self._validate(step, records, problems):
                 if not self.planner.changes(step.stage, action) and (yield from fetch(action)):
                     self.planner.store.put_action(action)
                     self.known.add(action)
                     return self._note(step)
-            if not records.more:
-                return self._artifacts.refuse(step.stage.id, problems)
-            first, count = first + count, 3 * count
+            return False
+
+        return (yield from self._artifacts.take_record(step.stage.id, step.key, take))
 
     def _complete_stored(self, step: Step) -> Steps:
         """Fetch what a result in the store lacks, or see that the remote has it; return whether there is a result."""
@@ -190,7 +186,8 @@ class Downloads:
         """Take the record that a machine has sent, and fetch its files. The run has its log already."""
         name = step.stage.id
         records = yield partial(Transfers.open, record=built.record.encode())
-        actions, problems = self._validate(step, records)
+        problems = [*records.refused]
+        actions = self._validate(step, records, problems)
         self._artifacts.refuse(name, problems)
         for action in actions:
             if name in self.left:
@@ -207,10 +204,9 @@ class Downloads:
         self._fetched.add((step.stage.id, step.key))
         return True
 
-    def _validate(self, step: Step, records: Records) -> tuple[list[Action], list[str]]:
-        """Return the records that are valid results of a step, and why the others are refused."""
+    def _validate(self, step: Step, records: Records, problems: list[str]) -> list[Action]:
+        """Return the records that are valid results of a step; add to the problems why others are refused."""
         actions: list[Action] = []
-        problems = list(records.refused)
         for record in records.accepted:
             try:
                 action = validate_record(step, record)
@@ -220,7 +216,7 @@ class Downloads:
                 actions.append(replace(action, **shared))
             except RefusedError as error:
                 problems.append(f"a record of key {step.key}: {error}")
-        return actions, problems
+        return actions
 
     def _met_before(self, value: object) -> object:
         """Return an equal value of an earlier result, if there is one: a run holds thousands of results."""
