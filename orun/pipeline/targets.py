@@ -88,17 +88,21 @@ def _target(
 def _provider(
     node: Node, specs: Mapping[str, ProviderSpec], root: FilePath, problems: Problems
 ) -> tuple[Provider, Span]:
-    foreign = {name: spec for name, spec in specs.items() if name not in PROVIDERS}
     if not isinstance(node, Map):
         named = cast("Scalar", node)
-        return Provider(named.text, spec=foreign.get(named.text)), named.span
+        return Provider(named.text, spec=_declaration(named.text, specs)), named.span
     if LIBRARY in node.entries:
         written, label = node.get(LIBRARY), node.get("name")  # the schema reports a missing name
         library = _library(written, root, problems) if isinstance(written, Scalar) else ""
         name = label.text if isinstance(label, Scalar) else ""
         return Provider(name, _provider_options(specs.get(name), node.get("options")), library), (label or node).span
     name, entry = next(iter(node.entries.items()))
-    return Provider(name, _provider_options(specs.get(name), entry.value), spec=foreign.get(name)), entry.key
+    return Provider(name, _provider_options(specs.get(name), entry.value), spec=_declaration(name, specs)), entry.key
+
+
+def _declaration(name: str, specs: Mapping[str, ProviderSpec]) -> ProviderSpec | None:
+    """Return what a package declares of a provider; None for one that orun knows, or nobody."""
+    return None if name in PROVIDERS else specs.get(name)
 
 
 def _provider_options(spec: ProviderSpec | None, node: Node | None) -> dict[str, str]:
