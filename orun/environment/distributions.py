@@ -135,7 +135,7 @@ def exact_now() -> Mapping[str, str]:
 
 
 def _exact_here() -> dict[str, str]:
-    return {name: _pin(version, folder, development=True) for name, (version, folder) in _scan(sys.path).items()}
+    return {name: _label(version, folder, development=True) for name, (version, folder) in _scan(sys.path).items()}
 
 
 @once
@@ -175,7 +175,7 @@ def installed_in(folders: Iterable[str]) -> dict[str, str]:
 
 def exact_in(folders: Iterable[str]) -> dict[str, str]:
     """Return the same with build labels, as in `exact`; editable installs get none."""
-    return {name: _pin(version, folder) for name, (version, folder) in _scan(folders).items()}
+    return {name: _label(version, folder) for name, (version, folder) in _scan(folders).items()}
 
 
 def _scan(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -205,7 +205,7 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _pin(version: str, metadata: str, *, development: bool = False) -> str:
+def _label(version: str, metadata: str, *, development: bool = False) -> str:
     """Return a version, with a local label (PEP 440) if its content or folder is not fixed by the version."""
     if not _is_noted(metadata):
         return version

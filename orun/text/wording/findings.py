@@ -61,7 +61,7 @@ def _value(reason: Reason) -> str:
     return f"{text}, {side} the {rule}"
 
 
-def _name(reason: Reason) -> str:
+def _name_reference(reason: Reason) -> str:
     """Return what a model is compared with: `the accepted baseline`, `the reference`, or a reference's name."""
     against = str(reason.arguments["against"])
     return COMPARED_MODELS.get(against) or extra_reference(against) or against
@@ -74,9 +74,10 @@ def _describe_comparison(reason: Reason) -> str:
     methods = [METHODS[item.code](item) for item in reason.because if item.code in METHODS]
     method = methods[0] if methods else str(arguments.get("method", ""))
     if "of_zero" in arguments:
-        method += f"; nothing is a proportion of 0, which {_name(reason)} has: write the threshold without %"
+        method += f"; nothing is a proportion of 0, which {_name_reference(reason)} has: write the threshold without %"
     interval = f"{_interval(arguments)}; " if "low" in arguments else ""
-    return f"the {arguments['noun']} of {arguments['metric']} against {_name(reason)} is {value} ({interval}{method})"
+    change = f"the {arguments['noun']} of {arguments['metric']} against {_name_reference(reason)}"
+    return f"{change} is {value} ({interval}{method})"
 
 
 def _change(reason: Reason) -> str:
@@ -174,16 +175,17 @@ def _slices_missing(reason: Reason) -> str:
 def _no_reference(reason: Reason) -> str:
     arguments = reason.arguments
     return (
-        f"{_name(reason)} has no {arguments['metric']} to compare with: the stage has no `{arguments['against']}` "
-        "input, or the metric itself is what lies between the two: use min or max; or max_regression, which compares "
-        "with the release that was accepted last, once there is one"
+        f"{_name_reference(reason)} has no {arguments['metric']} to compare with: the stage has no "
+        f"`{arguments['against']}` input, or the metric itself is what lies between the two: use min or max; or "
+        "max_regression, which compares with the release that was accepted last, once there is one"
     )
 
 
 def _negative_value(reason: Reason) -> str:
     arguments = reason.arguments
     value, other = (show(float(arguments[name]), arguments["unit"]) for name in ("value", "other"))
-    return f"{arguments['metric']} is {value}, and {other} of {_name(reason)}: a figure below 0 has no speed-up"
+    reference = _name_reference(reason)
+    return f"{arguments['metric']} is {value}, and {other} of {reference}: a figure below 0 has no speed-up"
 
 
 def _not_comparable(reason: Reason) -> str:
