@@ -151,12 +151,18 @@ def _with_suitable_data(file: Path, request: Request) -> Request:
 
 
 def _with_label_kind(file: Path, request: Request) -> Request:
-    """Find out what the labels of the user's data are, if a function returns them or a column holds them."""
+    """Find out what the labels of the user's data are, if a function returns them or a column holds them.
+
+    A function that lacks an input of the model is refused.
+    """
     declared = request.data if isinstance(request.data, Mapping) else {}
     column, source = str(declared.get("labels", "")), request.data_source
-    if not request.has_own_data or request.goal or "classes" in declared or not (column or ".py:" in source):
+    has_label_column = column and "classes" not in declared and not request.goal
+    if not request.has_own_data or not (has_label_column or ".py:" in source):
         return request
-    return replace(request, labels=read_label_kind(os.path.normpath(file.parent / source), column))
+    graph = request.facts.graph
+    inputs = [value.name for value in graph.inputs] if graph else []
+    return replace(request, labels=read_label_kind(os.path.normpath(file.parent / source), column, inputs))
 
 
 def _search_goal(

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from orun.core.serialization import decode, encode
 from orun.errors import MissingPackages, OrunError, PipelineError, UsageError
@@ -19,6 +19,9 @@ from orun.scaffold.paths import relative_to
 from orun.scaffold.recipe import LabelKind
 from orun.stages.common_parameters import DType
 from orun.text.suggestions import closest, one_of
+
+if TYPE_CHECKING:
+    from orun.measure.dataset import Dataset
 
 FRAMEWORKS = {  # distribution of each module that reads models
     "catboost": "catboost",
@@ -53,7 +56,8 @@ def main(request: str) -> int:
     source, folder = question["source"], Path(question["folder"])
     try:
         if "labels" in question:
-            answer: dict[str, Any] = {"answer": _label_kind(source, question["labels"])}
+            kind = _read_label_kind(source, question["labels"], question["inputs"])
+            answer: dict[str, Any] = {"answer": kind}
         elif "facts" in question:
             from orun.scaffold.data_declaration import declaration_of, require_readable
 
@@ -79,23 +83,39 @@ def main(request: str) -> int:
     return 0
 
 
-def _label_kind(source: str, column: str) -> LabelKind:
+def _read_label_kind(source: str, column: str, inputs: Sequence[str]) -> LabelKind:
     """Return what the labels of a dataset are: the column of a file, or those that a function returns."""
     import numpy as np
 
     from orun.stages._data.files import read_columns
-    from orun.stages.code import load_function
 
-    if CODE.fullmatch(source):
-        path, _, function = source.rpartition(":")
-        labels = load_function(Path(path).parent, f"{Path(path).name}:{function}", ())().labels
-    else:
-        labels = read_columns(Path(source), source)[column]
+    labels = _call(source, inputs).labels if CODE.fullmatch(source) else read_columns(Path(source), source)[column]
     values = np.asarray(labels)
     if labels is None or (values.dtype.kind != "f" and values.ndim > 1):
         return ""
     kinds: dict[str, LabelKind] = {"f": "numbers", "i": "classes", "u": "classes", "b": "classes"}
     return kinds.get(values.dtype.kind, "")
+
+
+def _call(source: str, inputs: Sequence[str]) -> Dataset:
+    """Return the dataset of a function; refuse one without the inputs of the model."""
+    from orun.measure.dataset import Dataset
+    from orun.stages.code import load_function
+
+    path, _, function = source.rpartition(":")
+    dataset = load_function(Path(path).parent, f"{Path(path).name}:{function}", ())()
+    if not isinstance(dataset, Dataset):
+        raise UsageError(
+            f"{source} must return an orun.Dataset, not a {type(dataset).__name__}",
+            hint="wrap the arrays: orun.Dataset({'input name': array})",
+        )
+    if missing := [name for name in inputs if name not in dataset.inputs]:
+        raise UsageError(
+            f"the dataset of {source} has no {', '.join(missing)}, which the model takes",
+            why=f"it has {', '.join(dataset.inputs)}",
+            hint="name its arrays after the model's inputs",
+        )
+    return dataset
 
 
 def _failure(source: str, error: Exception, hint: str) -> dict[str, Any]:

@@ -60,17 +60,18 @@ def declare_data(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     return declaration
 
 
-def read_label_kind(data: str, column: str) -> LabelKind:
+def read_label_kind(data: str, column: str, inputs: Sequence[str]) -> LabelKind:
     """Return what the labels of a dataset are; empty if it has none, or they are neither classes nor numbers.
 
     Args:
         data: a file, or `file.py:function`, from here.
         column: the column of a file that holds them.
+        inputs: names of the model's inputs, which a function must return.
 
     Raises:
-        UsageError: when the dataset cannot be read.
+        UsageError: when the dataset cannot be read, or lacks an input.
     """
-    kind: LabelKind = _answer(data, {"source": data, "folder": "", "labels": column})
+    kind: LabelKind = _answer(data, {"source": data, "folder": "", "labels": column, "inputs": [*inputs]})
     return kind
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orun.errors import UsageError
 from orun.scaffold.inspection_process import declare_data, read_label_kind
 from orun.scaffold.model_facts import ColumnFact, ModelFacts
 
@@ -36,11 +37,39 @@ def test_what_the_labels_of_a_function_are(
     monkeypatch.chdir(tmp_path)
     code = f"def test():\n    return orun.Dataset({{'x': np.ones((2, 3))}}, {labels})\n"
     Path("data.py").write_text(f"import numpy as np\nimport orun\n\n\n{code}")
-    assert read_label_kind("data.py:test", "") == kind
+    assert read_label_kind("data.py:test", "", ["x"]) == kind
+
+
+@pytest.mark.parametrize(
+    ("returned", "problem"),
+    [
+        (
+            "orun.Dataset({'y': np.ones((2, 3)), 'z': np.ones(2)})",
+            """\
+the dataset of data.py:test has no x, which the model takes
+  it has y, z
+  hint: name its arrays after the model's inputs""",
+        ),
+        (
+            "{'x': np.ones((2, 3))}",
+            """\
+data.py:test must return an orun.Dataset, not a dict
+  hint: wrap the arrays: orun.Dataset({'input name': array})""",
+        ),
+    ],
+)
+def test_a_function_returns_the_inputs_of_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, returned: str, problem: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("data.py").write_text(f"import numpy as np\nimport orun\n\n\ndef test():\n    return {returned}\n")
+    with pytest.raises(UsageError) as refusal:
+        read_label_kind("data.py:test", "", ["x"])
+    assert str(refusal.value) == problem
 
 
 def test_what_the_labels_of_a_table_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("table.csv").write_text("a,price,label\n1,1.5,0\n2,2.5,1\n")
-    assert read_label_kind("table.csv", "price") == "numbers"
-    assert read_label_kind("table.csv", "label") == "classes"
+    assert read_label_kind("table.csv", "price", []) == "numbers"
+    assert read_label_kind("table.csv", "label", []) == "classes"
