@@ -135,9 +135,9 @@ def open_fleet(count: int, *, sockets: bool) -> Iterator[Fleet]:
         yield Fleet(url, start, folder, agents)
 
 
-def _start(locks: Path, *words: str) -> subprocess.Popen[str]:
+def _start(locks: Path, *arguments: str) -> subprocess.Popen[str]:
     """Start orun on this machine; measurements of others here do not keep it waiting."""
-    command = [sys.executable, "-m", "orun", *words]
+    command = [sys.executable, "-m", "orun", *arguments]
     environment = {**os.environ, "ORUN_LOCKS": str(locks)}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
@@ -203,10 +203,10 @@ def makespan(fleet: Fleet, stages: int) -> str:
     file = fleet.project("wide", [round(random.uniform(1.0, 6.0), 1) for _ in range(stages)])
     rows = []
     for name, options in (("durations unknown", []), ("durations known", ["--force"])):
-        whole = spend(fleet.start_there(file, *options)).wall
+        run = spend(fleet.start_there(file, *options)).wall
         span, seconds = _last_run(file.parent.parent / "there")
         least = max(sum(seconds) / (2 * len(fleet.agents)), *seconds)
-        figures = [f"{figure:.1f}" for figure in (least, span, whole)]
+        figures = [f"{figure:.1f}" for figure in (least, span, run)]
         rows.append([name, *figures, f"{span / least:.2f}", verdict(span / least, MAKESPAN_BAR)])
     return table(["run", "least possible, s", "first start to last end, s", "whole run, s", "ratio", "bar"], rows)
 

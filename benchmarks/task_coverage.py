@@ -48,8 +48,8 @@ def draw_probabilities(
     """Draw labels, and the logits of two models for class 1."""
     true = random.normal(1.5, 1.5, examples)
     labels = (random.random(examples) < 1 / (1 + np.exp(-true))).astype(np.int64)
-    found = [metric(times * true + NOISE * random.normal(size=examples), labels) for times in sharpness]
-    return [figure(np.arange(examples)) if callable(figure) else figure for figure in found]
+    figures = [metric(times * true + NOISE * random.normal(size=examples), labels) for times in sharpness]
+    return [figure(np.arange(examples)) if callable(figure) else figure for figure in figures]
 
 
 def draw_predictions(
@@ -58,27 +58,27 @@ def draw_predictions(
     """Draw labels, and the predictions of two models whose errors are so large."""
     labels = random.lognormal(0, 0.5, examples)
     shared = random.standard_t(5, examples)
-    found = [metric(labels + error * (shared + NOISE * random.normal(size=examples)), labels) for error in errors]
-    return [figure(np.arange(examples)) if callable(figure) else figure for figure in found]
+    figures = [metric(labels + error * (shared + NOISE * random.normal(size=examples)), labels) for error in errors]
+    return [figure(np.arange(examples)) if callable(figure) else figure for figure in figures]
 
 
 def draw_transcripts(rates: tuple[float, float], examples: int, random: np.random.Generator) -> list[Floats | Pooled]:
     """Draw lengths of texts, and the edits of two models that find the same texts hard."""
-    words = 1 + random.poisson(8, examples)
+    lengths = 1 + random.poisson(8, examples)
     hard, drawn = random.gamma(0.5, 2.0, examples), random.random((examples, 60))
-    inside = np.arange(60) < words[:, None]
+    inside = np.arange(60) < lengths[:, None]
     alone = 0.2  # of the words, one model finds hard and the other does not
-    found: list[Floats | Pooled] = []
+    figures: list[Floats | Pooled] = []
     for rate in rates:
         own = np.where(random.random((examples, 60)) < alone, random.random((examples, 60)), drawn)
         edits = ((own < rate * hard[:, None]) & inside).sum(axis=1)
-        table = np.stack([edits, words], axis=1).astype(np.float64)
+        table = np.stack([edits, lengths], axis=1).astype(np.float64)
 
         def of(rows: NDArray[np.intp], table: Floats = table) -> Callable[[Floats], Floats]:
             return lambda weights: divide(weights @ table[rows, 0], weights @ table[rows, 1])
 
-        found.append(Pooled(table, of, examples, most=np.inf))
-    return found
+        figures.append(Pooled(table, of, examples, most=np.inf))
+    return figures
 
 
 def draw_boxes(
@@ -96,11 +96,11 @@ def draw_boxes(
             quality = 1 / (1 + np.exp(-(skill - hard + NOISE * random.normal(size=len(hard)))))
             kept = quality > FOUND
             scores = np.concatenate([skill - hard[kept] + random.normal(size=kept.sum()), unsure])
-            where = np.concatenate([image[kept], alarms])
-            right = np.zeros((len(IOUS), len(where)), bool)
+            image_numbers = np.concatenate([image[kept], alarms])
+            right = np.zeros((len(IOUS), len(image_numbers)), bool)
             right[:, : kept.sum()] = quality[kept] > IOUS[:, None]
             order = np.argsort(-scores, kind="stable")
-            classes.append(ClassMatches(name, where[order], right[:, order], np.ones_like(right), held))
+            classes.append(ClassMatches(name, image_numbers[order], right[:, order], np.ones_like(right), held))
     pools = [pool_matches(classes, images)(THRESHOLDS[metric], np.arange(images)) for classes in models]
     return [pool for pool in pools if pool is not None]
 
@@ -157,12 +157,12 @@ def _ends(estimate: Estimate) -> tuple[float, float, float]:
     return estimate.value, estimate.low, estimate.high
 
 
-def main(given: list[str] | None = None) -> None:
+def main(command: list[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=400)
     parser.add_argument("--only", default="", help="beginning of the names of cases")
-    arguments = parser.parse_args(given)
+    arguments = parser.parse_args(command)
     print("| case | examples | true difference | one | two | without interval |")
     print("|---|---|---|---|---|---|")
     for name, draw, sizes, many in cases():
@@ -170,8 +170,8 @@ def main(given: list[str] | None = None) -> None:
             continue
         ours, theirs = (figure(values) for values in draw(many, np.random.default_rng(0)))
         for examples in sizes:
-            one, two, known = coverage(draw, examples, (ours, ours - theirs), arguments.trials)
-            shares = [f"{held / known:.1%}" if known else "" for held in (one, two)]
+            first, second, known = coverage(draw, examples, (ours, ours - theirs), arguments.trials)
+            shares = [f"{held / known:.1%}" if known else "" for held in (first, second)]
             cells = [name, examples, f"{ours - theirs:.4f}", *shares, arguments.trials - known]
             print(f"| {' | '.join(map(str, cells))} |", flush=True)
 

@@ -156,15 +156,15 @@ def delays(lives: int, usual: Draw, drift: Draw, before: int, seed: int = 0) -> 
     random = np.random.default_rng(seed)
     test = DriftTest.begin(list(usual(random, (EXAMPLES, lives)).T), random)
     records = 50
-    found = np.full(lives, np.inf)
+    noticed_at = np.full(lives, np.inf)
     for start in range(-before, LONGEST, records):
         values = (usual if start < 0 else drift)(random, (records, lives))
         is_enough = test.add(values, np.arange(records, dtype=float)).capital >= STATISTICS / ALPHA
         first = np.where(is_enough.any(axis=0), start + 1 + is_enough.argmax(axis=0), np.inf)
-        found = np.minimum(found, first)
-        if np.isfinite(found).all():
+        noticed_at = np.minimum(noticed_at, first)
+        if np.isfinite(noticed_at).all():
             break
-    half, most = (np.quantile(found, level, method="higher") for level in (0.5, 0.9))
+    half, most = (np.quantile(noticed_at, level, method="higher") for level in (0.5, 0.9))
     return f"{_shown(half)}, 90 % by {_shown(most)}"
 
 

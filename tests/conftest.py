@@ -117,7 +117,7 @@ def probed_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def own_fork_servers(fork_servers: "ForkServers") -> Iterator[None]:
     """Give each run of this test servers of its own."""
-    with fork_servers.apart():
+    with fork_servers.separate():
         yield
 
 

@@ -12,7 +12,7 @@ from orun.report.gates import caveat, why
 from orun.text.wording.components import NAMES, by_name
 from orun.text.wording.reasons import sentences
 
-__all__ = ["caveat", "components", "named", "said", "sentences", "why"]
+__all__ = ["caveat", "components", "named", "reasons_of", "sentences", "why"]
 
 OWNED = (ComponentKind.PACKAGE, ComponentKind.DEVICE)
 
@@ -38,6 +38,6 @@ def named(components: Iterable[KeyComponent]) -> dict[str, str]:
     return by_name(components)
 
 
-def said(*texts: str) -> tuple[Reason, ...]:
+def reasons_of(*texts: str) -> tuple[Reason, ...]:
     """Reasons with these sentences, for tests of what shows them."""
     return tuple(reason(ReasonCode.NO_MACHINE, problem=text) for text in texts)

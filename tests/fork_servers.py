@@ -86,7 +86,7 @@ class ForkServers:
             self._idle.popitem()[1].close()
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def separate(self) -> Iterator[None]:
         """Give every run within the block servers of its own."""
         self.shared = False
         try:

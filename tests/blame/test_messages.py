@@ -11,7 +11,7 @@ from orun.blame.diagnosis import Diagnosis, Level, Place, Proof
 from orun.blame.origin import EarlierModel
 from orun.core.metrics import Estimate
 from orun.core.serialization import replace
-from tests.facts import said
+from tests.facts import reasons_of
 
 LEVELS = (Level("fuse", 0.99, passes=True), Level("int8", 0.9, passes=False))
 PLACE = Place("/MatMul", 0.83, ("/MatMul",), "MatMul", "y", ("MatMulInteger",))
@@ -85,7 +85,9 @@ def test_how_many_nodes_a_slow_place_has(nodes: tuple[str, ...], named: str) -> 
 
 
 def test_an_earlier_model_that_is_gone() -> None:
-    earlier = EarlierModel("run-7", "export", "aa", "bb", said("train.py changed", "weights.pt changed"), here=False)
+    earlier = EarlierModel(
+        "run-7", "export", "aa", "bb", reasons_of("train.py changed", "weights.pt changed"), here=False
+    )
     start = "`export` is not the model that it was in run-7 (train.py changed; weights.pt changed)"
     assert messages.changed_model(earlier) == f"{start}, and the earlier model is not in the store any more"
     assert messages.changed_model(replace(earlier, here=True, changes=())) == (

@@ -66,8 +66,8 @@ def test_a_run_looks_into_a_gate_that_failed(orun: CommandLine, sized: Path) -> 
     assert re.fullmatch(r"failed: 3 stages \(3 cached\), 1 of 2 gates passed, 1 failed, [0-9.]+ m?s; exit 1", last)
     assert [level["stage"] for level in kept["levels"]] == ["import", "int8"]
     culprit = read((sized / "report.html").read_text(encoding="utf-8")).at("culprit")
-    assert culprit.one("p", "why").text == kept["sentence"].replace("`", "")
-    assert [line.one("th").text for line in culprit.every("tbody")[0].every("tr")] == ["import", "int8"]
+    assert culprit.only("p", "why").text == kept["sentence"].replace("`", "")
+    assert [line.only("th").text for line in culprit.every("tbody")[0].every("tr")] == ["import", "int8"]
 
 
 CUT_SHORT = "the rest was skipped: time limit reached; to go on: orun blame sized.yaml size"

@@ -24,12 +24,12 @@ class Step:
     """What happened to the store.
 
     Attributes:
-        what: in words.
+        title: what was done.
         quiet: whether a run may mend it, or find it mended, without a word.
         wrong: what was wrong with it by itself; empty when nothing was.
     """
 
-    what: str
+    title: str
     quiet: bool = True
     wrong: str = ""
 
@@ -49,7 +49,7 @@ def killed(rig: Rig, chance: Random) -> Step:
     variant = chance.choice(sorted(rig.subject.variants))
     options = chance.choice(((), ("--force",), ("--force", chance.choice(rig.subject.stages))))
     moment, everyone = chance.uniform(0, LATEST), chance.random() < 0.5
-    run = deaths.start(rig, token, rig.words(variant, *options))
+    run = deaths.start(rig, token, rig.command_line(variant, *options))
     time.sleep(moment)
     with suppress(ProcessLookupError):
         (os.killpg if everyone else os.kill)(run.pid, signal.SIGKILL)
@@ -77,7 +77,7 @@ def trial(rig: Rig, chance: Random) -> tuple[str, Judgement]:
     rig.reset()
     steps = [chance.choice(STEPS)(rig, chance) for _ in range(chance.choice((2, 2, 3)))]
     mode = chance.choice(sorted(RUNS))
-    description = f"{'; '.join(step.what for step in steps)}; then {mode}"
+    description = f"{'; '.join(step.title for step in steps)}; then {mode}"
     if wrong := [step.wrong for step in steps if step.wrong]:
         return description, Judgement("wrong", wrong[0])
     fault = Fault("several", HARMLESS[0] if any(step.quiet for step in steps) else "several", "", mode)

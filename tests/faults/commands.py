@@ -24,7 +24,7 @@ class Command:
 
     Attributes:
         prepare: makes the rig ready for it.
-        words: its command line, but for `--json` and `--store`.
+        command_line: its arguments, but for `--json` and `--store`.
         check: what is wrong when it, or the run after it, has ended well; nothing if all is as it should be.
         makes: the file that is there when it has ended well, from the rig's folder; none if empty.
         after: further words of the run that comes next.
@@ -33,7 +33,7 @@ class Command:
     """
 
     prepare: Callable[[Rig], None]
-    words: tuple[str, ...] = ("pipeline.yaml",)
+    command_line: tuple[str, ...] = ("pipeline.yaml",)
     check: Callable[[Rig], str] = lambda _: ""
     makes: str = ""
     after: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ def kept(rig: Rig) -> str:
 def accepted(rig: Rig) -> None:
     """A store in which there is nothing to do, and a baseline of the run before."""
     warm(rig)
-    ended = rig.start(rig, words(rig, *ACCEPT))
+    ended = rig.start(rig, command_line(rig, *ACCEPT))
     assert ended.code == 0, ended
 
 
@@ -124,7 +124,7 @@ def whole_baseline(rig: Rig) -> str:
 def dropped(rig: Rig) -> str:
     """What is accepted can be dropped, and is gone then, also from the pins."""
     if baseline(rig).exists():
-        ended = rig.start(rig, words(rig, "baseline", "drop", "pipeline.yaml"))
+        ended = rig.start(rig, command_line(rig, "baseline", "drop", "pipeline.yaml"))
         if ended.code != 0 or baseline(rig).exists():
             return f"baseline drop: exit {ended.code}: {ended.out}{ended.err}"
     left = sorted(path.name for path in (rig.store / "pins").iterdir())
@@ -134,7 +134,7 @@ def dropped(rig: Rig) -> str:
 def pinned(rig: Rig) -> str:
     """There are no other pins than the one that is made, and that can be made again."""
     for verb in (("pins",), ("pin", "v1", "text/join"), ("pins",)):
-        ended = rig.start(rig, words(rig, "store", *verb))
+        ended = rig.start(rig, command_line(rig, "store", *verb))
         if ended.code != 0:
             return f"{' '.join(verb)}: exit {ended.code}: {ended.out}{ended.err}"
     names = [pin["name"] for pin in ended.document["pins"]]
@@ -149,7 +149,7 @@ def damaged_history(rig: Rig) -> None:
 
 def whole_history(rig: Rig) -> str:
     """The history can be mended, and has all that runs have measured then."""
-    ended = rig.start(rig, words(rig, "history", "--mend"))
+    ended = rig.start(rig, command_line(rig, "history", "--mend"))
     if ended.code != 0 or ended.err:
         return f"history --mend: exit {ended.code}: {ended.out}{ended.err}"
     recorded = {point.run for point in History(history_path(rig.store)).points()}
@@ -190,7 +190,7 @@ def filled_remote(rig: Rig) -> None:
     rig.store.mkdir()
 
 
-def words(rig: Rig, *command: str) -> tuple[str, ...]:
+def command_line(rig: Rig, *command: str) -> tuple[str, ...]:
     """A command line on the rig's store."""
     return (*(word.replace("REMOTE", remote(rig)) for word in command), "--json", "--store", str(rig.store))
 
@@ -228,6 +228,6 @@ def count(rig: Rig, failing: Failing, name: str) -> Counts:
     command = COMMANDS[name]
     command.prepare(rig)
     with failing.of(rig, None):
-        ended = process(rig, words(rig, *command.words))
+        ended = process(rig, command_line(rig, *command.command_line))
     assert ended.code == 0, ended
     return failing.counts()

@@ -16,7 +16,7 @@ def trial(rig: Rig, count: int, variants: int) -> Judgement:
     chosen = [names[number % len(names)] for number in range(count)]
     runs = [
         subprocess.Popen(
-            command(rig.words(variant)),
+            command(rig.command_line(variant)),
             cwd=rig.project,
             env=rig.environment(),
             stdout=subprocess.PIPE,

@@ -77,7 +77,7 @@ def trial(rig: Rig, chance: Random, chosen_death: str = "") -> tuple[Death, Judg
     if victim == "power":
         return power_cut(rig, chance.randrange(1, CHANGES))
     token = f"{os.getpid()}-{chance.getrandbits(32):x}"
-    run = start(rig, token, rig.words(FIRST))
+    run = start(rig, token, rig.command_line(FIRST))
     events = chance.randrange(4 * len(rig.subject.stages))
     while len(happened(rig)) < events and run.poll() is None:
         time.sleep(0.002)

@@ -18,7 +18,7 @@ from orun.history import History, history_path
 from orun.store.layout import FOLDERS
 from tests.faults import deaths
 from tests.faults.calls import HOW, LOOKS, Counts, Failing, Fault
-from tests.faults.commands import COMMANDS, EDIT, Command, remote, words
+from tests.faults.commands import COMMANDS, EDIT, Command, command_line, remote
 from tests.faults.folders import fingerprint
 from tests.faults.projects import FIRST, TEXT
 from tests.faults.rig import Ended, Judgement, Rig, process
@@ -58,11 +58,11 @@ def trial(rig: Rig, failing: Failing, name: str, fault: Fault) -> tuple[str, Jud
     command = COMMANDS[name]
     command.prepare(rig)
     before = Before.of(rig)
-    answer = rig.start(rig, words(rig, *command.words)).document if command.answers else {}
+    answer = rig.start(rig, command_line(rig, *command.command_line)).document if command.answers else {}
     token = f"{os.getpid()}-{Random().getrandbits(32):x}"
     rig.variables[deaths.MARK] = token
     with failing.of(rig, fault):
-        ended = process(rig, words(rig, *command.words))
+        ended = process(rig, command_line(rig, *command.command_line))
     del rig.variables[deaths.MARK]
     description = f"{name}: {fault}: {failing.failed() or 'nothing failed'}"
     judgement = judged(rig, command, ended, answer, fault.error)
@@ -153,7 +153,7 @@ def afterwards(rig: Rig, command: Command, before: Before, fault: Fault) -> str:
     now = Before.of(rig)
     if lost := before.points - now.points:
         return f"lost of the history: {lost}"
-    if command.words[:2] != ("store", "gc") and (gone := before.runs - now.runs):
+    if command.command_line[:2] != ("store", "gc") and (gone := before.runs - now.runs):
         return f"lost runs: {', '.join(sorted(gone))}"
     if (left := left_behind(rig)) and not unremovable(fault):
         return f"left behind: {', '.join(left)}"

@@ -9,7 +9,7 @@ from random import Random
 
 from tests.faults import deaths
 from tests.faults.calls import Failing, Fault
-from tests.faults.commands import COMMANDS, remote, words
+from tests.faults.commands import COMMANDS, command_line, remote
 from tests.faults.failures import Before, afterwards, judged
 from tests.faults.projects import FIRST
 from tests.faults.rig import Judgement, Rig, process
@@ -28,8 +28,8 @@ def trial(rig: Rig, failing: Failing, name: str, fault: Fault) -> tuple[str, Jud
     failing.set(fault)
     with ThreadPoolExecutor() as pool:
         unlucky = replace(rig, variables={**variables, **failing.variables})
-        failed = pool.submit(process, unlucky, words(rig, *command.words))
-        run = process(replace(rig, variables=variables), rig.words(FIRST, *after))
+        failed = pool.submit(process, unlucky, command_line(rig, *command.command_line))
+        run = process(replace(rig, variables=variables), rig.command_line(FIRST, *after))
         ended = failed.result()
     description = f"{name}: {fault}: {failing.failed() or 'nothing failed'}"
     judgement = judged(rig, command, ended, {}, fault.error)

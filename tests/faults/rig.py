@@ -133,11 +133,11 @@ class Rig:
 
     def run(self, variant: str, *arguments: str) -> Ended:
         """Run the pipeline in one of its variants."""
-        return self.start(self, self.words(variant, *arguments))
+        return self.start(self, self.command_line(variant, *arguments))
 
-    def words(self, variant: str, *words: str) -> tuple[str, ...]:
+    def command_line(self, variant: str, *arguments: str) -> tuple[str, ...]:
         """The command line of a run."""
-        return ("pipeline.yaml", "--json", "--store", str(self.store), *self.subject.variants[variant], *words)
+        return ("pipeline.yaml", "--json", "--store", str(self.store), *self.subject.variants[variant], *arguments)
 
     def reset(self) -> None:
         """Put the store back as it was after the clean runs; its files are new ones, so one run gets to know them."""

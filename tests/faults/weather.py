@@ -147,7 +147,7 @@ def trial(
     token = f"{os.getpid()}-{Random().getrandbits(32):x}"
     marked = replace(rig, variables={**rig.variables, **s3.variables(weather.url), deaths.MARK: token})
     with ThreadPoolExecutor() as pool:
-        runs = [pool.submit(process, marked, rig.words(FIRST, "--remote", url, *options)) for _ in range(count)]
+        runs = [pool.submit(process, marked, rig.command_line(FIRST, "--remote", url, *options)) for _ in range(count)]
         ended = [run.result() for run in runs]
     met, weather.trouble = weather.met, ""
     description = f"{direction}, {count} at once {' '.join(options)}: {trouble} from request {first} {how}, {met} times"

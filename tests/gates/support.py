@@ -83,8 +83,8 @@ def verdict_of(
     host: Mapping[str, str] = HERE,
     params: Mapping[str, Any] = PARAMS,
     *,
-    beside: bool = True,
+    side_by_side: bool = True,
 ) -> Verdict:
     stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,), params=params)
-    (verdict,) = judge(stage, action(measured), Terms(known, host, key_changes, beside))
+    (verdict,) = judge(stage, action(measured), Terms(known, host, key_changes, side_by_side))
     return verdict

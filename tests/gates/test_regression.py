@@ -229,7 +229,7 @@ def test_a_sample_whose_baseline_is_gone() -> None:
     known = accepted({"recall": metric(0.8, "ratio", "higher", "sample", (0.7, 0.9))})
     condition = gate("recall", "max_regression", "5%", 0.05)
     drop = {"recall": metric(0.72, "ratio", "higher", "sample", (0.6, 0.82))}
-    worse, alone = (verdict_of(condition, drop, known, beside=beside) for beside in (True, False))
+    worse, alone = (verdict_of(condition, drop, known, side_by_side=side_by_side) for side_by_side in (True, False))
     lost = verdict_of(condition, {"recall": metric(0.4, "ratio", "higher", "sample", (0.3, 0.5))}, known)
     assert (worse.outcome, alone.outcome, lost.outcome) == ("undecided", "undecided", "failed")
     assert why(alone) == why(worse).replace(
@@ -245,7 +245,7 @@ def test_a_sample_whose_baseline_is_gone() -> None:
 def test_a_sample_that_was_stored_without_an_interval_tells_nothing() -> None:
     known = accepted({"recall": metric(0.8, "ratio", "higher", "sample")})
     metrics = {"recall": metric(0.72, "ratio", "higher", "sample", (0.6, 0.82))}
-    verdict = verdict_of(gate("recall", "max_regression", "5%", 0.05), metrics, known, beside=False)
+    verdict = verdict_of(gate("recall", "max_regression", "5%", 0.05), metrics, known, side_by_side=False)
     assert verdict.outcome == "undecided"
     assert why(verdict) == (
         "measure/latency measures no second model, and figures on a sample tell nothing without their intervals; "
@@ -267,18 +267,18 @@ def test_the_accepted_figure_is_of_this_very_measurement(noise: Noise) -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "beside", "reason"),
+    ("model", "side_by_side", "reason"),
     [
         ("", True, "latency measures no model that could be measured again"),
         ("bb22", True, "the accepted model is not in the store"),
         ("bb22", False, "measure/latency measures no second model"),
     ],
 )
-def test_why_it_was_not_measured_side_by_side(model: str, beside: bool, reason: str) -> None:
+def test_why_it_was_not_measured_side_by_side(model: str, side_by_side: bool, reason: str) -> None:
     known = accepted({"p50": metric(0.010, "s", "lower", "timing", (0.0095, 0.0105))}, model)
     metrics = {"p50": metric(0.0101, "s", "lower", "timing", (0.0096, 0.0106))}
-    here = verdict_of(LIMIT, metrics, known, beside=beside)
-    verdict = verdict_of(LIMIT, metrics, known, {"cpu": "Xeon"}, beside=beside)
+    here = verdict_of(LIMIT, metrics, known, side_by_side=side_by_side)
+    verdict = verdict_of(LIMIT, metrics, known, {"cpu": "Xeon"}, side_by_side=side_by_side)
     assert why(here) == (
         "the regression of p50 against the accepted baseline is 1 % (95 % interval -8.57 % to 11.6 %; figures stored "
         f"on 2026-11-02 on this machine, not side by side: {reason}): the interval holds 5%; "
@@ -332,12 +332,12 @@ def judge_beside_reference() -> Callable[[str, Metric, str], Verdict]:
 
 
 @pytest.mark.parametrize("model", ["aa11", "bb22"])  # another one than the accepted `bb22`, and the very same
-@pytest.mark.parametrize("beside", [compared(0.6, (1.6, 1.6, 1.6), "exact"), None])
+@pytest.mark.parametrize("comparison", [compared(0.6, (1.6, 1.6, 1.6), "exact"), None])
 def test_figures_of_two_models_are_each_against_their_own_reference(
-    judge_beside_reference: Callable[..., Verdict], model: str, beside: Comparison | None
+    judge_beside_reference: Callable[..., Verdict], model: str, comparison: Comparison | None
 ) -> None:
     """The accepted model is always far from a reference that was trained again: 0.6 here."""
-    verdict = judge_beside_reference("bb", metric(0.96, better="higher", baseline=beside), model)
+    verdict = judge_beside_reference("bb", metric(0.96, better="higher", baseline=comparison), model)
     assert verdict.outcome == "failed"
     assert why(verdict) == (
         "the regression of cosine against the accepted baseline is 3.03 % (figure stored on 2026-11-02: the reference "

@@ -32,7 +32,7 @@ class Element:
                 elements += child.every(name, class_)
         return elements
 
-    def one(self, name: str = "", class_: str = "") -> Element:
+    def only(self, name: str = "", class_: str = "") -> Element:
         """The only one."""
         (element,) = self.every(name, class_)
         return element

@@ -14,7 +14,7 @@ from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import replace
 from orun.stages.release._manifest import write_json, write_manifest
 from orun.store import Store
-from tests.facts import components, said
+from tests.facts import components, reasons_of
 
 from .support import ACCURACY, COSINE, LATENCY, NOW, P50, PASSED, SPEEDUP
 
@@ -120,7 +120,7 @@ def stored_run(folder: Path) -> RunResult:
             tree = store.add_tree(path).digest
             metrics = {"size": Metric(float(size), "B", "lower")} if size else {}
             stages[name] = StageResult(
-                name, uses, "built", said("never run before"), "e" * 64, tree, f"artifacts/out/bert/{name}",
+                name, uses, "built", reasons_of("never run before"), "e" * 64, tree, f"artifacts/out/bert/{name}",
                 size or 900, 12.5, NOW, metrics, needs=needs,
             )  # fmt: skip
     goal = components({"parameter at_least": "0.99", "parameter at_most": "null"})

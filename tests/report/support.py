@@ -14,22 +14,22 @@ from orun.core.source_location import Position
 from orun.history.points import Point, Series
 from orun.report.console import Console, Detail
 from orun.report.terminal import Terminal
-from tests.facts import said
+from tests.facts import reasons_of
 
 HOUR = 3600.0
 NOW = 1_790_000_000.0
 
 EXPORT = StageResult(
-    "export", "convert/torch", "cached", said("up to date"), "e" * 64, "1" * 64, "artifacts/out/bert/export",
+    "export", "convert/torch", "cached", reasons_of("up to date"), "e" * 64, "1" * 64, "artifacts/out/bert/export",
     size=90_400_000, seconds=12.1, built_at=NOW - 26 * HOUR,
 )  # fmt: skip
 INT8 = StageResult(
-    "int8", "quantize/dynamic", "built", said("parameter per_channel: false -> true", "stage code changed"), "a" * 64,
-    "2" * 64, "artifacts/out/bert/int8", size=22_900_000, seconds=3.25, built_at=NOW,
+    "int8", "quantize/dynamic", "built", reasons_of("parameter per_channel: false -> true", "stage code changed"),
+    "a" * 64, "2" * 64, "artifacts/out/bert/int8", size=22_900_000, seconds=3.25, built_at=NOW,
     metrics={"size": Metric(22_900_000, "B", "lower"), "nodes": Metric(311)},
 )  # fmt: skip
 ACCURACY = StageResult(
-    "accuracy", "measure/accuracy", "built", said("input model changed (from int8)"), "b" * 64, "3" * 64,
+    "accuracy", "measure/accuracy", "built", reasons_of("input model changed (from int8)"), "b" * 64, "3" * 64,
     "artifacts/out/bert/accuracy", size=1_200, seconds=6.5, built_at=NOW,
     metrics={
         "examples": Metric(312),
@@ -39,7 +39,7 @@ ACCURACY = StageResult(
     },
 )  # fmt: skip
 LATENCY = StageResult(
-    "latency", "measure/latency", "cached", said("up to date"), "c" * 64, "4" * 64, "artifacts/out/bert/latency",
+    "latency", "measure/latency", "cached", reasons_of("up to date"), "c" * 64, "4" * 64, "artifacts/out/bert/latency",
     size=3_400, seconds=19.0, built_at=NOW - 3.5 * HOUR,
     metrics={
         "p50": Metric(0.00804, "s", "lower", "timing", Estimate(0.00804, 0.00801, 0.00812)),
@@ -47,7 +47,7 @@ LATENCY = StageResult(
     },
 )  # fmt: skip
 RELEASE = StageResult(
-    "release", "release/bundle", "built", said("input model changed (from int8)"), "d" * 64, "5" * 64,
+    "release", "release/bundle", "built", reasons_of("input model changed (from int8)"), "d" * 64, "5" * 64,
     "artifacts/out/bert/release", size=23_000_000, seconds=0.112, built_at=NOW,
 )  # fmt: skip
 
@@ -64,7 +64,7 @@ def verdict(
     """A passed gate."""
     value, interval = (measured.value, measured) if isinstance(measured, Estimate) else (measured, None)
     place = Position("pipelines/bert.yaml", line, 7)
-    finding = said("it is well within")[0]
+    finding = reasons_of("it is well within")[0]
     return Verdict(stage, metric, rule, threshold, "passed", False, value, unit, interval, finding, place)
 
 
@@ -91,7 +91,7 @@ SLOWER = replace(
     fails=True,
     measured=0.081,
     interval=Estimate(0.081, 0.062, 0.099),
-    finding=said("8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed")[0],
+    finding=reasons_of("8.1 % slower than the accepted baseline (6.2 % to 9.9 %), 5% allowed")[0],
 )
 NO_BASELINE = replace(
     SLOWER,
@@ -99,16 +99,16 @@ NO_BASELINE = replace(
     fails=False,
     measured=None,
     interval=None,
-    finding=said("no baseline yet for `latency`")[0],
+    finding=reasons_of("no baseline yet for `latency`")[0],
 )
 UNSURE = replace(
     RECALL,
     outcome="undecided",
     measured=0.009,
     interval=Estimate(0.009, -0.003, 0.021),
-    finding=said("the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it")[0],
+    finding=reasons_of("the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it")[0],
 )
-BLOCKED = StageResult("release", "release/bundle", "blocked", said("a gate of latency failed"))
+BLOCKED = StageResult("release", "release/bundle", "blocked", reasons_of("a gate of latency failed"))
 GATE_FAILED = replace(
     PASSED,
     exit_code=1,
@@ -135,7 +135,8 @@ def crashed(log: Path) -> RunResult:
         log=str(log),
     )
     blocked = [
-        StageResult(stage.stage, stage.uses, "blocked", said("int8 failed")) for stage in (ACCURACY, LATENCY, RELEASE)
+        StageResult(stage.stage, stage.uses, "blocked", reasons_of("int8 failed"))
+        for stage in (ACCURACY, LATENCY, RELEASE)
     ]
     int8 = StageResult("int8", "quantize/dynamic", "failed", (reason(ReasonCode.NEVER_RUN),), "a" * 64, failure=failure)
     return replace(PASSED, exit_code=3, stages=(EXPORT, int8, *blocked), verdicts=())

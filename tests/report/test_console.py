@@ -28,7 +28,7 @@ from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.report.console import Console, Detail
 from orun.report.terminal import Terminal
-from tests.facts import said
+from tests.facts import reasons_of
 
 from .support import (
     ACCURACY,
@@ -54,7 +54,7 @@ EVENTS: tuple[Event, ...] = (
     StageProgress("int8", 3, 10, "quantizing"),
     Notice("warning", "object 1f3c is damaged: moved aside, its stage runs again"),
     StageFinished(INT8),
-    StageStarted("accuracy", said("never run before"), "accuracy.log", None),
+    StageStarted("accuracy", reasons_of("never run before"), "accuracy.log", None),
     StageWaiting("latency", "another orun measures"),
     StageFinished(ACCURACY),
     StageFinished(LATENCY),
@@ -221,7 +221,7 @@ def test_interrupted() -> None:
 
 
 def test_a_stage_that_was_not_asked_for_says_how_to_ask() -> None:
-    waiting = StageResult("int8", "quantize/dynamic", "blocked", said("not up to date, and not asked for"))
+    waiting = StageResult("int8", "quantize/dynamic", "blocked", reasons_of("not up to date, and not asked for"))
     assert result_lines(replace(PASSED, exit_code=3, stages=(waiting,), verdicts=()), Terminal()) == [
         "stage  result",
         "int8   blocked: not up to date, and not asked for",

@@ -20,7 +20,7 @@ from orun.report.junit import junit
 from orun.report.markdown import markdown
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape
-from tests.facts import said
+from tests.facts import reasons_of
 
 from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOWER, SPEEDUP, UNSURE, result_lines
 
@@ -125,7 +125,7 @@ def test_gates_that_share_the_next_step_are_told_it_once() -> None:
 
 def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
     caveat = "since the baseline was accepted on 2026-11-02: runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1"
-    verdicts = [replace(item, caveats=said(caveat)) for item in (RECALL, P50, SPEEDUP)]
+    verdicts = [replace(item, caveats=reasons_of(caveat)) for item in (RECALL, P50, SPEEDUP)]
     result = replace(PASSED, verdicts=(COSINE, *verdicts))
     assert caveat_notes(result, Terminal()) == [f"note: accuracy: {caveat}", f"note: latency: {caveat}"]
     assert f"\n\nnote: accuracy: {caveat}\nnote: latency: {caveat}\n" in "\n".join(result_lines(result, Terminal()))
@@ -140,7 +140,7 @@ def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
         (f"accuracy: {caveat}", "info", "orun/caveat"),
         (f"latency: {caveat}", "info", "orun/caveat"),
     ]
-    more = replace(verdicts[2], caveats=said(caveat, "its data is the `dataset` of int8"))
+    more = replace(verdicts[2], caveats=reasons_of(caveat, "its data is the `dataset` of int8"))
     assert caveat_notes(replace(result, verdicts=(verdicts[1], more)), Terminal()) == [
         f"note: latency: {caveat}; its data is the `dataset` of int8"
     ]

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 from orun.core.run_record import Failure, RunResult
 from orun.core.serialization import replace
 from orun.report.junit import junit
-from tests.facts import said
+from tests.facts import reasons_of
 
 from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, crashed
 
@@ -104,8 +104,8 @@ def test_a_failed_stage_is_an_error_with_the_end_of_its_log(tmp_path: Path) -> N
 
 def test_what_did_not_run_is_skipped_and_what_came_from_the_store_took_no_time() -> None:
     stages = (
-        replace(INT8, outcome="skipped", reasons=said("target gpu: no CUDAExecutionProvider")),
-        replace(INT8, outcome="blocked", reasons=said("export failed")),
+        replace(INT8, outcome="skipped", reasons=reasons_of("target gpu: no CUDAExecutionProvider")),
+        replace(INT8, outcome="blocked", reasons=reasons_of("export failed")),
         replace(INT8, outcome="cached"),
     )
     cases = parsed(replace(PASSED, stages=stages, verdicts=())).findall("testsuite/testcase")
@@ -138,7 +138,7 @@ def test_members_of_a_group_are_not_green_when_they_failed_and_have_names_of_the
         threshold="",
         outcome="passed",
         fails=False,
-        finding=said("passed: p50 max 9ms")[0],
+        finding=reasons_of("passed: p50 max 9ms")[0],
     )
     member = replace(SLOWER, fails=False, depth=1)
     cases = parsed(replace(PASSED, verdicts=(SLOWER, group, member))).findall("testsuite/testcase")

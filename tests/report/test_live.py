@@ -17,12 +17,12 @@ from orun.report import progress
 from orun.report.live import Live
 from orun.report.progress import RunProgress
 from orun.report.terminal import Terminal
-from tests.facts import said
+from tests.facts import reasons_of
 
 INT8 = "int8[per_channel=true]"
 STAGES = ("export", INT8, "latency")
 RUN = RunStarted("id", "bert", "bert.yaml", STAGES, 2, 0.0, {}, Path("runs/id"), expected={INT8: 3.4, "latency": 19.0})
-STARTED = StageStarted(INT8, said("never run before"), "int8.log", 3.4)
+STARTED = StageStarted(INT8, reasons_of("never run before"), "int8.log", 3.4)
 EXPORTED = StageFinished(StageResult("export", "convert/torch", "cached"))
 
 
@@ -74,7 +74,7 @@ def test_each_running_stage_has_a_line_and_the_run_a_bar(clock: list[float]) -> 
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
-        (StageStarted("int8", said("never run before"), "int8.log", None), "int8  0 s"),
+        (StageStarted("int8", reasons_of("never run before"), "int8.log", None), "int8  0 s"),
         (StageProgress("int8", 3, 10, "examples [0]"), "int8  0 s, 3 of 10 examples [0]"),
         (StageProgress("int8", 3, 0, "examples"), "int8  0 s, examples"),
         (StageWaiting("int8", "another orun measures"), "int8  0 s, waiting for another orun measures"),
@@ -103,13 +103,13 @@ def test_a_finished_stage_stays_gone(clock: list[float], event: Event) -> None:
 
 
 def test_no_time_is_promised_if_a_stage_never_ran(clock: list[float]) -> None:
-    run = after(clock, (0, RUN), (0, StageStarted("latency", said("never run before"), "l", None)))
+    run = after(clock, (0, RUN), (0, StageStarted("latency", reasons_of("never run before"), "l", None)))
     assert run.seconds_left() is None
     assert drawn(run)[-1] == "0 of 3 stages, 0 s"
 
 
 def test_stages_at_a_time_share_the_time_left(clock: list[float]) -> None:
-    run = after(clock, (0, RUN), (0, STARTED), (0, StageStarted("latency", said("r"), "l", 19.0)))
+    run = after(clock, (0, RUN), (0, STARTED), (0, StageStarted("latency", reasons_of("r"), "l", 19.0)))
     assert run.seconds_left() == 19.0
     clock[0] = 130.0
     assert run.seconds_left() == 0.0
@@ -117,7 +117,7 @@ def test_stages_at_a_time_share_the_time_left(clock: list[float]) -> None:
 
 
 def test_a_long_name_keeps_to_the_width(clock: list[float]) -> None:
-    run = after(clock, (0, StageStarted("x" * 200, said("r"), "l", 3.4)))
+    run = after(clock, (0, StageStarted("x" * 200, reasons_of("r"), "l", 3.4)))
     assert drawn(run, 48)[0] == f"{'x' * 29}\u2026  0 s of about \u2026"
 
 

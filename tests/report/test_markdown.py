@@ -13,7 +13,7 @@ from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.report.markdown import markdown
 from orun.text.markdown import escape
-from tests.facts import said
+from tests.facts import reasons_of
 
 from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, SPEEDUP, crashed
 
@@ -64,7 +64,7 @@ def test_a_gate_that_fails_because_it_is_undecided_says_so() -> None:
 
 ANY = Verdict(
     "latency", "any of 2", "any", "", "passed", False, None, "", None,
-    said("passed: speedup min 1.5; failed: p50 max 12ms")[0],
+    reasons_of("passed: speedup min 1.5; failed: p50 max 12ms")[0],
     Position("pipelines/bert.yaml", 39, 7),
 )  # fmt: skip
 
@@ -82,7 +82,7 @@ def test_members_of_a_group_stand_below_it() -> None:
 
 
 def test_a_group_that_failed_says_why_its_members_did() -> None:
-    failed = replace(ANY, outcome="failed", fails=True, finding=said("failed: p50 max_regression 5%")[0])
+    failed = replace(ANY, outcome="failed", fails=True, finding=reasons_of("failed: p50 max_regression 5%")[0])
     text = markdown(replace(PASSED, exit_code=1, verdicts=(failed, replace(SLOWER, fails=False, depth=1))))
     assert (
         "- [ ] **latency any of 2**, **failed**: failed: p50 max\\_regression 5% (pipelines/bert.yaml:39:7)\n"
@@ -124,7 +124,7 @@ ODD = (
 
 def test_odd_names_are_read_back_as_they_are() -> None:
     """By a reader of GitHub's Markdown, of which formulas are the only part that is missing."""
-    verdicts = tuple(replace(SPEEDUP, metric=f"accuracy[label={odd}]", finding=said(odd)[0]) for odd in ODD)
+    verdicts = tuple(replace(SPEEDUP, metric=f"accuracy[label={odd}]", finding=reasons_of(odd)[0]) for odd in ODD)
     document = MarkdownIt("gfm-like", {"linkify": False}).render(markdown(replace(PASSED, verdicts=verdicts)))
     assert re.findall("<strong>(.*)</strong>", document) == [
         html.escape(f"latency accuracy[label={odd}]") for odd in ODD

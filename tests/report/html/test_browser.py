@@ -12,7 +12,7 @@ import pytest
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import replace
 from orun.report.html.page import page
-from tests.facts import components, said
+from tests.facts import components, reasons_of
 from tests.report.browser import Tab, browser
 from tests.report.stored import stored_run
 from tests.report.support import (
@@ -108,7 +108,7 @@ def runs(folder: Path) -> dict[str, RunResult]:
     log.write_text(
         "a line of a log that is longer than a phone is wide, by far: " * 20 + "\n</pre><script>x</script>\n"
     )
-    long = StageResult("x" * 300, "y" * 300, "built", said("z" * 300), "k" * 300, needs=("export",))
+    long = StageResult("x" * 300, "y" * 300, "built", reasons_of("z" * 300), "k" * 300, needs=("export",))
     known = replace(INT8, inputs=components({f"parameter {'p' * 90}": "v" * 900, "tool onnx": "onnx 1.23.2"}))
     return {
         "passed": linked(PASSED),

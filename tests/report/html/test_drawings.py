@@ -38,19 +38,19 @@ def test_the_threshold_in_the_unit_of_the_measurement(threshold: str, unit: str,
 
 def test_a_gate_is_drawn_with_its_interval_against_the_threshold() -> None:
     drawing = drawing_of(SLOWER)
-    assert drawing.one("title").text == "latency p50 max_regression 5%: 8.1 % worse (6.2 % to 9.9 %), failed"
+    assert drawing.only("title").text == "latency p50 max_regression 5%: 8.1 % worse (6.2 % to 9.9 %), failed"
     scale = Scale(-0.12 * 0.099, 1.12 * 0.099)  # no regression is on it, too
-    allowed, bar, dot = drawing.one("rect", "allowed"), drawing.one("rect", "bar"), drawing.one("circle")
+    allowed, bar, dot = drawing.only("rect", "allowed"), drawing.only("rect", "bar"), drawing.only("circle")
     assert (allowed.attributes["x"], allowed.attributes["width"]) == ("0%", scale.at(0.05))
     assert bar.attributes["x"] == scale.at(0.062)
     assert dot.attributes["cx"] == scale.at(0.081)
-    assert drawing.one("line", "nothing").attributes["x1"] == scale.at(0.0)
-    assert drawing.one("text", "tick").text == "5%"
+    assert drawing.only("line", "nothing").attributes["x1"] == scale.at(0.0)
+    assert drawing.only("text", "tick").text == "5%"
 
 
 def test_a_minimum_allows_what_lies_above_it() -> None:
     drawing = drawing_of(SPEEDUP)
-    allowed = drawing.one("rect", "allowed").attributes
+    allowed = drawing.only("rect", "allowed").attributes
     assert [element.text for element in drawing.every("text", "tick")] == ["0", "1.5"]  # the scale begins at 0
     assert float(allowed["x"].rstrip("%")) + float(allowed["width"].rstrip("%")) == pytest.approx(100)
 
@@ -58,12 +58,12 @@ def test_a_minimum_allows_what_lies_above_it() -> None:
 def test_values_that_lie_close_are_told_apart() -> None:
     drawing = drawing_of(replace(COSINE, measured=0.9701))
     assert [element.text for element in drawing.every("text", "tick")] == ["0.97"]
-    dot, line = drawing.one("circle").attributes["cx"], drawing.one("line", "limit").attributes["x1"]
+    dot, line = drawing.only("circle").attributes["cx"], drawing.only("line", "limit").attributes["x1"]
     assert float(dot.rstrip("%")) - float(line.rstrip("%")) > 50
 
 
 def test_an_interval_without_an_end_reaches_the_edge() -> None:
-    bar = drawing_of(replace(P50, interval=Estimate(0.012, -math.inf, math.inf))).one("rect", "bar").attributes
+    bar = drawing_of(replace(P50, interval=Estimate(0.012, -math.inf, math.inf))).only("rect", "bar").attributes
     assert (bar["x"], bar["width"]) == ("0%", "100%")
 
 
@@ -110,16 +110,16 @@ def test_the_ticks_of_an_axis_are_round_and_cover_the_values(
 def test_the_trend_of_a_gated_metric_has_its_points_its_threshold_and_where_it_changed() -> None:
     limit = replace(P50, rule="max", threshold="12ms", unit="s", measured=0.01)
     section = read(page(replace(PASSED, verdicts=(limit,)), [series(STEPPED)])).at("trends")
-    drawing = section.one("svg")
+    drawing = section.only("svg")
     assert drawing.every("title")[0].text == "latency.p50: 16 measurements between 8 ms and 10 ms"
-    assert drawing.one("desc").text == "The level changed: 8.01 ms -> 10 ms (+25.0 %)"
+    assert drawing.only("desc").text == "The level changed: 8.01 ms -> 10 ms (+25.0 %)"
     points = [element for element in drawing.every("path") if element.attributes["class"] in ("point", "last")]
     assert (len(points), points[-1].attributes["class"]) == (16, "last")
-    assert points[0].one("title").text == "8 ms in run run0"
+    assert points[0].only("title").text == "8 ms in run run0"
     assert [points[number].attributes["d"] for number in (0, 15)] == ["M0.0 1000.0h0", "M1000.0 500.0h0"]
-    assert drawing.one("path", "threshold").attributes["d"] == "M0 0.0H1000"
-    assert drawing.one("path", "change").attributes["d"] == "M500.0 0V1000"
-    axes = [[tick.text for tick in section.one("div", name).every("span")] for name in ("y-axis", "x-axis")]
+    assert drawing.only("path", "threshold").attributes["d"] == "M0 0.0H1000"
+    assert drawing.only("path", "change").attributes["d"] == "M500.0 0V1000"
+    axes = [[tick.text for tick in section.only("div", name).every("span")] for name in ("y-axis", "x-axis")]
     assert axes == [["12 ms", "11 ms", "10 ms", "9 ms", "8 ms"], ["2026-09-20", "2026-09-21"]]
     assert [element.text for element in section.every("span", "key")] == ["max 12ms", "the level changed"]
 
@@ -136,7 +136,7 @@ def test_a_single_measurement_is_no_trend() -> None:
 
 def test_a_past_that_cannot_be_read_is_told() -> None:
     document = read(page(PASSED, (), "the history history.sqlite cannot be used"))
-    assert document.at("notices").one("li").text == "?warning the history history.sqlite cannot be used"
+    assert document.at("notices").only("li").text == "?warning the history history.sqlite cannot be used"
 
 
 def test_the_culprit_is_told_as_on_the_console(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_the_culprit_is_told_as_on_the_console(tmp_path: Path) -> None:
                       levels, "int8", 0.08, places, 1, notes=("by 64 examples",))  # fmt: skip
     (tmp_path / "blame.json").write_text(dumps({"blame": (diagnosis,)}))
     section = read(page(replace(GATE_FAILED, folder=tmp_path))).at("culprit")
-    assert section.one("h3").text == "accuracy cosine.min min 0.97"
+    assert section.only("h3").text == "accuracy cosine.min min 0.97"
     assert [element.text for element in section.every("p")] == ["int8 lost it at one node", "by 64 examples"]
     assert [[cell.text for cell in line.every("td")] for line in section.every("tr")[1:3]] == [
         ["0.99", "passes"], ["0.91", "fails"],

@@ -81,9 +81,9 @@ def graph_of(stages: tuple[StageResult, ...]) -> Element:
 
 
 def test_each_stage_is_drawn_with_its_outcome_and_leads_to_its_row() -> None:
-    drawing = read(page(linked(GATE_FAILED))).at("graph").one("svg")
+    drawing = read(page(linked(GATE_FAILED))).at("graph").only("svg")
     nodes = [
-        (link.attributes["href"], link.one("text", "name").text, link.one("text", "caption").text)
+        (link.attributes["href"], link.only("text", "name").text, link.only("text", "caption").text)
         for link in drawing.every("a")
     ]
     assert nodes == [
@@ -101,31 +101,31 @@ def test_each_stage_is_drawn_with_its_outcome_and_leads_to_its_row() -> None:
 
 def test_sixty_stages_are_drawn_a_line_each() -> None:
     section = graph_of(matrix(59))
-    drawing = section.one("svg")
+    drawing = section.only("svg")
     assert not section.every("details")
     assert (float(drawing.attributes["width"]) < 1040, float(drawing.attributes["height"]) < 2000) == (True, True)
     assert drawing.every("text", "name")[1].text == "int8[per_ch\u2026l=true,size=0]"
     assert [element.text for element in drawing.every("text", "caption")][:2] == ["built", "cached"]
-    assert drawing.every("g")[1].one("title").text == "int8[per_channel=true,size=0] (quantize/dynamic): cached"
+    assert drawing.every("g")[1].only("title").text == "int8[per_channel=true,size=0] (quantize/dynamic): cached"
 
 
 def test_a_long_chain_is_drawn_from_top_to_bottom() -> None:
     names = [f"stage{number}" for number in range(20)]
     stages = [StageResult(name, "kind", "cached", needs=(names[number - 1],) if number else ()) for number, name in
               enumerate(names)]  # fmt: skip
-    drawing = graph_of(tuple(stages)).one("svg")
+    drawing = graph_of(tuple(stages)).only("svg")
     assert float(drawing.attributes["width"]) < 200
     assert float(drawing.attributes["height"]) > 1000
 
 
 def test_many_stages_are_drawn_when_one_asks() -> None:
-    assert graph_of(matrix(FOLDED)).one("summary").text == "Drawing of 151 stages"
+    assert graph_of(matrix(FOLDED)).only("summary").text == "Drawing of 151 stages"
 
 
 def test_of_more_stages_there_is_no_drawing_and_the_page_says_so() -> None:
     section = graph_of(matrix(MOST))
     assert not section.every("svg")
-    assert section.one("p").text == "401 stages are too many for a drawing; the table below says what each needs."
+    assert section.only("p").text == "401 stages are too many for a drawing; the table below says what each needs."
 
 
 def test_stages_that_need_nothing_have_no_graph() -> None:

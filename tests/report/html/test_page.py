@@ -14,7 +14,7 @@ from orun.core.serialization import encode, replace
 from orun.core.source_location import Position
 from orun.report.html.page import page
 from orun.store.checksummed_json import encode_checksummed
-from tests.facts import components, said
+from tests.facts import components, reasons_of
 from tests.report.pages import Element, read, titles
 from tests.report.support import (
     EXPORT,
@@ -43,16 +43,16 @@ def rows(section: Element) -> list[list[str]]:
 
 def test_a_run_whose_gates_passed() -> None:
     document = read(page(linked(PASSED)))
-    assert document.one("head").one("title").text == "bert: passed"
-    assert document.one("h1").text == "bert"
-    assert document.one("p", "verdict").text == (
+    assert document.only("head").only("title").text == "bert: passed"
+    assert document.only("h1").text == "bert"
+    assert document.only("p", "verdict").text == (
         "\u2713passed: 5 stages (3 built, 2 cached), 4 gates passed, 12.3 s; results in artifacts/out/bert"
     )
-    assert [child.text for child in document.one("header").one("dl").children if isinstance(child, Element)][:4] == [
+    assert [child.text for child in document.only("header").only("dl").children if isinstance(child, Element)][:4] == [
         "when2026-09-21 14:13:20 UTC", "took12.3 s", "exit code0", "filepipelines/bert.yaml",
     ]  # fmt: skip
     assert titles(document) == ["Release checklist", "Graph", "Stages", "Environment"]
-    assert [(element.text, element.attributes["href"]) for element in document.one("nav").every("a")] == [
+    assert [(element.text, element.attributes["href"]) for element in document.only("nav").every("a")] == [
         ("Release checklist", "#gates"), ("Graph", "#graph"), ("Stages", "#stages"), ("Environment", "#environment"),
     ]  # fmt: skip
 
@@ -61,13 +61,15 @@ def test_a_run_whose_gates_passed() -> None:
 def test_no_markup_is_shown_as_text(result: RunResult) -> None:
     overrides = {"vars.sequence": "64", "stages.int8.with.per_channel": "false"}
     document = read(page(replace(result, overrides=overrides, repeats="20260921-1")))
-    (term,) = (element for element in document.one("header").one("dl").every("div") if element.one("dt").text == "set")
-    assert term.one("dd").text == "vars.sequence=64 stages.int8.with.per_channel=false "
+    (term,) = (
+        element for element in document.only("header").only("dl").every("div") if element.only("dt").text == "set"
+    )
+    assert term.only("dd").text == "vars.sequence=64 stages.int8.with.per_channel=false "
     assert [element.text for element in term.every("code")] == [
         "vars.sequence=64",
         "stages.int8.with.per_channel=false",
     ]
-    assert "<" not in document.one("body").text
+    assert "<" not in document.only("body").text
 
 
 def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> None:
@@ -79,18 +81,18 @@ def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> 
         ["\u2713passed", "latency speedup", "min 1.5", "2.15x", "2.11x to 2.20x"],
     ]
     passed, unsure, failed, _ = document.at("gates").every("tr", "below")
-    assert passed.one("summary").text == "how it was judged"
-    assert unsure.one("p", "why").text == (
+    assert passed.only("summary").text == "how it was judged"
+    assert unsure.only("p", "why").text == (
         "the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it (pipelines/bert.yaml:32:7)"
     )
     assert not unsure.every("p", "hint")
-    assert failed.one("p", "hint").text == (
+    assert failed.only("p", "hint").text == (
         "hint: if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"
     )
-    assert [command.text for command in failed.one("p", "hint").every("code")] == [
+    assert [command.text for command in failed.only("p", "hint").every("code")] == [
         "orun baseline accept pipelines/bert.yaml"
     ]
-    assert [(element.text, element.attributes["href"]) for element in document.one("ul", "failing").every("a")] == [
+    assert [(element.text, element.attributes["href"]) for element in document.only("ul", "failing").every("a")] == [
         ("latency p50 max_regression 5%", "#gate-3")
     ]
 
@@ -99,7 +101,7 @@ def test_each_command_of_a_hint_is_code() -> None:
     stored = reason(ReasonCode.STORED_FIGURES, reason(ReasonCode.MODEL_MISSING), noise="timing")
     unsure = replace(SLOWER, outcome="undecided", finding=replace(SLOWER.finding, because=(stored,)))
     document = read(page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
-    assert [command.text for command in document.at("gates").one("p", "hint").every("code")] == [
+    assert [command.text for command in document.at("gates").only("p", "hint").every("code")] == [
         "orun pipelines/bert.yaml --remote URL",
         "orun baseline accept pipelines/bert.yaml",
     ]
@@ -109,7 +111,7 @@ def test_an_undecided_gate_that_fails_the_run_says_so() -> None:
     unsure = replace(GATE_FAILED.verdicts[1], fails=True)
     document = read(page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
     assert rows(document.at("gates"))[0][0] == "?undecided (fails the run)"
-    assert document.one("p", "verdict").text.startswith("?undecided: ")
+    assert document.only("p", "verdict").text.startswith("?undecided: ")
 
 
 def test_what_a_gate_was_compared_with_is_told() -> None:
@@ -124,7 +126,9 @@ def test_what_a_gate_was_compared_with_is_told() -> None:
     }
     latency = replace(LATENCY, metrics={"p50": slow}, inputs=components(inputs))
     document = read(page(replace(PASSED, exit_code=1, stages=(latency,), verdicts=(SLOWER,))))
-    terms = {element.one("dt").text: element.one("dd").text for element in document.at("gates").one("dl").every("div")}
+    terms = {
+        element.only("dt").text: element.only("dd").text for element in document.at("gates").only("dl").every("div")
+    }
     assert terms == {
         "p50": "8.04 ms (8.01 ms to 8.12 ms)",
         "the accepted baseline": "7.44 ms; 1.08x of it (1.06x to 1.10x); interleaved, 12 launches of each",
@@ -136,7 +140,7 @@ def test_what_a_gate_was_compared_with_is_told() -> None:
 def test_members_of_a_group_are_set_in() -> None:
     place = Position("pipelines/bert.yaml", 39, 7)
     group = Verdict(
-        "latency", "any of 2", "any", "", "passed", False, None, "", None, said("passed: speedup")[0], place
+        "latency", "any of 2", "any", "", "passed", False, None, "", None, reasons_of("passed: speedup")[0], place
     )
     inner = [replace(SLOWER, fails=False, depth=1), replace(SPEEDUP, depth=2)]
     document = read(page(replace(PASSED, verdicts=(group, *inner))))
@@ -151,26 +155,26 @@ def test_members_of_a_group_are_set_in() -> None:
 
 def test_gates_that_were_not_judged_are_on_the_list() -> None:
     left = Unjudged("latency", "p50", "max", "12ms", Position("pipelines/bert.yaml", 44, 7))
-    skipped = StageResult("latency", "measure/latency", "skipped", said("no GPU here"), unjudged=(left,))
+    skipped = StageResult("latency", "measure/latency", "skipped", reasons_of("no GPU here"), unjudged=(left,))
     document = read(page(replace(PASSED, stages=(skipped,), verdicts=())))
     assert rows(document.at("gates")) == [["?not judged", "latency p50", "max 12ms", "", "", ""]]
-    assert document.at("gates").one("tr", "below").text == (
+    assert document.at("gates").only("tr", "below").text == (
         "latency was skipped: no GPU here (pipelines/bert.yaml:44:7)"
     )
 
 
 def test_a_gate_that_fails_a_strict_run_because_it_was_not_judged_says_so() -> None:
     left = Unjudged("latency", "p50", "max", "12ms", Position("pipelines/bert.yaml", 44, 7), fails=True)
-    skipped = StageResult("latency", "measure/latency", "skipped", said("no GPU here"), unjudged=(left,))
+    skipped = StageResult("latency", "measure/latency", "skipped", reasons_of("no GPU here"), unjudged=(left,))
     document = read(page(replace(PASSED, exit_code=4, stages=(skipped,), verdicts=())))
     assert rows(document.at("gates"))[0][0] == "?not judged (fails the run)"
-    assert document.one("ul", "failing").one("a").attributes["href"] == "#unjudged-1"
+    assert document.only("ul", "failing").only("a").attributes["href"] == "#unjudged-1"
 
 
 def test_a_caveat_stands_beside_its_gate() -> None:
-    limited = replace(SPEEDUP, caveats=said("since the baseline `onnxruntime` changed"))
+    limited = replace(SPEEDUP, caveats=reasons_of("since the baseline `onnxruntime` changed"))
     document = read(page(replace(PASSED, verdicts=(limited,))))
-    assert document.at("gates").one("tr", "below").every("p")[-1].text == (
+    assert document.at("gates").only("tr", "below").every("p")[-1].text == (
         "notice since the baseline onnxruntime changed"
     )
 
@@ -197,9 +201,9 @@ def test_what_is_known_of_a_stage_is_folded_below_it() -> None:
     )
     document = read(page(linked(replace(PASSED, stages=(EXPORT, known, RELEASE)))))
     details = document.at("stages").every("tr", "below")[1]
-    assert details.one("summary").text == "quantize/dynamic"
+    assert details.only("summary").text == "quantize/dynamic"
     facts = {
-        child.one("dt").text: child.one("dd").text
+        child.only("dt").text: child.only("dd").text
         for child in details.every("dl")[0].children
         if isinstance(child, Element)
     }
@@ -230,7 +234,7 @@ def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> 
     again = replace(first, run="2", repeats="1", stages=(INT8,), folder=tmp_path / "2", commit="", orun="", edited=None)
     text = page(again)
     document = read(text)
-    facts = document.one("header").one("dl").text
+    facts = document.only("header").only("dl").text
     assert "commitcccccccccccc, edited: bert.yaml" in facts
     assert "repeats1, whose results it found unchanged at a glance" in facts
     assert "onnx 1.23.2" in document.at("environment").text
@@ -249,7 +253,7 @@ def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> 
 )
 def test_the_commit_says_whether_it_is_the_whole_truth(edited: tuple[str, ...] | None, expected: str) -> None:
     document = read(page(replace(PASSED, commit="d" * 40, edited=edited)))
-    assert f"commitdddddddddddd, {expected}" in document.one("header").one("dl").text
+    assert f"commitdddddddddddd, {expected}" in document.only("header").only("dl").text
 
 
 def test_a_failed_stage_shows_the_end_of_its_log(tmp_path: Path) -> None:
@@ -257,8 +261,8 @@ def test_a_failed_stage_shows_the_end_of_its_log(tmp_path: Path) -> None:
     log.write_text("</pre><script>alert(1)</script>\n\x1b[31mSegmentation fault\x1b[0m\n")
     document = read(page(crashed(log)))
     block = document.at("failures")
-    assert block.one("p", "why").text == "\u2717failed int8: its process died of signal 11 (SIGSEGV)"
-    assert block.one("pre").text == (
+    assert block.only("p", "why").text == "\u2717failed int8: its process died of signal 11 (SIGSEGV)"
+    assert block.only("pre").text == (
         f"  nothing of it was stored\n  hint: orun pipelines/bert.yaml --only int8\n  log: {log}\n"
         "  last 2 lines of its log:\n  | </pre><script>alert(1)</script>\n  | Segmentation fault"
     )
@@ -268,4 +272,4 @@ def test_a_failed_stage_shows_the_end_of_its_log(tmp_path: Path) -> None:
 def test_a_run_of_nothing() -> None:
     document = read(page(replace(PASSED, stages=(), verdicts=(), host={})))
     assert titles(document) == []
-    assert document.one("p", "verdict").text == "done: 0 stages, no gates, 12.3 s"
+    assert document.only("p", "verdict").text == "done: 0 stages, no gates, 12.3 s"

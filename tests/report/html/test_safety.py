@@ -12,7 +12,7 @@ from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.report.html.page import POLICY, page
 from orun.report.html.templating import visible
-from tests.facts import components, said
+from tests.facts import components, reasons_of
 from tests.report import stored
 from tests.report.pages import read
 from tests.report.support import NOW, PASSED, linked
@@ -28,11 +28,13 @@ ODD = (
 def test_every_text_stays_text(odd: str, tmp_path: Path) -> None:
     place = Position(odd, 1, 1)
     stage = StageResult(
-        odd, odd, "built", said(odd, odd), odd, odd, odd, 1, 1.0, NOW, {odd: Metric(1.0)}, None, place, (odd,),
+        odd, odd, "built", reasons_of(odd, odd), odd, odd, odd, 1, 1.0, NOW, {odd: Metric(1.0)}, None, place, (odd,),
         components({f"parameter {odd}": odd, f"tool {odd}": odd, odd: odd}), (), (odd,),
     )  # fmt: skip
     broken = replace(stage, stage=f"{odd}2", outcome="failed", failure=Failure(odd, odd, odd, odd), needs=(odd, "gone"))
-    judged = Verdict(odd, odd, "max", odd, "failed", True, 1.0, "", None, said(odd)[0], place, odd, caveats=said(odd))
+    judged = Verdict(
+        odd, odd, "max", odd, "failed", True, 1.0, "", None, reasons_of(odd)[0], place, odd, caveats=reasons_of(odd)
+    )
     result = RunResult(
         odd, odd, odd, 3, 1.0, NOW, {odd: odd, "host": odd}, (stage, broken), (judged,), tmp_path, {odd: odd}, {},
         "", odd, odd, (odd,),
@@ -60,7 +62,7 @@ def test_nothing_is_loaded_and_nothing_runs() -> None:
     policy = [element for element in document.every("meta") if "http-equiv" in element.attributes]
     assert [meta.attributes["content"] for meta in policy] == [POLICY]
     assert POLICY == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-    sheet = document.one("style").text
+    sheet = document.only("style").text
     assert "@import" not in sheet
     assert "url(" not in sheet
     assert "<" not in sheet

@@ -42,11 +42,11 @@ def test_the_released_model_stands_before_its_original(run: tuple[Path, RunResul
     document = run[2]
     ARTIFACTS["int8"][1](tmp_path)
     released, original = document.at("models").every("div", "block")
-    assert [block.one("h3").text for block in (released, original)] == ["int8 ✓released", "export original"]
+    assert [block.only("h3").text for block in (released, original)] == ["int8 ✓released", "export original"]
     assert [[cell.text for cell in row.children if isinstance(cell, Element)] for row in released.every("tr")[1:3]] == [
         ["x", "input", "float", "[batch, 64]"], ["y", "output", "float", "[batch, 64]"],
     ]  # fmt: skip
-    facts = {fact.one("dt").text: fact.one("dd").text for fact in released.one("dl").every("div")}
+    facts = {fact.only("dt").text: fact.only("dd").text for fact in released.only("dl").every("div")}
     assert facts == {"parameters": "4,096: int8 4,096", "operators": "1: MatMul 1", "operator sets": "ai.onnx 20"}
     digest = hashlib.sha256((tmp_path / "model.onnx").read_bytes()).hexdigest()
     assert released.every("table")[1].every("code")[1].text == digest
@@ -61,13 +61,13 @@ def test_a_model_whose_release_was_not_made_is_not_released(run: tuple[Path, Run
     ]
     document = read(page(replace(result, stages=tuple(stages))))
     blocks = document.at("models").every("div", "block")
-    assert [block.one("h3").text for block in blocks] == ["int8 not released", "export original"]
-    assert [pill.attributes["class"] for pill in blocks[0].one("h3").every("span")] == ["pill dim"]
+    assert [block.only("h3").text for block in blocks] == ["int8 not released", "export original"]
+    assert [pill.attributes["class"] for pill in blocks[0].only("h3").every("span")] == ["pill dim"]
 
 
 def test_sizes_are_a_waterfall(run: tuple[Path, RunResult, Element]) -> None:
     section = run[2].at("sizes")
-    assert [title.text for title in section.one("thead").every("th")] == ["stage", "size", "against its input"]
+    assert [title.text for title in section.only("thead").every("th")] == ["stage", "size", "against its input"]
     assert figures(section) == [
         ["export", "90 kB"], ["int8", "24 kB", "-73.3 %"], ["prune", "26 kB", "+8.3 %"], ["tuned", "24 kB", "-73.3 %"],
     ]  # fmt: skip
@@ -109,18 +109,18 @@ def test_the_tuner_shows_its_front_and_its_goal(run: tuple[Path, RunResult, Elem
         "chosen: dynamic (per_channel=true), fused, 1 group kept in float, on cpu", "other candidates",
         "goal: cosine.mean 0.99",
     ]  # fmt: skip
-    assert len(section.one("svg").every("path", "point")) == 2
-    assert section.one("svg").one("path", "threshold").attributes["d"] == "M0 333.3H1000"
+    assert len(section.only("svg").every("path", "point")) == 2
+    assert section.only("svg").only("path", "threshold").attributes["d"] == "M0 333.3H1000"
 
 
 def test_latencies_are_distributions(run: tuple[Path, RunResult, Element]) -> None:
     section = run[2].at("latency")
-    lines = section.one("svg").every("path", "line")
+    lines = section.only("svg").every("path", "line")
     assert [line.attributes["class"] for line in lines] == ["line line-0", "line line-1"]
     assert [key.text.partition(",")[0] for key in section.every("span", "key")] == [
         "model: median 7.8 ms", "reference: median 16.5 ms",
     ]  # fmt: skip
-    assert section.one("div", "y-axis").text == "100 %75 %50 %25 %0 %"
+    assert section.only("div", "y-axis").text == "100 %75 %50 %25 %0 %"
 
 
 def test_a_latency_without_a_reference_has_one_line(
@@ -129,7 +129,7 @@ def test_a_latency_without_a_reference_has_one_line(
     uses, _, needs, size = ARTIFACTS["latency"]
     monkeypatch.setitem(ARTIFACTS, "latency", (uses, partial(write_samples, names=("model",)), needs, size))
     section = read(page(stored_run(tmp_path))).at("latency")
-    assert len(section.one("svg").every("path", "line")) == 1
+    assert len(section.only("svg").every("path", "line")) == 1
     assert "timed in turn" in run[2].at("latency").text
     assert "timed in turn" not in section.text
 

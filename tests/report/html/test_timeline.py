@@ -8,7 +8,7 @@ from orun.core.events import Event, Notice, RunStarted, StageFinished, StageStar
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
 from orun.report.html.page import page
-from tests.facts import said
+from tests.facts import reasons_of
 from tests.report.pages import read, titles
 from tests.report.support import ACCURACY, INT8, LATENCY, NOW, PASSED
 
@@ -27,23 +27,23 @@ def test_the_timeline_says_when_stages_waited_and_ran(tmp_path: Path) -> None:
     result = replace(PASSED, folder=tmp_path)
     log_of(tmp_path, [
         (0.1, started(result)),
-        (0.5, StageStarted("int8", said("r"), "l", None)),
+        (0.5, StageStarted("int8", reasons_of("r"), "l", None)),
         (4.0, StageFinished(INT8)),
         (4.0, StageWaiting("accuracy", "the machine")),
-        (5.0, StageStarted("accuracy", said("r"), "l", None)),
+        (5.0, StageStarted("accuracy", reasons_of("r"), "l", None)),
         (12.0, StageFinished(ACCURACY)),
         (12.0, StageFinished(LATENCY)),
         (12.1, Notice("warning", "out/bert/`int8` was put back")),
     ])  # fmt: skip
     document = read(page(result))
     section = document.at("timeline")
-    assert [element.one("title").text for element in section.every("rect", "run")] == [
+    assert [element.only("title").text for element in section.every("rect", "run")] == [
         "int8: built, from 500 ms to 4 s of the run", "accuracy: built, from 5 s to 12 s of the run",
     ]  # fmt: skip
-    assert section.one("rect", "waited").text == "accuracy waited for the machine, 1 s"
+    assert section.only("rect", "waited").text == "accuracy waited for the machine, 1 s"
     assert [element.every("td")[0].text for element in section.every("tr")[2:]] == ["3.25 s", "6.5 s"]
-    assert [element.text for element in section.one("div", "x-axis").every("span")] == ["0 s", "5 s", "10 s", "15 s"]
-    assert document.at("notices").one("li").text == "?warning out/bert/int8 was put back"
+    assert [element.text for element in section.only("div", "x-axis").every("span")] == ["0 s", "5 s", "10 s", "15 s"]
+    assert document.at("notices").only("li").text == "?warning out/bert/int8 was put back"
 
 
 def test_a_log_that_cannot_be_read_leaves_the_timeline_out(tmp_path: Path) -> None:
