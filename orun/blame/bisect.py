@@ -23,6 +23,7 @@ from orun.errors import UsageError
 from orun.eventlog import Listener, ignore
 from orun.pipeline.model import Gate, conditions
 from orun.store import Store
+from orun.store.layout import store_option
 
 ENDS = ("good", "bad")  # expected outcome of the good run without changes, and with all
 
@@ -76,7 +77,8 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
     with tempfile.TemporaryDirectory(prefix="orun-bisect-") as folder:
         before = RunSnapshot.read(store, good, Path(folder, "good"))
         after = RunSnapshot.read(store, bad, Path(folder, "bad"))
-        symptom = _find_symptom(before, after, gate)
+        option = store_option(store.root, Path.cwd())
+        symptom = _find_symptom(before, after, gate, f"{before.run} {after.run}{option}")
         stages = stages_up_to(before.pipeline, symptom.stage) | stages_up_to(after.pipeline, symptom.stage)
         variables = Variables.between(before, after, stages)
         fixed: Sequence[FixedDifference] = variables.filter_fixed(list_fixed(before, after, stages))
@@ -103,15 +105,18 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
             changes=tuple(map(str, changes)),
             fixed=tuple(dict.fromkeys(map(str, fixed))),
             built=earlier_builds + len(builder.outcomes),
-            advice=() if causes else tuple(advise(fixed, variables.wanted, before.run, after.run)),
+            advice=() if causes else tuple(advise(fixed, variables.wanted, before.run, after.run, option)),
             commits=list_commits(before, after, guilty or changes),
         )
 
 
-def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
-    """Return the symptom of a gate by name; without one, the first stage or gate that fails only in the bad run."""
+def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str, runs: str) -> Symptom:
+    """Return the symptom of a gate by name; without one, the first stage or gate that fails only in the bad run.
+
+    `runs` is how a command names both.
+    """
     if name:
-        return _named_symptom(good, bad, name)
+        return _named_symptom(good, bad, name, runs)
     publishers = {
         stage.id: publishing[0]
         for stage in bad.pipeline.stages
@@ -134,7 +139,7 @@ def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
             return Symptom(verdict.stage, gate, earlier=_find_gate(good, condition))
     for stage_id in failed:  # all of them publish
         text = messages.refuse_publishing(stage_id, publishers[stage_id])
-        raise UsageError(text, hint=f"orun diff {good.run} {bad.run}")
+        raise UsageError(text, hint=f"orun diff {runs}")
     known = "every stage and gate that fails there failed, or was not judged, in the other run as well"
     raise UsageError(
         f"nothing is worse in {bad.run} than in {good.run}",
@@ -143,7 +148,7 @@ def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
     )
 
 
-def _named_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
+def _named_symptom(good: RunSnapshot, bad: RunSnapshot, name: str, runs: str) -> Symptom:
     """Return the symptom of a named gate. If both runs have the same verdict, the metric's value decides."""
     for stage in bad.pipeline.stages:
         for gate in conditions(stage.gates):
@@ -151,14 +156,14 @@ def _named_symptom(good: RunSnapshot, bad: RunSnapshot, name: str) -> Symptom:
                 continue
             if publishers := list_publishing_stages(bad.pipeline, stage.id):
                 text = messages.refuse_publishing(stage.id, publishers[0])
-                raise UsageError(text, hint=f"orun diff {good.run} {bad.run}")
+                raise UsageError(text, hint=f"orun diff {runs}")
             values = [_value(run, stage.id, gate.metric) for run in (good, bad)]
             if values[0] is None or values[1] is None:
-                raise UsageError(f"{name} was not measured in both runs", hint=f"orun bisect {good.run} {bad.run}")
+                raise UsageError(f"{name} was not measured in both runs", hint=f"orun bisect {runs}")
             verdicts = [_verdict(run, stage.id, gate) for run in (good, bad)]
             differ = verdicts == ["passed", "failed"]
             if not differ and values[0] == values[1]:
-                raise UsageError(f"{name} is {values[0]:.6g} in both runs", hint=f"orun diff {good.run} {bad.run}")
+                raise UsageError(f"{name} is {values[0]:.6g} in both runs", hint=f"orun diff {runs}")
             earlier = _find_gate(good, _condition(stage.id, gate))
             return Symptom(stage.id, gate, None if differ else (values[0], values[1]), earlier)
     gates = dict.fromkeys(

@@ -201,7 +201,10 @@ def test_a_metric_that_is_the_same(project: Project) -> None:
     bad = project.run(**{"stages.score.with.note": "z"})
     with pytest.raises(UsageError) as refused:
         project.bisect(good, bad, "score.score")
-    assert str(refused.value) == f"score.score is 3 in both runs\n  hint: orun diff {good.run} {bad.run}"
+    assert (
+        str(refused.value)
+        == f"score.score is 3 in both runs\n  hint: orun diff {good.run} {bad.run} --store {project.store}"
+    )
 
 
 def test_a_stage_that_was_put_between(project: Project) -> None:
@@ -308,7 +311,7 @@ def test_partial_builds_are_not_given_away(project: Project, tmp_path: Path) -> 
             project.bisect(good, bad, gate)
         assert str(refused.value) == (
             "upload publishes a release, so it does not run for an investigation\n"
-            f"  hint: orun diff {good.run} {bad.run}"
+            f"  hint: orun diff {good.run} {bad.run} --store {project.store}"
         )
     assert (tmp_path / "up").read_text() == sent == "abcabcdef"
 

@@ -98,7 +98,9 @@ def test_values_that_nobody_knows_any_more(project: Project, monkeypatch: pytest
         "score score max 10 fails, and the runs have no differences that can be tried here (built here, it is good); "
         f"other differences: {message}"
     )
-    assert bisection.advice == (f"variables: ORUN_GOOD_MORE=... ORUN_BAD_MORE=... orun bisect {good.run} {bad.run}",)
+    assert bisection.advice == (
+        f"variables: ORUN_GOOD_MORE=... ORUN_BAD_MORE=... orun bisect {good.run} {bad.run} --store {project.store}",
+    )
 
 
 def test_a_variable_that_only_one_run_looked_at(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -137,7 +139,7 @@ def test_the_code_of_orun_itself(tmp_path: Path) -> None:
     )
     (advised,) = bisection.advice
     assert advised == (
-        f"orun itself: `orun bisect {good.run} {bad}` with the code of {good.run} (orun {version}); "
+        f"orun itself: `orun bisect {good.run} {bad} --store {store}` with the code of {good.run} (orun {version}); "
         "if the bad run is good there, orun's code is the cause"
     )
 
@@ -161,7 +163,7 @@ def test_another_python_is_named_and_no_other_change_is_blamed_for_it(project: P
         "score score max 10 fails, but not with the bad run's parameters and code on this machine today; "
         f"other differences: Python of make: {version} -> 3.99.1; "
     )
-    assert f"Python: `orun bisect {good.run} {bad}` with Python {version}" in bisection.advice
+    assert f"Python: `orun bisect {good.run} {bad} --store {project.store}` with Python {version}" in bisection.advice
 
 
 def test_what_to_type_for_python_and_the_machine() -> None:

@@ -101,7 +101,7 @@ def test_a_version_that_is_not_to_be_had_any_more(project: Project) -> None:
     assert result.advice == (
         (
             f"packages: python -m venv then && then/bin/pip install -e {ROOT} 'tiny==1.0' && "
-            f"then/bin/orun bisect {good.run} {bad.run}"
+            f"then/bin/orun bisect {good.run} {bad.run} --store {project.store}"
         ),
     )
 
