@@ -26,7 +26,7 @@ EXCLUDING: Mapping[str, str] = {  # parameter of a kind that leaves nodes unchan
     "optimize/float16": "block_nodes",
 }
 TRACE = 0.005  # share of the error from which a place counts: less is shown as 0 %
-FEWER = f"measured with {FEW} of the examples, to save time"
+FEWER = f"measured with at most {FEW} of the examples, to save time"
 ROUNDS = 4  # measurements with all examples that must fit into the time; else few examples serve to the end
 KERNEL = 4  # times the error of the nodes from which ONNX Runtime's own optimizations are to blame
 QUICK, THOROUGH = 10.0, 60.0  # seconds for the nodes: only two values, so that a stored result is found again
@@ -128,7 +128,7 @@ class Investigation:
         result = self.experiment.run(list(stages.values()))
         levels = tuple(upstream_metrics.read_level(result, name, stages[name], self.metric) for name in names)
         few, *later = diagnosis.notes
-        notes = (f"found with {FEW} examples, measured with all of them", *later)
+        notes = (f"found with at most {FEW} examples, measured with all of them", *later)
         confirmed = self._blame_worst_step(replace(diagnosis, levels=levels, notes=notes))
         if not confirmed.culprit:
             return replace(diagnosis, notes=(few, "with all examples no loss was measured", *later))

@@ -67,11 +67,11 @@ def measure(
 
 
 def _can_shorten(stage: Stage) -> bool:
-    """Return whether a measurement has more than `FEW` examples; a slice's are few already."""
+    """Return whether a measurement may have more than `FEW` examples; made-up ones and a slice's are few already."""
     if stage.uses not in SAMPLED or stage.params["slices"]:
         return False
     samples = stage.params["samples"]
-    return samples is None or samples > FEW
+    return stage.params["dataset"] is not None if samples is None else samples > FEW
 
 
 def on_few_examples(stage: Stage) -> Stage:

@@ -102,7 +102,7 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
         "the gate then passes",
         blamed.sentence,
     )
-    assert blamed.notes == ("found with 64 examples, measured with all of them",)
+    assert blamed.notes == ("found with at most 64 examples, measured with all of them",)
     monkeypatch.setattr(accuracy, "ROUNDS", 1e9)  # as if there was no time for all of them at all
     hasty = planted.diagnose("many")
     assert [(level.stage, level.passes, level.why) for level in hasty.levels] == [
@@ -112,7 +112,7 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
         ("same", True, ""),
         ("int8", False, ""),
     ]
-    assert hasty.notes == ("measured with 64 of the examples, to save time",)
+    assert hasty.notes == ("measured with at most 64 of the examples, to save time",)
     assert hasty.proof is not None
     assert hasty.proof.passes
 
@@ -144,7 +144,7 @@ def test_all_examples_that_show_no_loss_leave_the_stage_that_few_examples_found(
     assert blamed.proof is not None
     assert (blamed.proof.how, blamed.proof.value) == ("restored", 1.0)
     assert blamed.notes == (
-        "measured with 64 of the examples, to save time", "with all examples no loss was measured",
+        "measured with at most 64 of the examples, to save time", "with all examples no loss was measured",
     )  # fmt: skip
 
 

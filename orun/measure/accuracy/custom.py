@@ -167,5 +167,7 @@ def _check(request: Request, name: str, values: Floats, examples: int) -> None:
             f"the metric {name} must return one number, or one for each of the {examples} examples",
             why=f"it returned an array of shape {list(values.shape)}",
         )
-    if not np.isfinite(values).all():
-        raise StageFailed(request.stage, f"the metric {name} returned a number that is not finite")
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        example = f" for example {bad[0]}" if values.ndim else ""
+        raise StageFailed(request.stage, f"the metric {name} returned {values.flat[bad[0]]}{example}")

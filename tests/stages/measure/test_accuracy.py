@@ -79,6 +79,9 @@ def swapped(predictions, labels):
 def not_a_number(outputs, dataset):
     return float("nan")
 
+def undefined(outputs, dataset):
+    return np.array([1.0, 0.0, np.nan, np.inf])
+
 def candidates(outputs, dataset):
     return float(outputs["candidates.y"].sum())
 """
@@ -584,8 +587,9 @@ def test_outputs_go_by_name(folder: Path) -> None:
             "plain",
             ["data.py:not_a_number"],
             {},
-            "the metric not_a_number returned a number that is not finite",
+            "the metric not_a_number returned nan",
         ),
+        ("plain", ["data.py:undefined"], {}, "the metric undefined returned nan for example 2"),
         (
             "plain",
             ["data.py:first_score", "other.py:first_score"],
