@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from orun.executors import why_untraced
+from orun.executors import explain_partial_tracing
 
 if TYPE_CHECKING:
     from orun.store import Store
@@ -127,7 +127,7 @@ def native_reads() -> None:
 
     What orun sees nevertheless is tested where this is refused on purpose.
     """
-    if why := why_untraced():
+    if why := explain_partial_tracing():
         pytest.skip(why)
 
 

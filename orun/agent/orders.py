@@ -185,7 +185,7 @@ class StageOrder:
                 if not lines:
                     break
                 self._logged += len(lines)
-                text = self.project.mask.data(lines).decode(errors="replace")
+                text = self.project.mask.hide_in_bytes(lines).decode(errors="replace")
                 self.send(LogText(self.name, without_folder(text, self.project.place.folder)))
                 file.seek(self._logged)
 
@@ -204,7 +204,7 @@ class StageOrder:
         """
         self._reports.filter_log(self.name, self._running.log, self.store.root)
         if isinstance(result, StageError):
-            raise self.project.mask.error(result)
+            raise self.project.mask.hide_in_error(result)
         if result.undeclared_writes:
             self.folders.check_again(self.project)
         require_portable(self.stage, result, self.project, self.machine)

@@ -139,7 +139,7 @@ def share(tree: SnapshotTree, store: Store, settings: Settings, *, repair: bool 
         if isinstance(error := pushed.exception(), FAILURES):
             raise UsageError(
                 f"the project cannot be sent to other machines: the remote {settings.url} does not take it",
-                why=Mask.of(Secrets()).text(str(error)),
+                why=Mask.of(Secrets()).hide_in_text(str(error)),
                 hint="see that it can be written, and that nobody edits the project meanwhile, and run again",
             ) from error
         pushed.result()

@@ -301,7 +301,9 @@ class Work:
         if isinstance(error, NoFolderError):
             folder = quoted(error.folder)
             hint = f"on {name}: mount what all machines share at {folder}, or make it: mkdir -p {folder}"
-        return Failure("StageFailed", f"{name} cannot use the remote {url}", Mask.of(Secrets()).text(str(error)), hint)
+        return Failure(
+            "StageFailed", f"{name} cannot use the remote {url}", Mask.of(Secrets()).hide_in_text(str(error)), hint
+        )
 
     def _end(self, task: Task, message: Message) -> None:
         self._tasks.remove(task)

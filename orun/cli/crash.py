@@ -36,7 +36,7 @@ def bug(error: Exception, command_line: Sequence[str]) -> OrunError:
     from orun.executors import Mask
 
     mask = Mask.of(Secrets())
-    report = mask.text(_report(error, command_line))
+    report = mask.hide_in_text(_report(error, command_line))
     try:
         handle, path = tempfile.mkstemp(prefix="orun-bug-", suffix=".log")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as log:  # of whatever names files have
@@ -46,7 +46,7 @@ def bug(error: Exception, command_line: Sequence[str]) -> OrunError:
     else:
         why = f"the traceback and versions are in {path}"
     return OrunError(
-        mask.text(f"this is a bug in orun: {type(error).__name__}: {error}"),
+        mask.hide_in_text(f"this is a bug in orun: {type(error).__name__}: {error}"),
         why=why,
         hint="nothing that was stored is lost; please report it with that file",
     )

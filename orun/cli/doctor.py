@@ -95,9 +95,9 @@ def _check_fleet(url: str, *, as_json: bool) -> int:
 
 
 def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:
-    from orun.executors import why_untraced
+    from orun.executors import explain_partial_tracing
 
-    why = why_untraced()
+    why = explain_partial_tracing()
     return {
         "orun": __version__,
         "python": platform.python_version(),
@@ -200,7 +200,7 @@ def _environments() -> list[dict[str, Any]]:
 
 def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
     """The facts as text."""
-    from orun.executors import partial_trace_notice
+    from orun.executors import format_trace_notice
 
     trace = facts["trace"]
     store = facts["store"]
@@ -212,7 +212,7 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
         f"orun {facts['orun']}, Python {facts['python']}, {facts['platform']}",
         f"store: {show_path(store['folder'])}, {state}",
         *(f"  {notice}" for notice in store.get("notices", ())),
-        partial_trace_notice(trace["why"]) if trace["why"] else f"trace: {trace['level']}",
+        format_trace_notice(trace["why"]) if trace["why"] else f"trace: {trace['level']}",
         *(f"missing on this system: {clause}" for clause in facts.get("missing", ())),
         "",
         *([*render(TOOLS, tools, terminal), *_install_lines(facts["tools"]), ""] if tools else []),

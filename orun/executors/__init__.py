@@ -6,9 +6,9 @@ imports the libraries that a stage needs, and forks the stage's process.
 
 from __future__ import annotations
 
-from orun.executors.job import Executor, Finished, Job, JobResult, Progress, partial_trace_notice
+from orun.executors.job import Executor, Finished, Job, JobResult, Progress, format_trace_notice
 from orun.executors.local.executor import LocalExecutor
-from orun.executors.local.reentrancy import enclosing_stage
+from orun.executors.local.reentrancy import find_enclosing_stage
 from orun.executors.masking import Mask
 
 __all__ = [
@@ -19,14 +19,14 @@ __all__ = [
     "LocalExecutor",
     "Mask",
     "Progress",
-    "enclosing_stage",
-    "partial_trace_notice",
-    "why_untraced",
+    "explain_partial_tracing",
+    "find_enclosing_stage",
+    "format_trace_notice",
 ]
 
 
-def why_untraced() -> str:
+def explain_partial_tracing() -> str:
     """Return why stages would be traced in part on this machine; "" if they would be traced in full."""
     from orun.executors.tracing import availability  # `orun doctor` alone needs it
 
-    return availability.why_untraced()
+    return availability.explain_partial_tracing()

@@ -38,21 +38,23 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
         inside = f" in {trouble.function}" if trouble.function else ""
         why.append(f"at {show_path(trouble.file)}:{trouble.line}{inside}")
     if trouble.shortage:
-        return _of_shortage(job, trouble.shortage, "\n".join([trouble.message, *why]))
-    advice = _install(job, trouble.packages) if trouble.packages else trouble.hint
+        return _from_shortage(job, trouble.shortage, "\n".join([trouble.message, *why]))
+    advice = _suggest_install(job, trouble.packages) if trouble.packages else trouble.hint
     of_machine = bool(trouble.packages)
-    return _error(error, job, trouble.message, "\n".join(why), advice, of_machine=of_machine, module=trouble.module)
+    return _build_error(
+        error, job, trouble.message, "\n".join(why), advice, of_machine=of_machine, module=trouble.module
+    )
 
 
-def _of_shortage(job: Job, number: int, why: str) -> StageError:
+def _from_shortage(job: Job, number: int, why: str) -> StageError:
     """Return the error of a stage that met a full disk or another shortage, whatever failed of it."""
-    places = dict.fromkeys([show_path(str(_store(job))), gettempdir()])
+    places = dict.fromkeys([show_path(str(_find_store(job))), gettempdir()])
     problem, advice = explain_shortage(number, " ".join(map(quoted, places)))
     advice = LESS_MEMORY if number == errno.ENOMEM else advice
-    return _error(StageFailed, job, problem, why, advice, of_machine=True)
+    return _build_error(StageFailed, job, problem, why, advice, of_machine=True)
 
 
-def _install(job: Job, packages: Sequence[str]) -> str:
+def _suggest_install(job: Job, packages: Sequence[str]) -> str:
     """Return how to install packages that a stage lacks."""
     if job.interpreter:
         return f"List {', '.join(packages)} among the packages of its environment"
@@ -69,21 +71,21 @@ def from_end(job: Job, ended: Ended) -> StageError:
         limit = units.show(job.timeout or 0.0, "s")
         message = f"{job.stage} ran past its time limit of {limit} and was stopped"
         advice = f"Give it longer (timeout: in {show_path(job.file)}), or find in its log what it was doing"
-        return _error(StageTimeout, job, message, advice=advice)
+        return _build_error(StageTimeout, job, message, advice=advice)
     if ended.stopped == "memory":
         limit = units.show(job.memory or 0, "B")
         message = f"{job.stage} held more than its memory limit of {limit} and was stopped"
         advice = f"Give it more (memory: in {show_path(job.file)}), or less to do at a time"
-        return _error(StageCrashed, job, message, advice=advice)
+        return _build_error(StageCrashed, job, message, advice=advice)
     if os.WIFSIGNALED(ended.status):
-        return _crash(job, ended, os.WTERMSIG(ended.status))
+        return _explain_crash(job, ended, os.WTERMSIG(ended.status))
     status = os.waitstatus_to_exitcode(ended.status)
     message = f"{job.stage} ended its process with exit status {status} before its function returned"
     why = "something in it called os._exit, or the like in native code"
-    return _error(StageFailed, job, message, why)
+    return _build_error(StageFailed, job, message, why)
 
 
-def supervisor_lost(job: Job, log: str) -> StageError:
+def explain_lost_supervisor(job: Job, log: str) -> StageError:
     """Return the error of a stage whose supervisor died.
 
     Args:
@@ -92,32 +94,32 @@ def supervisor_lost(job: Job, log: str) -> StageError:
     """
     why = f"it was killed from outside, or a library that it imports crashed it\n{log}".strip()
     message = f"the process that supervises {job.stage} died"
-    return _error(StageCrashed, job, message, why)
+    return _build_error(StageCrashed, job, message, why)
 
 
-def _crash(job: Job, ended: Ended, number: int) -> StageError:
+def _explain_crash(job: Job, ended: Ended, number: int) -> StageError:
     try:
         name = signal.Signals(number).name
     except ValueError:  # real-time signals have no name
         name = f"signal {number}"
     name = f"{name} ({signal.strsignal(number)})"
     if number == signal.SIGKILL:
-        return _killed(job, ended, name)
-    location = _crash_location(job)
+        return _explain_kill(job, ended, name)
+    location = _find_crash_location(job)
     why = f"in native code, called {location}" if location else ""
-    return _error(StageCrashed, job, f"{job.stage} crashed: {name}", why)
+    return _build_error(StageCrashed, job, f"{job.stage} crashed: {name}", why)
 
 
-def _killed(job: Job, ended: Ended, name: str) -> StageError:
+def _explain_kill(job: Job, ended: Ended, name: str) -> StageError:
     sizes = f"{units.show(ended.peak_memory, 'B')} of the {units.show(memory_here(), 'B')} here"
     if ended.out_of_memory:
         why = f"the kernel ended it because memory ran out: its largest process had {sizes}"
     else:
         why = f"from outside, or because memory ran out: its largest process had {sizes}"
-    return _error(StageCrashed, job, f"{job.stage} was killed: {name}", why, LESS_MEMORY, of_machine=True)
+    return _build_error(StageCrashed, job, f"{job.stage} was killed: {name}", why, LESS_MEMORY, of_machine=True)
 
 
-def _crash_location(job: Job) -> str:
+def _find_crash_location(job: Job) -> str:
     """Return the last line of the user's or the kind's code, as the fault handler wrote it to the log."""
     try:
         with Path(job.log).open("rb") as file:
@@ -133,7 +135,7 @@ def _crash_location(job: Job) -> str:
     return ""
 
 
-def _error(
+def _build_error(
     error: type[StageError],
     job: Job,
     message: str,
@@ -144,7 +146,7 @@ def _error(
     module: str = "",
 ) -> StageError:
     """Return the error with a hint: the advice, the log, and the command that runs the stage alone."""
-    options = settings(job.overrides) + _store_option(job)
+    options = settings(job.overrides) + _format_store_option(job)
     command = f"orun {shlex.quote(show_path(job.file))} --only {shlex.quote(job.stage)}{options}"
     hint = f"Its log: {show_path(job.log)}\nRun it alone: {command}"
     return error(
@@ -152,13 +154,13 @@ def _error(
     )
 
 
-def _store(job: Job) -> Path:
+def _find_store(job: Job) -> Path:
     """Return the store of a job's run, .../runs/ID/logs/STAGE.log; outside of one, the folder of its log."""
     folder = Path(job.log).parent
     return folder.parents[2] if folder.parent.parent.name == "runs" else folder
 
 
-def _store_option(job: Job) -> str:
+def _format_store_option(job: Job) -> str:
     """Return the option that names the store of the job's run; empty for the default one, and outside of a run."""
-    store = _store(job)
+    store = _find_store(job)
     return "" if store == Path(job.log).parent else store_option(store, Path(job.root))

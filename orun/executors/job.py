@@ -116,7 +116,7 @@ class JobResult(Record, frozen=True):
     peak_memory: int = 0
 
 
-def partial_trace_notice(why: str) -> str:
+def format_trace_notice(why: str) -> str:
     """Return the notice that stages are traced in part, and why."""
     return f"trace: python: files that native code and other programs open are not seen: {why}"
 

@@ -37,42 +37,42 @@ class Mask(Record, frozen=True):
     def of(cls, secrets: Secrets) -> Mask:
         """Return the mask for the secrets in this process's environment."""
         values = (value for name, value in os.environ.items() if name in secrets)
-        forms = {form for value in values for form in _forms(value) if len(form) >= SHORTEST}
+        forms = {form for value in values for form in _iter_forms(value) if len(form) >= SHORTEST}
         longest_first = sorted(forms, key=lambda form: (-len(form), form))
         return cls(re.compile("|".join(map(re.escape, longest_first))) if forms else None)
 
-    def text(self, text: str) -> str:
+    def hide_in_text(self, text: str) -> str:
         """Return a text with every secret masked."""
         return self.pattern.sub(MASK, text) if self.pattern else text
 
-    def error(self, error: Error) -> Error:
+    def hide_in_error(self, error: Error) -> Error:
         """Mask the text of an error, in place."""
-        error.problem, error.why, error.hint = map(self.text, (error.problem, error.why, error.hint))
+        error.problem, error.why, error.hint = map(self.hide_in_text, (error.problem, error.why, error.hint))
         if isinstance(error, StageError):
-            error.advice, error.commands = map(self.text, (error.advice, error.commands))
+            error.advice, error.commands = map(self.hide_in_text, (error.advice, error.commands))
         error.args = (error.problem,)
         return error
 
-    def result(self, result: JobResult) -> JobResult:
+    def hide_in_result(self, result: JobResult) -> JobResult:
         """Return a result with secrets masked in metric names and notes."""
-        metrics = {self.text(name): metric for name, metric in result.metrics.items()}
-        return replace(result, metrics=metrics, notes=tuple(map(self.text, result.notes)))
+        metrics = {self.hide_in_text(name): metric for name, metric in result.metrics.items()}
+        return replace(result, metrics=metrics, notes=tuple(map(self.hide_in_text, result.notes)))
 
-    def data(self, data: bytes) -> bytes:
+    def hide_in_bytes(self, data: bytes) -> bytes:
         """Return the bytes of a text with every secret masked."""
         return re.sub(os.fsencode(self.pattern.pattern), MASK.encode(), data) if self.pattern else data
 
-    def file(self, path: Path) -> None:
+    def hide_in_file(self, path: Path) -> None:
         """Mask secrets in a text file, rewriting it only if it holds any; OSError if it cannot be read or written."""
         if self.pattern is None or not path.exists() or path.stat().st_size == 0:
             return
         with path.open("rb") as file, mmap(file.fileno(), 0, prot=PROT_READ) as content:  # it may be large
             if not re.search(os.fsencode(self.pattern.pattern), content):
                 return
-        replace_file(str(path), self.data(path.read_bytes()), f"{path}.masked", sync=False)
+        replace_file(str(path), self.hide_in_bytes(path.read_bytes()), f"{path}.masked", sync=False)
 
 
-def _forms(value: str) -> Iterator[str]:
+def _iter_forms(value: str) -> Iterator[str]:
     """Yield the forms of a value in texts: whole, line by line (PEM keys), quoted for URLs, JSON and Python."""
     yield from (value, *map(str.strip, value.splitlines()), quote(value, safe="", errors="surrogateescape"))
     yield from (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], repr(value)[1:-1])

@@ -9,7 +9,7 @@ from orun.errors import StageError
 from orun.executors.failures import from_end, from_trouble
 from orun.executors.job import Job, JobResult
 from orun.executors.local.messages import Ended, Trouble
-from orun.executors.local.undeclared_writes import undeclared_writes
+from orun.executors.local.undeclared_writes import list_undeclared_writes
 from orun.executors.tracing.scope import Scope
 from orun.fs.observed_state import (
     ABSENT,
@@ -27,7 +27,7 @@ from orun.fs.signatures import Signature, signature_at
 EMPTY = f"{FILE} of 0{BYTES}"
 
 
-def outcome_of(
+def build_outcome(
     job: Job, report: JobResult | Trouble | None, written: Mapping[str, bool], ended: Ended
 ) -> JobResult | StageError:
     """Return the result of a job, or the error that explains why there is none.
@@ -46,7 +46,7 @@ def outcome_of(
     all_written = {
         path: ended.written.get(path, True) and written.get(path, True) for path in {**ended.written, **written}
     }
-    unmodified = all_written.keys() - _modified(report.reads, written) - _modified(ended.reads, ended.written)
+    unmodified = all_written.keys() - _list_modified(report.reads, written) - _list_modified(ended.reads, ended.written)
     # Their owner or mode may have changed, and with it the ctime: the runner compares with the signature of now.
     reads |= {path: signature_at(path) for path in unmodified & reads.keys()}
     own = {path for path in all_written.keys() & reads.keys() if not _is_input(job, path, reads[path])}
@@ -66,17 +66,17 @@ def outcome_of(
     return replace(
         report,
         reads=inputs,
-        probed={**still_probed, **_database_logs(inputs, ended.missed), **_found_on_path(inputs)},
+        probed={**still_probed, **_probe_database_logs(inputs, ended.missed), **_locate_on_path(inputs)},
         packages={**ended.packages, **report.packages},
         untraced=report.untraced or ended.untraced,
-        undeclared_writes=undeclared_writes(job, changed, missing),
+        undeclared_writes=list_undeclared_writes(job, changed, missing),
         seconds=ended.seconds,
         cpu_seconds=ended.cpu_seconds,
         peak_memory=ended.peak_memory,
     )
 
 
-def _database_logs(inputs: Mapping[str, Signature | None], missed: Iterable[str]) -> dict[str, str]:
+def _probe_database_logs(inputs: Mapping[str, Signature | None], missed: Iterable[str]) -> dict[str, str]:
     """Return the state of the log beside each database that was read: missing or empty.
 
     SQLite opens or creates the log (`data.db-wal`) even to read, and removes it at the end.
@@ -86,14 +86,14 @@ def _database_logs(inputs: Mapping[str, Signature | None], missed: Iterable[str]
     return {path: state for path, state in states.items() if state in (ABSENT, EMPTY)}
 
 
-def _found_on_path(inputs: Mapping[str, Signature | None]) -> dict[str, str]:
+def _locate_on_path(inputs: Mapping[str, Signature | None]) -> dict[str, str]:
     """Return the inputs that are programs and libraries found by their names -> their place on the search path."""
     on_path = (path for path, seen in inputs.items() if seen and path.rpartition("/")[0] in search_folders(path))
     places = ((path, place_on_path(path)) for path in on_path)
     return {path: place for path, place in places if place.startswith(FIRST)}
 
 
-def _modified(reads: Mapping[str, Signature | None], written: Mapping[str, bool]) -> set[str]:
+def _list_modified(reads: Mapping[str, Signature | None], written: Mapping[str, bool]) -> set[str]:
     """Return the files opened for writing that changed, or that were not read before.
 
     A database may be opened for writing and only read. A change of owner or mode alone is no modification: SQLite gives

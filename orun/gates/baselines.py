@@ -153,7 +153,7 @@ def _settings(action: Action, mask: Mask) -> Components:
     return tuple(
         item
         for item in action.components
-        if item.kind in (ComponentKind.KIND, ComponentKind.PARAMETER) and mask.text(item.value) == item.value
+        if item.kind in (ComponentKind.KIND, ComponentKind.PARAMETER) and mask.hide_in_text(item.value) == item.value
     )
 
 

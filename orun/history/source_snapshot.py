@@ -41,7 +41,7 @@ def keep(result: RunResult, pipeline: Pipeline) -> None:
             path, kept = pipeline.root / name, folder / digest
             if digest and name.endswith(TEXT) and not kept.exists() and _is_small(path) and digest_file(path) == digest:
                 text = path.read_bytes()
-                if mask.data(text) == text:
+                if mask.hide_in_bytes(text) == text:
                     kept.write_bytes(text)
 
 

@@ -77,7 +77,7 @@ class Connection:
         Raises:
             RemoteError: if the remote is required.
         """
-        reason = Mask.of(Secrets()).text(str(error))
+        reason = Mask.of(Secrets()).hide_in_text(str(error))
         if isinstance(error, RefusedError | OSError):
             direction = "fetched from" if operation == "read" else "pushed to"
             self.emit(Notice("warning", f"{stage}: not {direction} the remote: {reason}"))

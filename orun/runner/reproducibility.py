@@ -126,7 +126,7 @@ class _Rebuilding:
                     sleep(POLL_SECONDS)
                 return self._rebuild_and_compare(step, step.cached_action)
         except StageError as error:
-            Mask.of(self.planner.pipeline.private).error(error)
+            Mask.of(self.planner.pipeline.private).hide_in_error(error)
             why = "; ".join(filter(None, (error.problem, *error.why.splitlines())))
             return Rebuilt(stage.id, stage.uses, "failed", why, stored=step.cached_action.tree)
 

@@ -16,7 +16,7 @@ from orun.environment import device, platforms
 from orun.environment.resources import Resources
 from orun.errors import Interrupted, OrunError, StoreError
 from orun.eventlog import Journal, unrecorded_notice
-from orun.executors import LocalExecutor, Mask, enclosing_stage
+from orun.executors import LocalExecutor, Mask, find_enclosing_stage
 from orun.fs.observed_state import portable_name
 from orun.fs.os_errors import quoted
 from orun.history import source_snapshot
@@ -88,7 +88,7 @@ class RunSession(Record, frozen=True):
             except OrunError as error:
                 with suppress(StoreError):  # a store that failed may take no record either
                     self._end(error.exit_code)
-                Mask.of(pipeline.private).error(error)
+                Mask.of(pipeline.private).hide_in_error(error)
                 raise
             finally:
                 if runner.remote:
@@ -108,7 +108,7 @@ class RunSession(Record, frozen=True):
     def _emit(self, event: Event) -> None:
         """Write an event and pass it on; secrets in a notice, which may quote anything, are masked."""
         if isinstance(event, Notice):
-            event = replace(event, text=Mask.of(self.planner.pipeline.private).text(event.text))
+            event = replace(event, text=Mask.of(self.planner.pipeline.private).hide_in_text(event.text))
         self.journal.emit(event)
 
     def _make_environments(self) -> None:
@@ -146,7 +146,9 @@ class RunSession(Record, frozen=True):
             sources={
                 portable_name(Path(path), pipeline.root, project): digest for path, digest in pipeline.sources.items()
             },
-            commit="" if enclosing_stage() else commit_of(pipeline.root),  # git would be a dependency of that stage
+            commit=""
+            if find_enclosing_stage()
+            else commit_of(pipeline.root),  # git would be a dependency of that stage
             orun=__version__,
             expected={
                 step.stage.id: step.seconds
@@ -170,7 +172,7 @@ class RunSession(Record, frozen=True):
         if baseline := self.planner.baseline:
             for stage in result.stages:
                 for setting in baseline.changed_settings(stage.stage, stage.inputs):
-                    yield replace(setting, current=mask.text(setting.current))
+                    yield replace(setting, current=mask.hide_in_text(setting.current))
 
     def _not_asked(self) -> tuple[str, ...]:
         """Return the gates of the stages that this run leaves out."""

@@ -19,7 +19,7 @@ from time import localtime, monotonic, strftime
 
 from orun.core.events import Event, StageWaiting
 from orun.core.serialization import Record
-from orun.executors import enclosing_stage
+from orun.executors import find_enclosing_stage
 from orun.fs.locks import Lock
 from orun.fs.machine_locks import MachineClaim, MachineLock, machine_lock
 from orun.pipeline.model import Stage
@@ -77,7 +77,7 @@ class StageLocks(Record, frozen=True):
         Raises:
             UsageError: if the lock is held by the stage in which this orun runs.
         """
-        if enclosing := enclosing_stage():
+        if enclosing := find_enclosing_stage():
             enclosing.refuse_deadlock(self.stage, self.key, exclusive=self.mode is LockMode.EXCLUSIVE)
         if not self.key_lock.try_acquire():
             return SAME_STAGE
@@ -115,7 +115,7 @@ class RunLocks:
         name = step.stage.id
         if name not in self._locks:
             claim = MachineClaim(os.getpid(), self.project, self.pipeline, name, step.seconds)
-            none = mode is LockMode.REMOTE or enclosing_stage()
+            none = mode is LockMode.REMOTE or find_enclosing_stage()
             machine = None if none else self.machine(mode is LockMode.EXCLUSIVE, claim)
             self._locks[name] = StageLocks(name, step.key, self.store.key_lock(step.key), machine, mode)
         return self._locks[name]

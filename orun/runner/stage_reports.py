@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orun.core.events import Event, Notice, StageProgress
 from orun.environment.secret_variables import Secrets
-from orun.executors import JobResult, Mask, Progress, partial_trace_notice
+from orun.executors import JobResult, Mask, Progress, format_trace_notice
 from orun.fs.os_errors import convert_os_errors
 
 GUESS = (
@@ -29,7 +29,7 @@ class StageReports:
 
     def pass_progress(self, message: Progress) -> None:
         """Emit the progress of a stage."""
-        self.emit(StageProgress(message.stage, message.done, message.total, self.mask.text(message.text)))
+        self.emit(StageProgress(message.stage, message.done, message.total, self.mask.hide_in_text(message.text)))
 
     def filter_result(self, stage: str, result: JobResult) -> JobResult:
         """Return a result with secrets masked; warn of guessed secrets and of partial tracing, each once a run."""
@@ -39,10 +39,10 @@ class StageReports:
                 self.emit(Notice("warning", GUESS.format(stage=stage, name=name)))
         if result.untraced and not self._untraced:
             self._untraced = result.untraced
-            self.emit(Notice("info", partial_trace_notice(result.untraced)))
-        return self.mask.result(result)
+            self.emit(Notice("info", format_trace_notice(result.untraced)))
+        return self.mask.hide_in_result(result)
 
     def filter_log(self, stage: str, log: Path, store: Path) -> None:
         """Mask secrets in the log of a stage; StoreError if it cannot be rewritten."""
         with convert_os_errors(f"mask secrets in the log of {stage}", store):
-            self.mask.file(log)
+            self.mask.hide_in_file(log)

@@ -91,7 +91,7 @@ class StageStarter:
         """Settle a stage that has ended, or let it start again."""
         step, name, outcome = end.step, end.step.stage.id, end.outcome
         if isinstance(outcome, StageError):
-            self._fail(step, self.local.reports.mask.error(outcome))
+            self._fail(step, self.local.reports.mask.hide_in_error(outcome))
         elif outcome and end.stored:
             reasons = reason(ReasonCode.ON_MACHINE, machine=step.machine), reason(ReasonCode.UP_TO_DATE)
             self._finish(replace(step, reasons=reasons), outcome, "cached")

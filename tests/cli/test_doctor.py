@@ -11,7 +11,7 @@ import pytest
 from orun.cli.doctor import lines_of
 from orun.environment import distributions
 from orun.environment.platforms import list_missing_functions
-from orun.executors import why_untraced
+from orun.executors import explain_partial_tracing
 from orun.report.terminal import Terminal
 from tests.project import install_hint
 
@@ -106,7 +106,7 @@ def test_this_machine(orun: CommandLine, project: Path) -> None:
     assert (shown.code, shown.err) == (0, "")
     assert document["store"]["folder"] == str(project / "artifacts")
     assert document["providers"]["CPUExecutionProvider"]["loads"] is True
-    why = why_untraced()
+    why = explain_partial_tracing()
     assert document["trace"] == {"level": "python" if why else "full", "why": why}
     assert document["tools"] == []
     assert document["problems"] == []

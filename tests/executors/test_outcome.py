@@ -10,14 +10,14 @@ from orun.core.serialization import replace
 from orun.errors import StageCrashed, StageError, StageFailed, StageTimeout
 from orun.executors import JobResult
 from orun.executors.local.messages import Ended, Stop
-from orun.executors.outcome import outcome_of
+from orun.executors.outcome import build_outcome
 from tests.executors.support import Project
 
 WELL = Ended(status=0, seconds=2.0, cpu_seconds=1.0, peak_memory=100)
 
 
 def test_one_that_ended_well(project: Project) -> None:
-    result = outcome_of(project.job("mine.py:f"), JobResult(), {}, WELL)
+    result = build_outcome(project.job("mine.py:f"), JobResult(), {}, WELL)
     assert result == JobResult(seconds=2.0, cpu_seconds=1.0, peak_memory=100)
 
 
@@ -36,6 +36,6 @@ def test_one_whose_process_came_to_another_end(
 ) -> None:
     """What it left is of a process that was not in order, or that was about to be ended."""
     job = project.job("mine.py:f", timeout=1.0, memory=1000)
-    result = outcome_of(job, JobResult(), {}, replace(WELL, status=status, stopped=stopped))
+    result = build_outcome(job, JobResult(), {}, replace(WELL, status=status, stopped=stopped))
     assert isinstance(result, error)
     assert result.problem == problem

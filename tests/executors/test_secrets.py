@@ -246,9 +246,9 @@ def test_forms_of_a_secret_that_are_masked(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("TEST_TOKEN", 'p"a/ss wörd')
     monkeypatch.setenv("SHORT_TOKEN", "12345")
     mask = Mask.of(Secrets())
-    assert mask.text("got abc/def+gh and 12345, =x") == "got *** and 12345, =x"
-    assert mask.text('p"a/ss wörd p%22a%2Fss%20w%C3%B6rd "p\\"a/ss wörd"') == '*** *** "***"'
-    assert mask.text("-----BEGIN-----\nabc/def+gh\n=x\n") == "***"
+    assert mask.hide_in_text("got abc/def+gh and 12345, =x") == "got *** and 12345, =x"
+    assert mask.hide_in_text('p"a/ss wörd p%22a%2Fss%20w%C3%B6rd "p\\"a/ss wörd"') == '*** *** "***"'
+    assert mask.hide_in_text("-----BEGIN-----\nabc/def+gh\n=x\n") == "***"
 
 
 def test_the_file_s_list_is_replaced_by_one_that_is_laid_over_it(project: Project) -> None:

@@ -32,7 +32,7 @@ class Channel:
         self.descriptors: deque[int] = deque()
 
     @classmethod
-    def pair(cls) -> tuple[Channel, Channel]:
+    def open_pair(cls) -> tuple[Channel, Channel]:
         """Return two connected ends."""
         left, right = socket.socketpair()
         return cls(left), cls(right)
@@ -49,7 +49,7 @@ class Channel:
 
     def send(self, message: Mapping[str, Any], *descriptors: int) -> None:
         """Send a message and wait until it is in the socket; a message to a closed end is lost."""
-        line = _line(message)
+        line = _encode_message(message)
         try:
             sent = socket.send_fds(self._socket, [line], descriptors) if descriptors else 0
             self._socket.sendall(line[sent:])
@@ -63,7 +63,7 @@ class Channel:
 
     def post_message(self, message: Mapping[str, Any]) -> None:
         """Send a message as `post` does."""
-        self.post(_line(message))
+        self.post(_encode_message(message))
 
     @property
     def unsent(self) -> bool:
@@ -81,7 +81,7 @@ class Channel:
                 else:
                     del self._unsent[:sent]
 
-    def lines(self) -> list[bytes]:
+    def receive_lines(self) -> list[bytes]:
         """Return every complete line that has arrived, with its end, without waiting."""
         with contextlib.suppress(BlockingIOError):
             while not self.closed:
@@ -100,9 +100,9 @@ class Channel:
         message: dict[str, Any] = from_json(bytes(line))
         return message
 
-    def messages(self) -> list[dict[str, Any]]:
+    def receive_messages(self) -> list[dict[str, Any]]:
         """Return every complete message that has arrived, without waiting."""
-        return [from_json(line) for line in self.lines()]
+        return [from_json(line) for line in self.receive_lines()]
 
     def _receive(self, flags: int) -> None:
         try:
@@ -120,5 +120,5 @@ class Channel:
         self._socket.close()
 
 
-def _line(message: Mapping[str, Any]) -> bytes:
+def _encode_message(message: Mapping[str, Any]) -> bytes:
     return to_json(message) + b"\n"

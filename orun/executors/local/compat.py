@@ -74,7 +74,7 @@ def stop_resource_trackers(patience: float) -> None:
                 sleep(0.002)
 
 
-def unclosed_file(unraisable: UnraisableHookArgs) -> object:
+def find_unclosed_file(unraisable: UnraisableHookArgs) -> object:
     """Return the name of the file that an unraisable error is about.
 
     From CPython 3.14 on the error names no object, and the message holds the `repr` of the file.

@@ -46,7 +46,7 @@ def finish_all(stage: str, output: str, progress: Callable[[int, int, str], None
         if open_files:
             why = "what is still in its buffer is not stored" if own else "a process that it started writes to it"
             raise OutputRefused(stage, f"{stage} left {', '.join(open_files)} open", why=why, hint=HINT)
-    for name, error in lost_writes.lost_below(output).items():
+    for name, error in lost_writes.list_losses_below(output).items():
         why = f"it was left open, and when it was closed: {error.strerror}"
         raise OutputRefused(stage, f"{stage} could not write all of {name}", why=why, hint=HINT)
 

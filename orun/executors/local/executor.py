@@ -33,7 +33,7 @@ class Server(Record, frozen=True):
     interpreter: Interpreter | None
     modules: Modules
 
-    def first(self, count: int) -> Server:
+    def with_first(self, count: int) -> Server:
         """Return the server that has imported the first `count` of the modules."""
         return Server(self.interpreter, self.modules[:count])
 
@@ -109,20 +109,20 @@ class LocalExecutor:
         Raises:
             OSError: if this machine allows no more processes or connections.
         """
-        from orun.executors.local.preload import modules_of
+        from orun.executors.local.preload import list_modules
 
-        self._launch(job, Server(job.interpreter, modules_of(job)))
+        self._launch(job, Server(job.interpreter, list_modules(job)))
 
     def _launch(self, job: Job, server: Server) -> None:
         for count in range(1, len(server.modules) + 1):
-            if server.first(count) in self._broken:
-                server = server.first(count - 1)
+            if server.with_first(count) in self._broken:
+                server = server.with_first(count - 1)
                 break
-        channel = self._connection(server)
+        channel = self._connect(server)
         self._running[job.stage] = Running(job, server)
         channel.send({"run": encode(job)})
 
-    def _connection(self, server: Server) -> Channel:
+    def _connect(self, server: Server) -> Channel:
         """Return the connection to a server; start the server if it does not run."""
         from selectors import EVENT_READ
 
@@ -130,9 +130,9 @@ class LocalExecutor:
 
         if server in self._servers:
             return self._servers[server]
-        ours, theirs = Channel.pair()
+        ours, theirs = Channel.open_pair()
         if server.modules:
-            self._connection(server.first(-1)).send({"grow": server.modules[-1]}, theirs.fileno())
+            self._connect(server.with_first(-1)).send({"grow": server.modules[-1]}, theirs.fileno())
         else:
             self._start_root(server.interpreter, theirs.fileno())
         theirs.close()
@@ -165,7 +165,7 @@ class LocalExecutor:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            env=_environment(interpreter),
+            env=_build_environment(interpreter),
             pass_fds=(descriptor,),
             start_new_session=True,  # Ctrl-C reaches the runner alone, which then cancels
         )
@@ -185,13 +185,13 @@ class LocalExecutor:
 
     def _receive(self, server: Server) -> list[Progress | Finished]:
         channel = self._servers[server]
-        messages = [message for raw in channel.messages() if (message := self._handle(server, raw))]
+        messages = [message for raw in channel.receive_messages() if (message := self._handle(server, raw))]
         return messages + self._remove_dead(server) if channel.closed else messages
 
     def _handle(self, server: Server, message: Mapping[str, Any]) -> Progress | Finished | None:
         """Handle a message of a server; return what the runner must know of it."""
         from orun.executors.local.messages import Ended, Trouble
-        from orun.executors.outcome import outcome_of
+        from orun.executors.outcome import build_outcome
 
         if "serving" in message:
             self._serving.add(server)
@@ -208,7 +208,7 @@ class LocalExecutor:
         elif "ended" in message:
             del self._running[stage]
             ended = decode(Ended, message["ended"])
-            return Finished(stage, outcome_of(running.job, running.report, running.written, ended))
+            return Finished(stage, build_outcome(running.job, running.report, running.written, ended))
         return None
 
     def _remove_dead(self, server: Server) -> list[Progress | Finished]:
@@ -216,7 +216,7 @@ class LocalExecutor:
 
         If an import ended it, its jobs run in a server without that module, and fail when they import it themselves.
         """
-        from orun.executors.failures import supervisor_lost
+        from orun.executors.failures import explain_lost_supervisor
 
         self._open_selector().unregister(self._servers[server])
         self._servers.pop(server).close()
@@ -234,7 +234,7 @@ class LocalExecutor:
                 continue
             del self._running[stage]
             root = self._roots.get(server.interpreter)
-            messages.append(Finished(stage, supervisor_lost(running.job, root.log_tail() if root else "")))
+            messages.append(Finished(stage, explain_lost_supervisor(running.job, root.log_tail() if root else "")))
         return messages
 
     def cancel(self, stage: str) -> None:
@@ -263,7 +263,7 @@ class LocalExecutor:
         self._roots.clear()
 
 
-def _environment(interpreter: Interpreter | None) -> dict[str, str]:
+def _build_environment(interpreter: Interpreter | None) -> dict[str, str]:
     """Return the environment of every stage in a Python; another one than orun's own needs the path to its modules."""
     path = {} if interpreter is None or interpreter.path is None else {"PYTHONPATH": interpreter.path}
     return stage_environment() | path

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Action = Callable[[ModuleType], object]
 
 
-def when_loaded(actions: Mapping[str, Action]) -> None:
+def run_when_loaded(actions: Mapping[str, Action]) -> None:
     """Run an action on each module of these names: now if it is loaded, otherwise once it is."""
     for name, action in actions.items():
         if name in sys.modules:

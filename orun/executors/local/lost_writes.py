@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.executors.local.compat import unclosed_file
+from orun.executors.local.compat import find_unclosed_file
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -25,7 +25,7 @@ def watch() -> None:
     sys.unraisablehook = _note_unraisable
 
 
-def lost_below(folder: str) -> dict[str, OSError]:
+def list_losses_below(folder: str) -> dict[str, OSError]:
     """Return the files below a folder that lost writes, by their names in it, and the errors."""
     errors = {str(Path.cwd() / path): error for path, error in _errors.items()}
     return {path[len(folder) + 1 :]: errors[path] for path in sorted(errors) if path.startswith(f"{folder}/")}
@@ -39,5 +39,5 @@ def note(name: object, error: OSError) -> None:
 
 def _note_unraisable(unraisable: UnraisableHookArgs) -> None:
     if isinstance(unraisable.exc_value, OSError):
-        note(unclosed_file(unraisable), unraisable.exc_value)
+        note(find_unclosed_file(unraisable), unraisable.exc_value)
     sys.__unraisablehook__(unraisable)

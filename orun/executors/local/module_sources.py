@@ -36,11 +36,11 @@ def read_source(text: bytes, functions: frozenset[str] | None = None) -> Source:
         tree = ast.parse(text)
     except (SyntaxError, ValueError):  # importing it reports this
         return Source(frozenset(), sets_environment=False)
-    imports = frozenset(name.partition(".")[0] for node in _nodes(tree, functions) for name in _imported(node))
-    return Source(imports, any(_sets_environment(node) for node in _nodes(tree, None)))
+    imports = frozenset(name.partition(".")[0] for node in _iter_nodes(tree, functions) for name in _list_imports(node))
+    return Source(imports, any(_sets_environment(node) for node in _iter_nodes(tree, None)))
 
 
-def _nodes(tree: ast.AST, functions: Collection[str] | None) -> Iterator[ast.AST]:
+def _iter_nodes(tree: ast.AST, functions: Collection[str] | None) -> Iterator[ast.AST]:
     """Yield the nodes that may run: not those under `if TYPE_CHECKING` or in ignored functions."""
     waiting = [tree]
     while waiting:
@@ -52,7 +52,7 @@ def _nodes(tree: ast.AST, functions: Collection[str] | None) -> Iterator[ast.AST
             waiting.extend(ast.iter_child_nodes(node))
 
 
-def _imported(node: ast.AST) -> list[str]:
+def _list_imports(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     if isinstance(node, ast.ImportFrom) and node.module and not node.level:

@@ -32,7 +32,7 @@ def _can_fork() -> bool:
 FORKS = _can_fork()
 
 
-def modules_of(job: Job) -> tuple[str, ...]:
+def list_modules(job: Job) -> tuple[str, ...]:
     """Return the modules that are imported before a stage starts; none if stages are not forked.
 
     These are the modules that its kind declares, the libraries that the user's code imports, and onnx if its output is
@@ -40,7 +40,9 @@ def modules_of(job: Job) -> tuple[str, ...]:
     """
     if not FORKS:
         return ()
-    names = {name for name in {*job.spec.preload, *_libraries(job)} if _top(name) != job.plugin_package}
+    names = {
+        name for name in {*job.spec.preload, *_list_libraries(job)} if _strip_submodules(name) != job.plugin_package
+    }
     if job.spec.output == "onnx":
         names.add("onnx")
     if names.intersection(ORDER):
@@ -49,17 +51,17 @@ def modules_of(job: Job) -> tuple[str, ...]:
 
 
 def _rank(module: str) -> tuple[int, str]:
-    top = _top(module)
+    top = _strip_submodules(module)
     return (ORDER.index(top) if top in ORDER else len(ORDER)), module
 
 
-def _top(module: str) -> str:
+def _strip_submodules(module: str) -> str:
     return module.partition(".")[0]
 
 
-def _libraries(job: Job) -> set[str]:
+def _list_libraries(job: Job) -> set[str]:
     libraries: set[str] = set()
-    for reference in dict.fromkeys(_references([job.params, job.entry if job.origin == "file" else ""])):
+    for reference in dict.fromkeys(_iter_references([job.params, job.entry if job.origin == "file" else ""])):
         file, _, function = reference.rpartition(":")
         path = Path(job.root, file)
         if not path.is_file():
@@ -73,17 +75,17 @@ def _libraries(job: Job) -> set[str]:
     return libraries
 
 
-def _references(value: Any) -> Iterator[str]:
+def _iter_references(value: Any) -> Iterator[str]:
     """Yield every `file.py:function` in a value."""
     if isinstance(value, str):
         if CODE.fullmatch(value):
             yield value
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _references(item)
+            yield from _iter_references(item)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _references(item)
+            yield from _iter_references(item)
 
 
 def _is_own(name: str, folders: tuple[Path, ...]) -> bool:

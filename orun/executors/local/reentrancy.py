@@ -46,7 +46,7 @@ def mark_process(stage: str, key: str, *, alone: bool) -> None:
     os.environ[VARIABLE] = f"{ALONE if alone else SHARED} {key} {stage}"
 
 
-def enclosing_stage() -> EnclosingStage | None:
+def find_enclosing_stage() -> EnclosingStage | None:
     """Return the stage in which this process runs, if any."""
     mode, _, rest = os.environ.get(VARIABLE, "").partition(" ")
     key, _, stage = rest.partition(" ")

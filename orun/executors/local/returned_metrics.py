@@ -21,7 +21,7 @@ CHOICES: Mapping[str, tuple[str, tuple[str, ...]]] = {
 HINT = "Return a mapping of names to finite numbers or orun.Metric"
 
 
-def checked_metrics(stage: str, returned: object) -> dict[str, Metric]:
+def check_metrics(stage: str, returned: object) -> dict[str, Metric]:
     """Return the metrics by name.
 
     Args:
@@ -38,51 +38,55 @@ def checked_metrics(stage: str, returned: object) -> dict[str, Metric]:
         name = type(returned).__name__
         message = f"{stage} returned {'an' if name[0] in 'aeiou' else 'a'} {name}, which holds no metrics"
         raise OutputRefused(stage, message, hint=SAVE if hasattr(returned, "SerializeToString") else HINT)
-    return {_name(stage, name): _metric(stage, name, value) for name, value in returned.items()}
+    return {_check_name(stage, name): _convert_metric(stage, name, value) for name, value in returned.items()}
 
 
-def _name(stage: str, name: object) -> str:
+def _check_name(stage: str, name: object) -> str:
     if not isinstance(name, str) or not name or not name.isprintable():
         why = "a name is a text of printable characters, not empty"
-        raise _refused(stage, f"{stage} returned a metric that is named {name!r}", why=why)
+        raise _build_refusal(stage, f"{stage} returned a metric that is named {name!r}", why=why)
     return name
 
 
-def _metric(stage: str, name: str, value: object) -> Metric:
+def _convert_metric(stage: str, name: str, value: object) -> Metric:
     if isinstance(value, Real):
         try:
             value = Metric(float(value))
         except OverflowError:
-            raise _refused(stage, f"{stage} returned a metric {name!r} that is too large for a number") from None
+            raise _build_refusal(stage, f"{stage} returned a metric {name!r} that is too large for a number") from None
     if not isinstance(value, Metric):
         why = f"it is a {type(value).__name__}"
-        raise _refused(stage, f"{stage} returned a metric {name!r} that is no number", why=why)
-    for field, number in _numbers(value):
+        raise _build_refusal(stage, f"{stage} returned a metric {name!r} that is no number", why=why)
+    for field, number in _iter_numbers(value):
         unbounded = math.isinf(number) and field.endswith((".low", ".high"))  # too few samples to bound it
         if not math.isfinite(number) and not unbounded:
-            raise _refused(stage, f"{stage} returned a metric {name!r} that is not finite", why=f"{field} is {number}")
+            raise _build_refusal(
+                stage, f"{stage} returned a metric {name!r} that is not finite", why=f"{field} is {number}"
+            )
     for field, (noun, allowed) in CHOICES.items():
         if (chosen := getattr(value, field)) not in allowed:
             listed = ", ".join(choice or "or empty" for choice in allowed)
-            raise _refused(stage, f"{_invalid(stage, name)}: unknown {noun} {chosen!r} (allowed: {listed})")
+            raise _build_refusal(
+                stage, f"{_format_problem(stage, name)}: unknown {noun} {chosen!r} (allowed: {listed})"
+            )
     try:
-        metric = decode(Metric, encode(replace(_plain(value), value=float(value.value))))
+        metric = decode(Metric, encode(replace(_replace_numbers(value), value=float(value.value))))
     except ValueError as error:
-        raise _refused(stage, f"{_invalid(stage, name)}: {error}") from error
+        raise _build_refusal(stage, f"{_format_problem(stage, name)}: {error}") from error
     _require_intervals(stage, name, metric)
     return metric
 
 
-def _invalid(stage: str, name: str) -> str:
+def _format_problem(stage: str, name: str) -> str:
     return f"`{stage}` returned an invalid metric {name!r}"
 
 
-def _plain(value: Any) -> Any:
+def _replace_numbers(value: Any) -> Any:
     """Replace numbers of any library by those of Python, which can be encoded."""
     if isinstance(value, Record):
-        return replace(value, **{field: _plain(getattr(value, field)) for field in value.__struct_fields__})
+        return replace(value, **{field: _replace_numbers(getattr(value, field)) for field in value.__struct_fields__})
     if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
+        return {name: _replace_numbers(item) for name, item in value.items()}
     if isinstance(value, bool):
         return value
     if isinstance(value, Real):
@@ -92,33 +96,33 @@ def _plain(value: Any) -> Any:
 
 def _require_intervals(stage: str, name: str, metric: Metric) -> None:
     """Refuse an interval that does not include its value: a gate is judged by the interval alone."""
-    estimates = [(path, record) for path, record in _records(metric) if isinstance(record, Estimate)]
+    estimates = [(path, record) for path, record in _iter_records(metric) if isinstance(record, Estimate)]
     if metric.interval:
         estimates.append(("interval.", replace(metric.interval, value=metric.value)))
     for path, estimate in estimates:
         if not estimate.holds:
             why = f"{path.rstrip('.')}: {estimate.value:g} is not between {estimate.low:g} and {estimate.high:g}"
-            raise _refused(stage, f"{stage} returned a metric {name!r} whose interval does not hold it", why=why)
+            raise _build_refusal(stage, f"{stage} returned a metric {name!r} whose interval does not hold it", why=why)
 
 
-def _numbers(value: Record) -> Iterator[tuple[str, float]]:
-    for path, record in _records(value):
+def _iter_numbers(value: Record) -> Iterator[tuple[str, float]]:
+    for path, record in _iter_records(value):
         for field in record.__struct_fields__:
             if isinstance(item := getattr(record, field), Real):
                 yield f"{path}{field}", float(item)
 
 
-def _records(value: Record, path: str = "") -> Iterator[tuple[str, Record]]:
+def _iter_records(value: Record, path: str = "") -> Iterator[tuple[str, Record]]:
     """Yield a record and all records in it, each with the path to its fields: `reference.ratio.`."""
     yield path, value
     for field in value.__struct_fields__:
         item = getattr(value, field)
         if isinstance(item, Record):
-            yield from _records(item, f"{path}{field}.")
+            yield from _iter_records(item, f"{path}{field}.")
         elif isinstance(item, Mapping):
             for key, record in item.items():
-                yield from _records(record, f"{path}{field}.{key}.")
+                yield from _iter_records(record, f"{path}{field}.{key}.")
 
 
-def _refused(stage: str, message: str, why: str = "") -> OutputRefused:
+def _build_refusal(stage: str, message: str, why: str = "") -> OutputRefused:
     return OutputRefused(stage, message, why=why, hint=HINT)

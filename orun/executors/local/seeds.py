@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from orun.executors.local.import_hooks import when_loaded
+from orun.executors.local.import_hooks import run_when_loaded
 
 SEEDERS: dict[str, Callable[[Any, int], object]] = {
     "random": lambda module, seed: module.seed(seed),
@@ -18,7 +18,7 @@ SEEDERS: dict[str, Callable[[Any, int], object]] = {
 
 def seed_all(seed: int) -> None:
     """Seed the generators of loaded libraries now, the others as soon as they are loaded."""
-    when_loaded({name: partial(_seed, seeder, seed) for name, seeder in SEEDERS.items()})
+    run_when_loaded({name: partial(_seed, seeder, seed) for name, seeder in SEEDERS.items()})
 
 
 def _seed(seeder: Callable[[Any, int], object], seed: int, module: Any) -> None:

@@ -20,10 +20,10 @@ from orun.executors.job import Job, JobResult
 from orun.executors.local import failure_location, lost_writes, seeds
 from orun.executors.local.channel import Channel
 from orun.executors.local.ending import abandon_all, finish_all
-from orun.executors.local.returned_metrics import checked_metrics
+from orun.executors.local.returned_metrics import check_metrics
 from orun.executors.tracing import user_modules
 from orun.executors.tracing.observer import Observer
-from orun.executors.tracing.packages import imports_of, modules_needed, packages_of, unowned
+from orun.executors.tracing.packages import find_packages, list_imports, list_needed_modules, list_unowned_files
 from orun.executors.tracing.recorder import Recorder, make_absolute
 from orun.executors.tracing.scope import Scope
 from orun.fs.signatures import signature_at, signature_of
@@ -64,13 +64,13 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer, untrac
         seeds.seed_all(job.seed)
         metrics, notes = _produce(job, channel)
         observer.gather()
-        packages = observer.versions.versions | _packages(scope, recorder, observer.searches.names)
+        packages = observer.versions.versions | _collect_packages(scope, recorder, observer.searches.names)
     except BaseException as error:  # noqa: BLE001 - SystemExit too: whatever ends a stage is reported
         with contextlib.suppress(OSError, ValueError):  # a full disk, or closed streams: only the log suffers
             failure_location.write(scope, error)
         _exit_in_fork(process)
         abandon_all()
-        return {"trouble": encode(failure_location.trouble(job, scope, error))}
+        return {"trouble": encode(failure_location.build_trouble(job, scope, error))}
     _exit_in_fork(process)
     read = (recorder.reads, recorder.listings, packages, variables.values, probes.states)
     result = JobResult(metrics, *read, notes=notes, untraced=untraced)
@@ -83,7 +83,7 @@ def _exit_in_fork(process: int) -> None:
         os._exit(1)
 
 
-def _packages(scope: Scope, recorder: Recorder, searched: Collection[str]) -> dict[str, str]:
+def _collect_packages(scope: Scope, recorder: Recorder, searched: Collection[str]) -> dict[str, str]:
     """Return the distributions that the process loaded or looked for, or that its parameters ask for.
 
     Also record, as missing, the user's files that would be imported in the place of these modules. The server may have
@@ -99,27 +99,27 @@ def _packages(scope: Scope, recorder: Recorder, searched: Collection[str]) -> di
         files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
         loaded = {make_absolute(file) for file in files if file}
         code = [path for path in code if path in loaded or scope.is_code(path)]
-    imported = imports_of(code)
-    modules, absent = modules_needed({*searched, *NEEDED}, imported, scope.is_code)
+    imported = list_imports(code)
+    modules, absent = list_needed_modules({*searched, *NEEDED}, imported, scope.is_code)
     for name in sorted(modules.keys() & (imported | NEEDED) | absent):
-        for path in user_modules.candidates(user_modules.user_path(scope), name):
+        for path in user_modules.iter_candidates(user_modules.list_user_folders(scope), name):
             recorder.read(path)
-    for path in unowned(modules):
+    for path in list_unowned_files(modules):
         recorder.reads.setdefault(path, signature_at(path))
     for path, status in CODE.items():
         recorder.reads.setdefault(path, signature_of(status))
-    return packages_of(modules, absent)
+    return find_packages(modules, absent)
 
 
 def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, ...]]:
     """Call the stage's function and check its metrics, its output and its inputs; return metrics and notes."""
     inputs = {port: Path(folder) for port, folder in job.inputs.items()}
-    before = _file_states(inputs, stable_inodes=job.stable_inodes)
-    progress = _progress(job.stage, channel)
-    context = _context(job, inputs, progress)
-    metrics = checked_metrics(job.stage, _call(job, context))
+    before = _read_file_states(inputs, stable_inodes=job.stable_inodes)
+    progress = _create_reporter(job.stage, channel)
+    context = _build_context(job, inputs, progress)
+    metrics = check_metrics(job.stage, _call(job, context))
     finish_all(job.stage, job.output, progress)
-    after = _file_states(inputs, stable_inodes=job.stable_inodes)
+    after = _read_file_states(inputs, stable_inodes=job.stable_inodes)
     if touched := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):
         raise OutputRefused(
             job.stage,
@@ -132,7 +132,7 @@ def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, 
     return metrics, tuple(str(note)[:LONGEST_NOTE] for note in list(dict.fromkeys(notes))[:MOST_NOTES])
 
 
-def _context(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int, str], None]) -> Context:
+def _build_context(job: Job, inputs: Mapping[str, Path], progress: Callable[[int, int, str], None]) -> Context:
     sources = {
         port: replace(source, inputs={name: str(inputs[held]) for name, held in source.inputs.items()})
         for port, source in job.sources.items()
@@ -176,19 +176,19 @@ def _open_log(stage: str) -> logging.Logger:
     return log
 
 
-def _progress(stage: str, channel: Channel) -> Callable[[int, int, str], None]:
+def _create_reporter(stage: str, channel: Channel) -> Callable[[int, int, str], None]:
     last = float("-inf")
 
-    def progress(done: int, total: int, text: str) -> None:
+    def report(done: int, total: int, text: str) -> None:
         nonlocal last
         if monotonic() - last >= PROGRESS_INTERVAL or done == total != 0:
             last = monotonic()
             channel.send({"stage": stage, "progress": [int(done), int(total), str(text)[:LONGEST_TEXT]]})
 
-    return progress
+    return report
 
 
-def _file_states(inputs: Mapping[str, Path], *, stable_inodes: bool) -> dict[str, FileState]:
+def _read_file_states(inputs: Mapping[str, Path], *, stable_inodes: bool) -> dict[str, FileState]:
     """Return inode (if stable), size and mtime of every file below the inputs; a new hard link changes the ctime."""
     return {
         f"{port}/{entry.path[len(str(folder)) + 1 :]}": (
@@ -197,16 +197,16 @@ def _file_states(inputs: Mapping[str, Path], *, stable_inodes: bool) -> dict[str
             status.st_mtime_ns,
         )
         for port, folder in inputs.items()
-        for entry in _files(str(folder))
+        for entry in _iter_files(str(folder))
         if (status := entry.stat())
     }
 
 
-def _files(folder: str) -> Iterator[os.DirEntry[str]]:
+def _iter_files(folder: str) -> Iterator[os.DirEntry[str]]:
     """Yield every file below a folder."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                yield from _files(entry.path)
+                yield from _iter_files(entry.path)
             elif entry.is_file():
                 yield entry

@@ -23,7 +23,7 @@ from orun.executors.local.reentrancy import mark_process
 from orun.executors.tracing import spawned_workers
 from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import stands_alone
-from orun.executors.tracing.scope import Scope, scope_of
+from orun.executors.tracing.scope import Scope, build_scope
 from orun.executors.tracing.seccomp import Untraced, listen, make_ready
 
 LONGEST_TMPDIR = 60  # bytes: paths of sockets in it must stay below 104
@@ -129,7 +129,7 @@ def main() -> None:
     prepare()
     channel = Channel.of(int(sys.argv[1]))
     message = channel.receive()
-    job, scope = decode(Job, message["job"]), scope_of(*map(tuple, message["scope"]))
+    job, scope = decode(Job, message["job"]), build_scope(*map(tuple, message["scope"]))
     serve(job, scope, channel, observer, int(sys.argv[2]))
     os._exit(0)
 

@@ -54,9 +54,9 @@ class Supervised:
         self.native = NativeReads(self.channel.descriptors.popleft(), self.scope, self.process, self.job.plugin_package)
         return self.native
 
-    def patience(self) -> float:
+    def compute_patience(self) -> float:
         """Return the seconds until `enforce` must be called again."""
-        limits = [self._kill_at] if self.stopped else [self._deadline]
+        limits = [self._kill_at] if self.stopped else [self._compute_deadline]
         if self.job.memory is not None and not self.stopped:
             limits.append(monotonic() + MEMORY_POLL)
         return max(0.0, min(limits) - monotonic())
@@ -66,13 +66,13 @@ class Supervised:
         if self.stopped:
             if monotonic() >= self._kill_at:
                 self.kill()
-        elif monotonic() >= self._deadline:
+        elif monotonic() >= self._compute_deadline:
             self.stop("timeout")
         elif self.job.memory is not None and processes.held_memory(self.process) > self.job.memory:
             self.stop("memory")
 
     @property
-    def _deadline(self) -> float:
+    def _compute_deadline(self) -> float:
         return float("inf") if self.job.timeout is None else self._began + self.job.timeout
 
     def stop(self, why: Stop) -> None:
@@ -87,7 +87,7 @@ class Supervised:
         self._kill_at = float("inf")
         processes.signal_group(self.process, signal.SIGKILL)
 
-    def ended(self, status: int, usage: struct_rusage) -> Ended:
+    def report_end(self, status: int, usage: struct_rusage) -> Ended:
         """Return the report of its end, after it was waited for.
 
         Args:
@@ -96,7 +96,7 @@ class Supervised:
         """
         if self.native:
             self.native.answer()
-        packages = self.native.packages() if self.native else {}  # adds to the reads that are returned below
+        packages = self.native.collect_packages() if self.native else {}  # adds to the reads that are returned below
         return Ended(
             status=status,
             seconds=monotonic() - self._began,

@@ -13,7 +13,7 @@ CACHES = "__pycache__"
 TAG = "CACHEDIR.TAG"  # marks a folder as a cache: https://bford.info/cachedir/
 
 
-def undeclared_writes(job: Job, written: Mapping[str, bool], missing: Collection[str]) -> dict[str, How]:
+def list_undeclared_writes(job: Job, written: Mapping[str, bool], missing: Collection[str]) -> dict[str, How]:
     """Return the undeclared writes that are left, except caches, and how each was written.
 
     Args:

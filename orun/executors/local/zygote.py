@@ -98,7 +98,7 @@ class Zygote:
 
     def handle_next(self) -> None:
         """Wait for the next events, and handle them."""
-        seconds = min((supervised.patience() for supervised in self._running.values()), default=float("inf"))
+        seconds = min((supervised.compute_patience() for supervised in self._running.values()), default=float("inf"))
         for key, _ in self._selector.select(None if seconds == float("inf") else seconds):
             if self._selector.get_map().get(key.fd) is key:  # otherwise it went with a stage that was just reaped
                 key.data()
@@ -111,7 +111,7 @@ class Zygote:
 
     def _handle_control(self) -> None:
         self._control.flush()
-        for message in self._control.messages():
+        for message in self._control.receive_messages():
             if "run" in message:
                 self.run(decode(Job, message["run"]))
             elif "grow" in message:
@@ -124,7 +124,7 @@ class Zygote:
     def run(self, job: Job) -> None:
         """Start the process of a stage and supervise it."""
         scope = Scope.of(job)
-        ours, theirs = Channel.pair()
+        ours, theirs = Channel.open_pair()
         try:
             process = self._start(job, scope, ours, theirs.fileno())
         except OSError as error:  # too many processes
@@ -197,7 +197,7 @@ class Zygote:
 
     def _forward(self, supervised: Supervised) -> None:
         """Forward messages of a stage to the runner; start tracing once the stage has sent its listener."""
-        for line in supervised.channel.lines():
+        for line in supervised.channel.receive_lines():
             self._control.post(line)
         if supervised.channel.closed:
             self.unwatch(supervised.channel)
@@ -241,7 +241,7 @@ class Zygote:
             self.unwatch(supervised.channel)
             if supervised.native:
                 self.unwatch(supervised.native)
-            ended = encode(supervised.ended(status, usage))
+            ended = encode(supervised.report_end(status, usage))
             self._control.post_message({"stage": supervised.job.stage, "ended": ended})
             supervised.release()
 

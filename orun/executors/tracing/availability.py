@@ -9,13 +9,13 @@ import sys
 from orun.executors.job import OPTIONS
 from orun.executors.local.channel import Channel
 from orun.executors.tracing.native import NativeReads
-from orun.executors.tracing.scope import scope_of
-from orun.executors.tracing.seccomp import Untraced, listen, why_unavailable
+from orun.executors.tracing.scope import build_scope
+from orun.executors.tracing.seccomp import Untraced, explain_unavailability, listen
 
 
-def why_untraced() -> str:
+def explain_partial_tracing() -> str:
     """Return why stages would be traced in part on this machine; "" if they would be traced in full."""
-    if why := why_unavailable():
+    if why := explain_unavailability():
         return why
     # In a process of its own: a process that reports its opens does so until it ends.
     command = [sys.executable, *OPTIONS, "-m", "orun.executors.tracing.availability"]
@@ -24,13 +24,13 @@ def why_untraced() -> str:
 
 
 def _try() -> str:
-    ours, theirs = Channel.pair()
+    ours, theirs = Channel.open_pair()
     child = os.fork()
     if not child:
         _open_file(theirs)
     why = str(ours.receive()["untraced"])
     if not why:
-        reads = NativeReads(ours.descriptors.popleft(), scope_of(), child)
+        reads = NativeReads(ours.descriptors.popleft(), build_scope(), child)
         reads.reply(reads.receive())
         why = reads.untraced
     os.waitpid(child, 0)

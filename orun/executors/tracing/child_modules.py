@@ -40,11 +40,11 @@ class ChildModules:
         self._programs: set[int] = set()  # processes that have started another program
         self._ours: set[int] = set()  # processes that run orun's code
 
-    def process_of(self, thread: int) -> int:
+    def find_process(self, thread: int) -> int:
         """Return the process of a thread, as known or as the kernel has it now."""
         if thread == self._stage:  # nearly always
             return thread
-        return self._process_of_thread.get(thread) or _process_of(thread)
+        return self._process_of_thread.get(thread) or _read_process(thread)
 
     def add_start(self, thread: int, process: int) -> None:
         """Note that a process is about to become another program."""
@@ -59,7 +59,7 @@ class ChildModules:
         if path.startswith(OWN):
             self._ours.add(process)
         elif path.endswith(SUFFIXES) or ".so." in path:
-            if name := _module(path):
+            if name := _find_module(path):
                 self._loaded.setdefault(process, set()).add(name)
             elif process in self._programs and FOLDER not in path:
                 self.code.add(path)
@@ -71,30 +71,30 @@ class ChildModules:
     @property
     def modules(self) -> set[str]:
         """Top-level names of the modules that count; in processes with orun's code its own libraries do not."""
-        return {name for process, names in self._loaded.items() for name in names - self._ignored(process)}
+        return {name for process, names in self._loaded.items() for name in names - self._list_ignored(process)}
 
-    def _ignored(self, process: int) -> frozenset[str]:
+    def _list_ignored(self, process: int) -> frozenset[str]:
         return LIBRARIES if process in self._ours or process not in self._programs else frozenset()
 
 
-def _process_of(thread: int) -> int:
+def _read_process(thread: int) -> int:
     with contextlib.suppress(OSError), open(f"/proc/{thread}/status", "rb", buffering=0) as file:
         return next((int(line.split()[1]) for line in file.readall().splitlines() if line.startswith(b"Tgid:")), thread)
     return thread  # it was killed just now
 
 
-def _module(path: str) -> str:
+def _find_module(path: str) -> str:
     """Return the top-level module of a file in installed packages; "" for other files and modules of the startup."""
     top, folder, inside = path.rpartition(FOLDER)
     folder = f"{top}{folder.rstrip('/')}"
     if not folder.endswith(PACKAGES):
         return ""
     name = inside.removeprefix("__pycache__/").partition("/")[0].partition(".")[0]
-    return "" if name in _startup_modules(folder) else name
+    return "" if name in _list_startup_modules(folder) else name
 
 
 @functools.cache
-def _startup_modules(folder: str) -> frozenset[str]:
+def _list_startup_modules(folder: str) -> frozenset[str]:
     """Return the modules that every Python imports as it starts because of `.pth` files."""
     modules: set[str] = set()
     with contextlib.suppress(OSError):

@@ -12,7 +12,7 @@ FINDERS = frozenset(
 )  # fmt: skip
 
 
-def calling_code(skipped: Collection[str], depth: int) -> tuple[str, str]:
+def find_caller(skipped: Collection[str], depth: int) -> tuple[str, str]:
     """Return top-level module and file of the nearest calling frame whose module does not act for its caller.
 
     Args:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from orun.executors.local.import_hooks import when_loaded
-from orun.executors.tracing.frames import calling_code
+from orun.executors.local.import_hooks import run_when_loaded
+from orun.executors.tracing.frames import find_caller
 from orun.executors.tracing.variables import HELPERS, Variables
 
 ALL, LAST = "LC_ALL", "LANG"  # looked up before and after the variable of each category
@@ -30,7 +30,7 @@ class Locales:
 
     def install(self) -> None:
         """Record calls of functions of `locale` from now on."""
-        when_loaded({"locale": self._watch})
+        run_when_loaded({"locale": self._watch})
 
     def _watch(self, module: Any) -> None:
         module.setlocale = self._wrap_setlocale(
@@ -45,7 +45,7 @@ class Locales:
 
         @functools.wraps(call)
         def setlocale(category: int, locale: Any = None) -> Any:
-            sets_for_process = calling_code((), depth=1)[0] != "locale"
+            sets_for_process = find_caller((), depth=1)[0] != "locale"
             if locale == "" and (sets_for_process or self._is_called_by_project()):
                 self._record(*((categories[category],) if category in categories else CATEGORIES))
             elif locale is None and self._is_called_by_project():
@@ -65,7 +65,7 @@ class Locales:
 
     def _is_called_by_project(self) -> bool:
         """Return whether the project's code calls the calling function, also through the standard library."""
-        return self._variables.is_code(calling_code(HELPERS, depth=2)[1])
+        return self._variables.is_code(find_caller(HELPERS, depth=2)[1])
 
     def _record(self, *categories: str) -> None:
         """Record the variables that C reads: for each category the first that is set, and those before it."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from orun.environment import distributions
-from orun.executors.local.import_hooks import when_loaded
-from orun.executors.tracing.frames import FINDERS, calling_code
+from orun.executors.local.import_hooks import run_when_loaded
+from orun.executors.tracing.frames import FINDERS, find_caller
 
 LIBRARIES = ("importlib.metadata", "importlib_metadata")  # the second is the backport
 
@@ -24,16 +24,16 @@ class MetadataLookups:
 
     def install(self) -> None:
         """Record lookups from now on."""
-        when_loaded(dict.fromkeys(LIBRARIES, self._watch))
+        run_when_loaded(dict.fromkeys(LIBRARIES, self._watch))
 
     def _watch(self, metadata: Any) -> None:
         discover = metadata.Distribution.discover
 
-        def recording(_: type, /, **options: Any) -> Iterable[Any]:
-            self._record(str(options.get("name") or ""), calling_code(FINDERS, depth=1)[0])
+        def record_and_discover(_: type, /, **options: Any) -> Iterable[Any]:
+            self._record(str(options.get("name") or ""), find_caller(FINDERS, depth=1)[0])
             return discover(**options)  # type: ignore[no-any-return]  # it is the library's own
 
-        metadata.Distribution.discover = classmethod(recording)
+        metadata.Distribution.discover = classmethod(record_and_discover)
 
     def _record(self, name: str, caller: str) -> None:
         normal = distributions.normalise(name)

@@ -40,11 +40,11 @@ from importlib.util import find_spec, source_from_cache
 from orun.environment.bytecode import may_be_stale
 from orun.executors.tracing.child_modules import ChildModules
 from orun.executors.tracing.module_searches import unrecorded
-from orun.executors.tracing.packages import files_of_spec, imports_of, packages_of, stands_alone
-from orun.executors.tracing.recorder import WRITES, Recorder, make_absolute, source_of
+from orun.executors.tracing.packages import find_packages, list_imports, list_spec_files, stands_alone
+from orun.executors.tracing.recorder import WRITES, Recorder, find_source, make_absolute
 from orun.executors.tracing.scope import Scope
 from orun.executors.tracing.syscalls import ACCESSES, MKDIRS, MOVES, READLINKS, STARTS, SystemCall
-from orun.executors.tracing.user_modules import candidates
+from orun.executors.tracing.user_modules import iter_candidates
 from orun.fs.observed_state import appearance, tells_more
 
 with contextlib.suppress(ModuleNotFoundError):  # Windows
@@ -136,7 +136,7 @@ class NativeReads:
         except PermissionError:
             self.untraced = PROTECTED
             raise
-        process = self.children.process_of(call.thread)
+        process = self.children.find_process(call.thread)
         self._require_waiting(call)  # otherwise this was read of another process
         if call.is_of(STARTS):
             self.children.add_start(call.thread, process)
@@ -189,21 +189,21 @@ class NativeReads:
                 continue
             return
 
-    def packages(self) -> dict[str, str]:
+    def collect_packages(self) -> dict[str, str]:
         """Return distribution -> version of what child processes have loaded.
 
         Modules that they miss are known only from the import statements in the user's scripts.
         """
         with unrecorded():
             specs = {name: find_spec(name) for name in self.children.modules}
-            modules = {name: files_of_spec(spec) for name, spec in specs.items() if spec}
-            scripts = [path for path in map(source_of, self.children.code) if self._scope.is_code(path)]
+            modules = {name: list_spec_files(spec) for name, spec in specs.items() if spec}
+            scripts = [path for path in map(find_source, self.children.code) if self._scope.is_code(path)]
             folders = sorted({os.path.dirname(path) for path in scripts})
-            absent = {name for name in imports_of(scripts) - modules.keys() if not _is_importable(name, folders)}
+            absent = {name for name in list_imports(scripts) - modules.keys() if not _is_importable(name, folders)}
             for name in sorted(absent):
-                for path in candidates(folders, name):
+                for path in iter_candidates(folders, name):
                     self.recorder.read(path)
-            return packages_of(modules, absent)
+            return find_packages(modules, absent)
 
     def close(self) -> None:
         """Stop listening."""

@@ -12,7 +12,7 @@ from orun.executors.tracing.metadata_lookups import MetadataLookups
 from orun.executors.tracing.module_searches import ModuleSearches
 from orun.executors.tracing.probes import Probes
 from orun.executors.tracing.recorder import Recorder, make_absolute
-from orun.executors.tracing.scope import Scope, installed_prefixes
+from orun.executors.tracing.scope import Scope, list_installed_prefixes
 from orun.executors.tracing.variables import Variables
 from orun.fs.observed_state import ABSENT
 from orun.fs.signatures import Signature, signature_at
@@ -56,7 +56,9 @@ class Observer:
     def install(self) -> None:
         """Start to record opens, listings and searches; variables and probes count from `narrow` on."""
         files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-        paths = (path for path in map(make_absolute, filter(None, files)) if not path.startswith(installed_prefixes()))
+        paths = (
+            path for path in map(make_absolute, filter(None, files)) if not path.startswith(list_installed_prefixes())
+        )
         self._loaded_before = {path: signature_at(path) for path in paths}
         self.recorder.install()
         self.searches.install()
@@ -69,7 +71,7 @@ class Observer:
     @staticmethod
     def prepare(scope: Scope) -> None:
         """Compute what `narrow` needs of a scope, once for all processes that are forked from this one."""
-        user_modules.searched_folders(scope)
+        user_modules.list_searched_folders(scope)
 
     def narrow(self, scope: Scope) -> None:
         """Keep what was recorded inside the scope, and record only that from now on."""

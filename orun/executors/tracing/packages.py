@@ -30,7 +30,7 @@ OWN = frozenset({"blake3", "msgspec", "typing_extensions"})  # the last is impor
 Modules = Mapping[str, Collection[str]]  # top-level module -> its files or folders
 
 
-def modules_needed(
+def list_needed_modules(
     searched: Iterable[str], imported: Collection[str], is_code: Callable[[str], bool]
 ) -> tuple[Modules, set[str]]:
     """Return the top-level modules that are not the user's, and that this process has loaded or searched for.
@@ -43,22 +43,22 @@ def modules_needed(
     Returns:
         The installed modules, and the names of those that are not installed.
     """
-    loaded = set(filter(_counts, {module.partition(".")[0] for module in list(sys.modules)}))
-    specs = {name: importlib.util.find_spec(name) for name in set(filter(_counts, searched)) - loaded}
-    modules = {name: _files(name) for name in loaded}
-    modules |= {name: files_of_spec(spec) for name, spec in specs.items() if spec}
+    loaded = set(filter(_is_relevant, {module.partition(".")[0] for module in list(sys.modules)}))
+    specs = {name: importlib.util.find_spec(name) for name in set(filter(_is_relevant, searched)) - loaded}
+    modules = {name: _list_files(name) for name in loaded}
+    modules |= {name: list_spec_files(spec) for name, spec in specs.items() if spec}
     installed = {name: files for name, files in modules.items() if not any(map(is_code, files))}
     own = OWN - set(imported)
     if own:
         own -= {
             name.replace("-", "_")
-            for distribution in _distributions(_drop_modules(installed, own))
+            for distribution in _list_distributions(_drop_modules(installed, own))
             for name in distributions.requirements(distribution)
         }
     return _drop_modules(installed, own), {name for name, spec in specs.items() if spec is None}
 
 
-def _counts(module: str) -> bool:
+def _is_relevant(module: str) -> bool:
     """Return whether a top-level module may count; modules of Python's startup are in the cache key."""
     return is_foreign(module) and module not in STARTUP and not HOOKS.search(module)
 
@@ -67,7 +67,7 @@ def _drop_modules(modules: Modules, names: Collection[str]) -> Modules:
     return {name: files for name, files in modules.items() if name not in names}
 
 
-def imports_of(files: Iterable[str]) -> set[str]:
+def list_imports(files: Iterable[str]) -> set[str]:
     """Return the top-level modules that Python files import, except the standard library and orun."""
     names: set[str] = set()
     for file in files:
@@ -76,43 +76,43 @@ def imports_of(files: Iterable[str]) -> set[str]:
     return set(filter(is_foreign, names))
 
 
-def packages_of(modules: Modules, absent: Iterable[str]) -> dict[str, str]:
+def find_packages(modules: Modules, absent: Iterable[str]) -> dict[str, str]:
     """Return distribution -> version of the distributions of modules.
 
     Args:
         modules: installed modules.
         absent: modules that are not installed; each name is taken for that of its distribution.
     """
-    unowned_names = map(distributions.normalise, modules.keys() - _owners(modules).keys())
+    unowned_names = map(distributions.normalise, modules.keys() - _find_owners(modules).keys())
     versions = {name: distributions.PRESENT for name in unowned_names if name in distributions.modules()}
     for name in map(distributions.normalise, absent):
         versions[name] = distributions.installed().get(name, distributions.ABSENT)
-    versions |= {name: distributions.installed()[name] for name in _distributions(modules)}
+    versions |= {name: distributions.installed()[name] for name in _list_distributions(modules)}
     return dict(sorted(versions.items()))
 
 
-def unowned(modules: Modules) -> set[str]:
+def list_unowned_files(modules: Modules) -> set[str]:
     """Return the files of loaded modules without a distribution, such as modules copied into `site-packages`."""
-    names = modules.keys() - _owners(modules).keys()
+    names = modules.keys() - _find_owners(modules).keys()
     loaded = (module for name, module in list(sys.modules.items()) if name.partition(".")[0] in names)
     return {make_absolute(file) for module in loaded if (file := _attribute(module, "__file__"))} if names else set()
 
 
-def _distributions(modules: Modules) -> set[str]:
-    return {name for names in _owners(modules).values() for name in names}
+def _list_distributions(modules: Modules) -> set[str]:
+    return {name for names in _find_owners(modules).values() for name in names}
 
 
-def _owners(modules: Modules) -> dict[str, list[str]]:
+def _find_owners(modules: Modules) -> dict[str, list[str]]:
     """Return the normalised names of the distributions of each module that has any."""
     named = {
         name: [normal] for name in modules if (normal := distributions.normalise(name)) in distributions.installed()
     }
     rest = tuple(sorted((name, tuple(sorted(modules[name]))) for name in modules.keys() - named.keys()))
-    return named | _recorded(rest)
+    return named | _read_owners(rest)
 
 
 @functools.lru_cache(maxsize=4)
-def _recorded(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, list[str]]:
+def _read_owners(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, list[str]]:
     """Return the same for modules whose distributions have other names, from the lists of installed files."""
     return distributions.owners(dict(modules))
 
@@ -120,8 +120,8 @@ def _recorded(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, lis
 def stands_alone(path: str) -> bool:
     """Return whether an installed source file is a module whose name no distribution has.
 
-    Its content may count in the place of a version (see `unowned`). To find out whether it belongs to a distribution of
-    another name takes longer than to compile one file.
+    Its content may count in the place of a version (see `list_unowned_files`). To find out whether it belongs to a
+    distribution of another name takes longer than to compile one file.
     """
     folder, _, file = path.rpartition("/")
     return (
@@ -129,7 +129,7 @@ def stands_alone(path: str) -> bool:
     )
 
 
-def _files(module: str) -> list[str]:
+def _list_files(module: str) -> list[str]:
     """Return the file of a loaded module; for a namespace package the files of the modules directly in it."""
     if file := _attribute(sys.modules.get(module), "__file__"):
         return [file]
@@ -138,7 +138,7 @@ def _files(module: str) -> list[str]:
     return [file for name in inside if (file := files[name]) and not files.get(name.rpartition(".")[0])]
 
 
-def files_of_spec(spec: ModuleSpec) -> list[str]:
+def list_spec_files(spec: ModuleSpec) -> list[str]:
     """Return the file of a module that is not loaded; for a namespace package its folders."""
     return [spec.origin] if spec.has_location and spec.origin else list(spec.submodule_search_locations or ())
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
 
-from orun.executors.tracing.frames import FINDERS, calling_code
+from orun.executors.tracing.frames import FINDERS, find_caller
 from orun.executors.tracing.recorder import LISTERS, Recorder, make_absolute
 from orun.executors.tracing.scope import Scope
 from orun.fs import observed_state
@@ -107,7 +107,7 @@ class Probes:
     def _record(self, path: Any, scope: Scope, details: Mapping[str, bool]) -> None:
         if details is LSTAT and _is_called_by_path_function():
             return
-        module, file = calling_code(HELPERS, depth=2)
+        module, file = find_caller(HELPERS, depth=2)
         if module in FINDERS or file.startswith(OURS):
             return
         try:
@@ -121,12 +121,12 @@ class Probes:
         before = self._details.get(name)
         if "size" in details and _is_called_for_presence():
             details = {}
-        if (before is None or details.keys() - before.keys()) and _counts(name, file, scope, details):
+        if (before is None or details.keys() - before.keys()) and _is_relevant(name, file, scope, details):
             self._details[name] = {**(before or {}), **details}
             self.states[name] = appearance(name, **self._details[name])
 
 
-def _counts(name: str, file: str, scope: Scope, details: Mapping[str, bool]) -> bool:
+def _is_relevant(name: str, file: str, scope: Scope, details: Mapping[str, bool]) -> bool:
     """Return whether the stage depends on a probe by the code of a file."""
     own = scope.is_code(file) and scope.is_dependency(name)
     if "target" in details:  # links differ between machines, and may lead to the project

@@ -14,8 +14,8 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from orun.executors.tracing.frames import FINDERS, calling_code
-from orun.executors.tracing.scope import Scope, scope_of
+from orun.executors.tracing.frames import FINDERS, find_caller
+from orun.executors.tracing.scope import Scope, build_scope
 from orun.fs.observed_state import listing_digest
 from orun.fs.signatures import Signature, signature_of
 
@@ -47,7 +47,7 @@ class Recorder:
         self.written: dict[str, bool] = {}
         self.missed: set[str] = set()
         self.missing: dict[str, bool] = {}
-        self._scope = scope_of()
+        self._scope = build_scope()
         self._seen: set[str] = set()
         self._temporary: set[str] = set()  # folders
         self._paused = False
@@ -69,7 +69,7 @@ class Recorder:
             "subprocess.Popen": self._on_start,
             "os.posix_spawn": lambda program, _, environment: self._on_start(program, (), None, environment),
         }
-        sys.addaudithook(self._hook)
+        sys.addaudithook(self._dispatch)
 
     def pause(self) -> None:
         """Record nothing until `resume` or `narrow`."""
@@ -92,7 +92,7 @@ class Recorder:
         """Record that a file is read now, or missing."""
         if path in self.reads or path in self.written or path in self._seen:
             return
-        source = source_of(path)
+        source = find_source(path)
         self._seen.add(path)
         if BYPRODUCTS in source or not self._scope.is_dependency(source) or self.is_temporary(source):
             return
@@ -105,7 +105,7 @@ class Recorder:
         if stat.S_ISREG(status.st_mode):
             self.reads.setdefault(source, signature_of(status))
 
-    def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
+    def _dispatch(self, event: str, arguments: tuple[Any, ...]) -> None:
         handler = self._handlers.get(event)
         if handler and not self._paused:
             try:
@@ -162,7 +162,7 @@ class Recorder:
         """Return whether a path leads into a temporary folder of the stage, and not by a link to another folder."""
         if not self._temporary or not path.startswith(TEMPORARY):
             return False
-        return any(folder in self._temporary for folder in _folders_above(os.path.realpath(path)))
+        return any(folder in self._temporary for folder in _iter_folders_above(os.path.realpath(path)))
 
     def add_start(self, program: str) -> None:
         """Record a program that is about to be started, and its interpreter: the kernel itself opens both.
@@ -232,9 +232,9 @@ class Recorder:
 
         It counts if the project's code lists the modules of its own package: these are its plug-ins.
         """
-        module, file = calling_code(LISTERS, depth=3)
+        module, file = find_caller(LISTERS, depth=3)
         if module == "pkgutil" and self._scope.is_code(folder) and folder not in sys.path:
-            return not self._scope.is_code(calling_code(LISTERS | {module}, depth=3)[1])
+            return not self._scope.is_code(find_caller(LISTERS | {module}, depth=3)[1])
         if module in FINDERS or file == listing_digest.__code__.co_filename:
             return True
         return folder in sys.path and not self._scope.is_code(file)
@@ -249,14 +249,14 @@ def make_absolute(path: str) -> str:
     return NAMELESS if real.endswith(REMOVED) and not os.path.exists(real) else real
 
 
-def _folders_above(path: str) -> Iterator[str]:
+def _iter_folders_above(path: str) -> Iterator[str]:
     """Yield a path and the folders above it, the root aside."""
     while len(path) > 1:
         yield path
         path = os.path.dirname(path)
 
 
-def source_of(path: str) -> str:
+def find_source(path: str) -> str:
     """Return the source of a byte code file, or else the path itself."""
     if not path.endswith(".pyc"):
         return path

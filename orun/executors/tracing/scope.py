@@ -43,12 +43,12 @@ class Scope:
     def __init__(self, code: Iterable[str] = (), own: Iterable[str] = (), named: Iterable[str] = ()) -> None:
         self.arguments = tuple(code), tuple(own), tuple(named)
         code, own, named = self.arguments
-        ignored = (*installed_prefixes(), *_prefixes(own))
-        self._code = _prefixes(code)
+        ignored = (*list_installed_prefixes(), *_build_prefixes(own))
+        self._code = _build_prefixes(code)
         # A project inside a prefix of the machine (/usr/src/app) is the user's, a prefix inside it (.venv) is not.
         self._below = tuple(prefix for prefix in ignored if prefix.startswith(self._code) and prefix not in self._code)
-        self._own = _prefixes(own)
-        self._named = _prefixes(named)
+        self._own = _build_prefixes(own)
+        self._named = _build_prefixes(named)
         self._inside = tuple(prefix for prefix in self._named if prefix.startswith(self._below))  # named in a .venv
 
     @classmethod
@@ -56,9 +56,9 @@ class Scope:
         """Return the scope of a job."""
         ignored = tuple(f"{folder}/" for folder in job.ignore)
         own = (*job.inputs.values(), job.output, job.work, job.log, job.provenance or job.log)
-        code = (job.project, *(() if job.interpreter else python_path_folders(os.environ.get(VARIABLE, ""))))
+        code = (job.project, *(() if job.interpreter else list_python_path_folders(os.environ.get(VARIABLE, ""))))
         named = tuple(folder for folder in job.named_folders if _is_of_one_package(f"{folder}/"))
-        return scope_of(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))), named)
+        return build_scope(code, (*job.ignore, *(path for path in own if not path.startswith(ignored))), named)
 
     def is_code(self, path: str) -> bool:
         """Return whether an absolute path leads to the user's code, in the project or on `PYTHONPATH`."""
@@ -82,7 +82,7 @@ class Scope:
 
     def _is_foreign(self, name: str) -> bool:
         """Return whether a path belongs to the store, the stage or the machine, except places for people's data."""
-        return name.startswith(self._own) or (name.startswith(installed_prefixes()) and not _is_data(name))
+        return name.startswith(self._own) or (name.startswith(list_installed_prefixes()) and not _is_data(name))
 
 
 def _is_data(name: str) -> bool:
@@ -91,13 +91,13 @@ def _is_data(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=64)  # the stages of a pipeline share one
-def scope_of(code: tuple[str, ...] = (), own: tuple[str, ...] = (), named: tuple[str, ...] = ()) -> Scope:
+def build_scope(code: tuple[str, ...] = (), own: tuple[str, ...] = (), named: tuple[str, ...] = ()) -> Scope:
     """Return the scope of these arguments."""
     return Scope(code, own, named)
 
 
 @functools.lru_cache(maxsize=1)
-def python_path_folders(path: str) -> tuple[str, ...]:
+def list_python_path_folders(path: str) -> tuple[str, ...]:
     """Return the folders of the user's code outside the project: those of `PYTHONPATH` without installed packages.
 
     Args:
@@ -106,43 +106,48 @@ def python_path_folders(path: str) -> tuple[str, ...]:
     return tuple(
         folder
         for folder in on_path(path)
-        if not f"{folder}/".startswith(installed_prefixes()) and not holds_packages(folder)
+        if not f"{folder}/".startswith(list_installed_prefixes()) and not holds_packages(folder)
     )
 
 
 @functools.cache
-def installed_prefixes() -> tuple[str, ...]:
+def list_installed_prefixes() -> tuple[str, ...]:
     """Return the path prefixes of the machine's files, the interpreter, installed packages, orun itself and caches."""
     home = os.path.expanduser("~")
-    return _prefixes((*library_prefixes(), *(os.path.join(home, name) for name in (*CREDENTIALS, *CACHES))))
+    return _build_prefixes((*list_library_prefixes(), *(os.path.join(home, name) for name in (*CREDENTIALS, *CACHES))))
 
 
 @functools.cache
-def library_prefixes() -> tuple[str, ...]:
+def list_library_prefixes() -> tuple[str, ...]:
     """Return the prefixes of programs and libraries."""
-    prefixes = map(_parts, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix))
-    packages = (*site.getsitepackages(), site.getusersitepackages(), os.path.dirname(os.__file__), *_packages_on_path())
-    return _prefixes((*SYSTEM, *chain(*prefixes), *packages, str(PACKAGE), os.path.dirname(blake3.__file__)))
+    prefixes = map(_split_prefix, (sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix))
+    packages = (
+        *site.getsitepackages(),
+        site.getusersitepackages(),
+        os.path.dirname(os.__file__),
+        *_iter_packages_on_path(),
+    )
+    return _build_prefixes((*SYSTEM, *chain(*prefixes), *packages, str(PACKAGE), os.path.dirname(blake3.__file__)))
 
 
-def _parts(prefix: str) -> Iterable[str]:
+def _split_prefix(prefix: str) -> Iterable[str]:
     """Return a prefix, or the content of a virtual environment, which may share its folder with projects and data."""
     if os.path.exists(os.path.join(prefix, MARK)):  # noqa: PTH110 - as above
         return [os.path.join(prefix, name) for name in ENVIRONMENT]
     return [prefix]
 
 
-def _packages_on_path() -> Iterable[str]:
+def _iter_packages_on_path() -> Iterable[str]:
     """Return packages of other environments on the path, as `uv run --with` or a `.pth` file puts them there."""
     return (folder for folder in sys.path if folder.startswith("/") and folder.rstrip("/").endswith(PACKAGES))
 
 
 def _is_of_one_package(folder: str) -> bool:
     """Return whether a folder of the machine belongs to a single package, and is no folder of all libraries."""
-    return folder.startswith(installed_prefixes()) and not any(
-        prefix.startswith(folder) for prefix in library_prefixes()
+    return folder.startswith(list_installed_prefixes()) and not any(
+        prefix.startswith(folder) for prefix in list_library_prefixes()
     )
 
 
-def _prefixes(paths: Iterable[str]) -> tuple[str, ...]:
+def _build_prefixes(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(f"{form.rstrip('/')}/" for path in paths for form in (path, os.path.realpath(path))))

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orun.environment.processes import libc
-from orun.executors.tracing.syscalls import OPENS, numbers_of
+from orun.executors.tracing.syscalls import OPENS, list_numbers
 
 # By machine: its audit architecture, and the number of the system call `seccomp`.
 ARCHITECTURES: Mapping[str, tuple[int, int]] = {"x86_64": (0xC000003E, 317), "aarch64": (0xC00000B7, 277)}
@@ -53,7 +53,7 @@ def listen() -> int:
     """
     arguments = make_ready()
     if not arguments:
-        raise Untraced(why_unavailable())
+        raise Untraced(explain_unavailability())
     listener: int = -1 if libc().prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) else libc().syscall(*arguments)
     if listener < 0:
         number = ctypes.get_errno()
@@ -64,7 +64,7 @@ def listen() -> int:
 @functools.cache
 def make_ready() -> tuple[Any, ...]:
     """Return the arguments of the system call; empty if there is none. Call it before a fork, as it takes a while."""
-    if why_unavailable():
+    if explain_unavailability():
         return ()
     code = _filter(platform.machine())
     program = FilterProgram(len(code) // 8, code)
@@ -72,7 +72,7 @@ def make_ready() -> tuple[Any, ...]:
     return number, SET_MODE_FILTER, NEW_LISTENER | SPEC_ALLOW, ctypes.byref(program)
 
 
-def why_unavailable() -> str:
+def explain_unavailability() -> str:
     """Return why this system has no such reports; "" if it should have them."""
     if sys.platform != "linux":
         return f"only Linux reports it, and this is {platform.system()}"
@@ -87,7 +87,7 @@ def _filter(machine: str) -> bytes:
     """Return the BPF program: notify of the traced calls, except opens of folders; allow all others."""
     audit, _ = ARCHITECTURES[machine]
     rows = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, audit), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]
-    for number, flags in (*OPENS[machine].items(), *dict.fromkeys(numbers_of(machine)).items()):
+    for number, flags in (*OPENS[machine].items(), *dict.fromkeys(list_numbers(machine)).items()):
         action = [(RETURN, 0, 0, NOTIFY)]
         if flags is not None:
             offset = ARGUMENTS + 8 * flags

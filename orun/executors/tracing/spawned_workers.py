@@ -14,9 +14,9 @@ from types import ModuleType
 from typing import Any
 
 from orun.core.serialization import Record
-from orun.executors.local.import_hooks import when_loaded
+from orun.executors.local.import_hooks import run_when_loaded
 from orun.executors.tracing.observer import Observer
-from orun.executors.tracing.scope import Scope, scope_of
+from orun.executors.tracing.scope import Scope, build_scope
 
 ITEM = "orun"
 # Modules whose `get_preparation_data` makes the data; joblib brings its own copy of loky.
@@ -42,7 +42,7 @@ class _ObserverSetup(Record, frozen=True):
 
 def watch(observer: Observer) -> None:
     """Let an installed observer receive the records of workers that the stage starts."""
-    when_loaded(dict.fromkeys(SPAWNERS, functools.partial(_wrap_preparation, observer)))
+    run_when_loaded(dict.fromkeys(SPAWNERS, functools.partial(_wrap_preparation, observer)))
 
 
 def _wrap_preparation(observer: Observer, spawn: ModuleType) -> None:
@@ -71,5 +71,5 @@ def _observe(file: Any, scope_arguments: tuple[tuple[str, ...], ...]) -> None:
     observer = Observer()
     observer.install()
     watch(observer)
-    observer.narrow(scope_of(*scope_arguments))
+    observer.narrow(build_scope(*scope_arguments))
     observer.workers.join(descriptor)

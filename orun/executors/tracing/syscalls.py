@@ -94,37 +94,37 @@ class SystemCall(Record, frozen=True):
         """
         for table in (STARTS, ACCESSES, READLINKS, MKDIRS):
             if place := table[MACHINE].get(self.number):
-                return (self._path_at(place),), 0
+                return (self._read_path_at(place),), 0
         if places := MOVES[MACHINE].get(self.number):
-            return tuple(map(self._path_at, places)), 0
+            return tuple(map(self._read_path_at, places)), 0
         if self.number == CREAT:
-            return (_path(self.thread, AT_FDCWD, self.arguments[0]),), os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+            return (_read_path(self.thread, AT_FDCWD, self.arguments[0]),), os.O_WRONLY | os.O_CREAT | os.O_TRUNC
         folder, address, flags = (AT_FDCWD, *self.arguments[:2]) if self.number == OPEN else self.arguments[:3]
         if self.number == OPENAT2:  # a pointer to a structure that begins with the flags
-            flags = int.from_bytes(_memory(self.thread, flags, 8), sys.byteorder)
-        return (_path(self.thread, folder, address),), flags
+            flags = int.from_bytes(_read_memory(self.thread, flags, 8), sys.byteorder)
+        return (_read_path(self.thread, folder, address),), flags
 
-    def _path_at(self, place: PathArgument) -> str:
+    def _read_path_at(self, place: PathArgument) -> str:
         folder, path = place
         start = AT_FDCWD if folder is None else self.arguments[folder]
-        return _path(self.thread, start, self.arguments[path])
+        return _read_path(self.thread, start, self.arguments[path])
 
 
-def numbers_of(machine: str) -> Sequence[int]:
+def list_numbers(machine: str) -> Sequence[int]:
     """Return the numbers of all traced calls of a machine, except opens."""
     return [number for table in (MOVES, STARTS, ACCESSES, READLINKS, MKDIRS) for number in table[machine]]
 
 
-def _path(thread: int, folder: int, address: int) -> str:
+def _read_path(thread: int, folder: int, address: int) -> str:
     """Return the absolute form of a path in a thread's memory, which starts from a folder that the thread has open."""
-    path = os.fsdecode(_memory(thread, address, PATH_MAX).partition(b"\0")[0])
+    path = os.fsdecode(_read_memory(thread, address, PATH_MAX).partition(b"\0")[0])
     if path.startswith("/"):
         return f"/proc/{thread}/fd/{STREAMS[path]}" if path in STREAMS else ITSELF.sub(f"/proc/{thread}", path)
     start = "cwd" if folder & 0xFFFFFFFF == AT_FDCWD else f"fd/{folder & 0xFFFFFFFF}"
     return os.path.join(os.readlink(f"/proc/{thread}/{start}"), path)
 
 
-def _memory(thread: int, address: int, size: int) -> bytes:
+def _read_memory(thread: int, address: int, size: int) -> bytes:
     memory = os.open(f"/proc/{thread}/mem", os.O_RDONLY)
     try:
         return os.pread(memory, size, address)

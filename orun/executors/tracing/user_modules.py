@@ -26,7 +26,7 @@ from types import ModuleType
 
 from orun.environment.bytecode import distrust, may_be_stale
 from orun.environment.python_path import CHECKOUT
-from orun.executors.tracing.frames import FINDERS, calling_code
+from orun.executors.tracing.frames import FINDERS, find_caller
 from orun.executors.tracing.recorder import Recorder
 from orun.executors.tracing.scope import Scope
 from orun.stages.code import SourceLoader
@@ -47,12 +47,12 @@ def install(scope: Scope, recorder: Recorder) -> None:
     sys.path_hooks.insert(0, hook)
     # Also for modules loaded by path (`spec_from_file_location`), which no finder sees.
     distrust(lambda _, path: scope.is_code(path) or (scope.is_dependency(path) and may_be_stale(path)))
-    for folder in searched_folders(scope):
+    for folder in list_searched_folders(scope):
         sys.path_importer_cache.pop(folder, None)
 
 
 @functools.lru_cache(maxsize=64)
-def searched_folders(scope: Scope) -> list[str]:
+def list_searched_folders(scope: Scope) -> list[str]:
     """Return the user's folders that the import system had searched at the first call, which is before a fork."""
     return [folder for folder in sys.path_importer_cache if _is_users(os.path.abspath(folder), scope)]
 
@@ -76,27 +76,27 @@ class UserFinder(FileFinder):
         """Return the spec of a module in the folder."""
         spec = super().find_spec(fullname, target)
         package, _, name = fullname.rpartition(".")
-        if spec is None and self._scope.is_code(calling_code(FINDERS, depth=1)[1]):
-            self._record_all(candidates([self.path], name))
+        if spec is None and self._scope.is_code(find_caller(FINDERS, depth=1)[1]):
+            self._record_all(iter_candidates([self.path], name))
         elif spec and spec.origin:
-            self._record_all(takewhile(spec.origin.__ne__, candidates(self._folders(package), name)))
+            self._record_all(takewhile(spec.origin.__ne__, iter_candidates(self._list_folders(package), name)))
             self._record(spec.origin)
         elif spec:  # a namespace package: a module of its name takes precedence, wherever that is
-            self._record_all(candidates(self._folders(package), name))
+            self._record_all(iter_candidates(self._list_folders(package), name))
         return spec
 
-    def _folders(self, package: str) -> list[str]:
+    def _list_folders(self, package: str) -> list[str]:
         """Return the user's folders that hold modules of a package; a namespace package may have several."""
         if package and getattr(sys.modules.get(package), "__file__", None):
             return [self.path]
-        return [os.path.join(folder, *package.split(".")) for folder in user_path(self._scope)]
+        return [os.path.join(folder, *package.split(".")) for folder in list_user_folders(self._scope)]
 
     def _record_all(self, paths: Iterable[str]) -> None:
         for path in paths:
             self._record(path)
 
 
-def user_path(scope: Scope) -> list[str]:
+def list_user_folders(scope: Scope) -> list[str]:
     """Return the user's folders on the module path, in order: own code, and packages in development mode."""
     return [folder for folder in map(os.path.abspath, sys.path) if _is_users(folder, scope)]
 
@@ -105,7 +105,7 @@ def _is_users(folder: str, scope: Scope) -> bool:
     return scope.is_code(folder) or (folder != CHECKOUT and scope.is_dependency(folder))
 
 
-def candidates(folders: Iterable[str], name: str) -> Iterator[str]:
+def iter_candidates(folders: Iterable[str], name: str) -> Iterator[str]:
     """Yield the paths at which a module would be found, in the order of the search."""
     for folder in folders:
         yield os.path.join(folder, name, "__init__.py")

@@ -11,7 +11,7 @@ import sys
 from collections.abc import KeysView, ValuesView
 from types import CodeType
 
-from orun.executors.tracing.frames import calling_code
+from orun.executors.tracing.frames import find_caller
 from orun.executors.tracing.scope import Scope
 
 # Modules that look up variables for their callers, such as HOME in `os.path.expanduser`.
@@ -46,7 +46,7 @@ class Variables:
         """Record a lookup, unless the process itself has set the variable."""
         if self._scope is None or name in self.values or name in self.own:
             return
-        if self._scope.is_code(calling_code(HELPERS, depth=2)[1]):
+        if self._scope.is_code(find_caller(HELPERS, depth=2)[1]):
             self.values[name] = value
 
     def record_c_lookup(self, name: str) -> str | None:
@@ -68,7 +68,7 @@ class RecordingEnviron(os._Environ[str]):  # noqa: SLF001 - the type of `os.envi
     copying: set[tuple[CodeType, int]] = set()  # noqa: RUF012 - there is one environment
 
     def __getitem__(self, key: str) -> str:
-        if _instruction() in self.copying:
+        if _find_instruction() in self.copying:
             return super().__getitem__(key)
         try:
             value = super().__getitem__(key)
@@ -81,13 +81,13 @@ class RecordingEnviron(os._Environ[str]):  # noqa: SLF001 - the type of `os.envi
     def keys(self) -> KeysView[str]:
         """Return the names."""
         # `{**os.environ}` and `dict(os.environ)` get the keys, and then each value at the same instruction.
-        self.copying.add(_instruction())
+        self.copying.add(_find_instruction())
         return super().keys()
 
     def values(self) -> ValuesView[str]:
         """Return the values."""
         # `os.posix_spawn(path, arguments, os.environ)` gets the keys, and then all values at the same instruction.
-        if _instruction() in self.copying:
+        if _find_instruction() in self.copying:
             return {key: super(RecordingEnviron, self).__getitem__(key) for key in self}.values()
         return super().values()
 
@@ -113,7 +113,7 @@ class RecordingBytesEnviron(os._Environ[bytes]):  # noqa: SLF001 - as above
         return value
 
 
-def _instruction() -> tuple[CodeType, int]:
+def _find_instruction() -> tuple[CodeType, int]:
     """Return the instruction that called the calling method."""
     frame = sys._getframe(2)  # noqa: SLF001 - the documented way to a caller's frame in CPython
     return frame.f_code, frame.f_lasti

@@ -14,7 +14,7 @@ Pair = tuple[Channel, Channel]
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    ends = Channel.pair()
+    ends = Channel.open_pair()
     yield ends
     for end in ends:
         end.close()
@@ -24,8 +24,8 @@ def test_messages_arrive_whole_and_in_order(pair: Pair) -> None:
     channel, other = pair
     channel.send({"a": 1})
     channel.send({"b": "ü\n"})
-    assert other.messages() == [{"a": 1}, {"b": "ü\n"}]
-    assert other.messages() == []
+    assert other.receive_messages() == [{"a": 1}, {"b": "ü\n"}]
+    assert other.receive_messages() == []
     assert not other.closed
 
 
@@ -38,7 +38,7 @@ def test_a_message_that_is_larger_than_the_connection_holds(pair: Pair) -> None:
     received: list[dict[str, Any]] = []
     while len(received) < 2:
         channel.flush()
-        received += other.messages()
+        received += other.receive_messages()
     assert received == [{"text": text}, {"end": True}]
     assert not channel.unsent
 
@@ -46,9 +46,9 @@ def test_a_message_that_is_larger_than_the_connection_holds(pair: Pair) -> None:
 def test_part_of_a_message_waits_for_the_rest(pair: Pair) -> None:
     channel, other = pair
     channel.post(b'{"a"')
-    assert other.lines() == []
+    assert other.receive_lines() == []
     channel.post(b": 1}\n")
-    assert other.lines() == [b'{"a": 1}\n']
+    assert other.receive_lines() == [b'{"a": 1}\n']
 
 
 def test_descriptors_travel_with_their_messages(pair: Pair) -> None:
@@ -58,7 +58,7 @@ def test_descriptors_travel_with_their_messages(pair: Pair) -> None:
     channel.send({"second": True}, read)
     os.close(read)
     os.close(write)
-    assert other.messages() == [{"first": True}, {"second": True}]
+    assert other.receive_messages() == [{"first": True}, {"second": True}]
     write, read = other.descriptors
     assert not os.get_inheritable(read)
     os.write(write, b"x")
@@ -71,7 +71,7 @@ def test_the_end_of_the_other_side(pair: Pair) -> None:
     channel, other = pair
     channel.send({"last": True})
     channel.close()
-    assert other.messages() == [{"last": True}]
+    assert other.receive_messages() == [{"last": True}]
     assert other.closed
     other.send({"lost": True})
     other.post_message({"lost": True})

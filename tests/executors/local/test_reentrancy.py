@@ -10,7 +10,7 @@ import orun
 from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.executors import LocalExecutor
-from orun.executors.local.reentrancy import EnclosingStage, enclosing_stage
+from orun.executors.local.reentrancy import EnclosingStage, find_enclosing_stage
 from orun.stages.contract import Spec
 from tests import project as pipelines
 from tests.executors.support import Project, log_of, result
@@ -36,7 +36,7 @@ def test_in_which_stage_this_orun_runs(
     monkeypatch: pytest.MonkeyPatch, variable: str, enclosing: EnclosingStage | None
 ) -> None:
     monkeypatch.setenv("ORUN_STAGE", variable)
-    assert enclosing_stage() == enclosing
+    assert find_enclosing_stage() == enclosing
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, make_unknown
 from orun.core.serialization import decode, encode, from_json, replace, to_json
 from orun.errors import OutputRefused
-from orun.executors.local.returned_metrics import checked_metrics
+from orun.executors.local.returned_metrics import check_metrics
 
 NAME = "a name is a text of printable characters, not empty"
 HINT = "  hint: Return a mapping of names to finite numbers or orun.Metric"
@@ -17,11 +17,11 @@ HINT = "  hint: Return a mapping of names to finite numbers or orun.Metric"
 
 def test_numbers_of_any_library_become_metrics() -> None:
     metric = Metric(12, "s", "lower")
-    assert checked_metrics("a", {"a": 1, "b": 0.5, "c": np.float32(2), "d": np.int64(3), "e": metric}) == {
+    assert check_metrics("a", {"a": 1, "b": 0.5, "c": np.float32(2), "d": np.int64(3), "e": metric}) == {
         "a": Metric(1.0), "b": Metric(0.5), "c": Metric(2.0), "d": Metric(3.0), "e": Metric(12.0, "s", "lower"),
     }  # fmt: skip
-    assert checked_metrics("a", None) == {}
-    assert type(checked_metrics("a", {"c": np.float64(2)})["c"].value) is float
+    assert check_metrics("a", None) == {}
+    assert type(check_metrics("a", {"c": np.float64(2)})["c"].value) is float
 
 
 def test_numbers_of_any_library_may_be_in_a_metric() -> None:
@@ -31,7 +31,7 @@ def test_numbers_of_any_library_may_be_in_a_metric() -> None:
     interval = Estimate(number, number, np.float64("inf"))
     compared = Comparison(number, interval, interval, "paired", three)
     returned = Metric(number, "ratio", "higher", "sample", interval, references={"fused": compared}, examples=three)
-    metric = checked_metrics("a", {"x": returned})["x"]
+    metric = check_metrics("a", {"x": returned})["x"]
     plain = Estimate(1.0, 1.0, INFINITE)
     assert metric == replace(
         returned, interval=plain, references={"fused": Comparison(1.0, plain, plain, "paired", 3)}, examples=3
@@ -49,19 +49,19 @@ def compared(ratio: Estimate) -> dict[str, Metric]:
 
 def test_an_interval_may_be_open() -> None:
     returned = compared(Estimate(1.0, -INFINITE, INFINITE))
-    assert checked_metrics("a", returned) == returned
+    assert check_metrics("a", returned) == returned
 
 
 def test_a_metric_of_which_nothing_is_known_says_why() -> None:
     disturbance = Disturbance(3, 3, shared=True)
     comparison = Comparison(1.0, make_unknown(1.2), make_unknown(0.2), "paired", 3, disturbance=disturbance)
     metric = Metric(1.2, "s", "lower", "timing", make_unknown(1.2), comparison, disturbance=disturbance)
-    assert checked_metrics("latency", {"p50": metric}) == {"p50": metric}
+    assert check_metrics("latency", {"p50": metric}) == {"p50": metric}
 
 
 def test_an_interval_may_miss_its_value_by_rounding() -> None:
     returned = compared(Estimate(0.3, 0.1 + 0.2, 0.4))
-    assert checked_metrics("a", returned) == returned
+    assert check_metrics("a", returned) == returned
 
 
 @pytest.mark.parametrize(
@@ -124,13 +124,13 @@ def test_an_interval_may_miss_its_value_by_rounding() -> None:
 )
 def test_anything_else_is_refused(returned: Any, message: str) -> None:
     with pytest.raises(OutputRefused) as caught:
-        checked_metrics("a", returned)
+        check_metrics("a", returned)
     assert str(caught.value) == f"{message}\n{HINT}"
 
 
 def test_a_model_is_not_returned_but_saved() -> None:
     with pytest.raises(OutputRefused) as caught:
-        checked_metrics("a", onnx.ModelProto())
+        check_metrics("a", onnx.ModelProto())
     assert str(caught.value) == (
         "a returned a ModelProto, which holds no metrics\n  hint: Save the model: onnx.save(model, context.result)"
     )

@@ -17,7 +17,7 @@ from orun.executors import LocalExecutor
 from orun.executors.local.channel import Channel
 from orun.executors.local.messages import Ended, Trouble
 from orun.executors.local.zygote import Zygote
-from orun.executors.outcome import outcome_of
+from orun.executors.outcome import build_outcome
 from orun.executors.tracing.observer import Observer
 from orun.stages.contract import Spec
 from tests.executors.support import Project, failure, forked, log_of, outcomes, result, until_progress
@@ -155,12 +155,12 @@ def test_a_stage_that_cannot_be_forked_fails_alone(project: Project) -> None:
     def fork() -> int:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
-    runner, control = Channel.pair()
+    runner, control = Channel.open_pair()
     zygote = Zygote(control, Observer(), forks=True, fork=fork)
     job = project.job("mine.py:quick")
     zygote.run(job)
-    trouble, ended = runner.messages()
-    outcome = outcome_of(job, decode(Trouble, trouble["trouble"]), {}, decode(Ended, ended["ended"]))
+    trouble, ended = runner.receive_messages()
+    outcome = build_outcome(job, decode(Trouble, trouble["trouble"]), {}, decode(Ended, ended["ended"]))
     assert str(outcome) == (
         "quick could not start\n"
         "  [Errno 11] Resource temporarily unavailable\n"
@@ -172,9 +172,9 @@ def test_a_stage_that_cannot_be_forked_fails_alone(project: Project) -> None:
 
 
 def test_what_went_while_others_were_attended_to_is_left_alone() -> None:
-    runner, control = Channel.pair()
+    runner, control = Channel.open_pair()
     zygote = Zygote(control, Observer(), forks=True)
-    ends = [Channel.pair() for _ in range(2)]
+    ends = [Channel.open_pair() for _ in range(2)]
     attended: list[int] = []
 
     def end(place: int) -> None:

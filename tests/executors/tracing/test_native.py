@@ -13,7 +13,7 @@ from orun.core.serialization import encode
 from orun.executors import Job, LocalExecutor
 from orun.executors.local.channel import Channel
 from orun.executors.tracing.native import NativeReads
-from orun.executors.tracing.scope import scope_of
+from orun.executors.tracing.scope import build_scope
 from orun.stages.contract import Spec
 from tests.executors.models import affine
 from tests.executors.support import Project, outcomes, result
@@ -24,12 +24,12 @@ FORBIDDEN = f"""{FORBID}
 import json, sys
 from orun.core.serialization import decode
 from orun.executors import Job, LocalExecutor
-from orun.executors.tracing.availability import why_untraced
+from orun.executors.tracing.availability import explain_partial_tracing
 with LocalExecutor() as executor:
     executor.start(decode(Job, json.load(sys.stdin)))
     while not (events := executor.wait()):
         pass
-    print(json.dumps([sorted(events[0].result.reads), events[0].result.untraced, why_untraced()]))
+    print(json.dumps([sorted(events[0].result.reads), events[0].result.untraced, explain_partial_tracing()]))
 """
 
 BOTH = """
@@ -96,13 +96,13 @@ def test_a_report_that_does_not_wait_any_more_is_not_noted(tmp_path: Path) -> No
     """Its thread was killed or interrupted meanwhile: what is read by the thread's id may be of another process."""
     data = tmp_path / "data.txt"
     data.write_text("0,1")
-    ours, theirs = Channel.pair()
+    ours, theirs = Channel.open_pair()
     command = [sys.executable, "-c", INTERRUPTED, str(theirs.fileno()), str(data)]
     with subprocess.Popen(command, pass_fds=(theirs.fileno(),), stdout=subprocess.PIPE) as process:
         theirs.close()
         assert process.stdout
         ours.receive()
-        reads = NativeReads(ours.descriptors.popleft(), scope_of((str(tmp_path),)), 0)
+        reads = NativeReads(ours.descriptors.popleft(), build_scope((str(tmp_path),)), 0)
         first = reads.receive()
         process.send_signal(signal.SIGUSR1)
         assert process.stdout.read(11) == b"interrupted"

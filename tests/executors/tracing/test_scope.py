@@ -77,7 +77,7 @@ def test_an_environment_that_is_the_project() -> None:
 @pytest.fixture
 def anew(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """What is installed is found out anew in a test, and again after it."""
-    caches = (scope.installed_prefixes, scope.library_prefixes)
+    caches = (scope.list_installed_prefixes, scope.list_library_prefixes)
     for cached in caches:
         cached.cache_clear()
     yield
