@@ -55,7 +55,7 @@ class Address(Record, frozen=True):
             parts = urlsplit(text)
             path, host, port = unquote(parts.path), parts.hostname or "", parts.port
             if parts.scheme == "unix" and not parts.netloc and path.startswith("/"):
-                return cls(path=_usable(path))  # of this user alone: it needs no token
+                return cls(path=_check_length(path))  # of this user alone: it needs no token
             if parts.scheme == "tcp" and is_host(host) and port is not None and path in ("", "/"):
                 return cls(host=host, port=port, token=token)
         raise UsageError(f"no agent can be at {text!r}", why=f"expected {EXAMPLES}")
@@ -173,7 +173,7 @@ def is_host(name: str) -> bool:
         return False
 
 
-def _usable(path: str) -> str:
+def _check_length(path: str) -> str:
     """Return the path of a Unix socket; UsageError if it is too long."""
     if len(os.fsencode(path)) > LONGEST_PATH:
         raise UsageError(
@@ -204,6 +204,6 @@ def read_token(file: Path) -> str:
     return token
 
 
-def proof_of(token: str, nonce: str) -> str:
+def compute_proof(token: str, nonce: str) -> str:
     """Return what proves to an agent that a driver knows the token."""
     return hmac.new(token.encode(), b"orun agent 1\n" + nonce.encode(), sha256).hexdigest()

@@ -145,7 +145,7 @@ class SocketFleet:
 
     def _warn(self, error: UsageError) -> None:
         """Say once why an agent cannot be used."""
-        text = _line(error)
+        text = _format_error(error)
         if text not in self._refused:
             self._refused.add(text)
             self._messages.append(Notice("warning", text))
@@ -166,7 +166,7 @@ class SocketFleet:
                 if isinstance(message, MachineFacts):
                     facts[machine] = message
                 elif isinstance(message, FactsFailed) and message.lacks_project:
-                    facts[machine] = MachineFacts(machine, problem=_line(message.failure))
+                    facts[machine] = MachineFacts(machine, problem=_format_error(message.failure))
                 else:
                     self._note(machine, message)
                 if isinstance(message, MachineFacts | FactsFailed):
@@ -259,7 +259,9 @@ class SocketFleet:
             if connection := self._connections.get(machine):
                 self._messages.append(Joined(connection.machine, message))
         elif isinstance(message, FactsFailed):
-            self._messages.append(Notice("warning", f"machine {machine} takes no part: {_line(message.failure)}"))
+            self._messages.append(
+                Notice("warning", f"machine {machine} takes no part: {_format_error(message.failure)}")
+            )
 
     def _lose(self, name: str, why: str) -> list[tuple[str, Message]]:
         """Let go of a machine; return the last message of each of its stages."""
@@ -270,7 +272,7 @@ class SocketFleet:
         return [(name, Lost(stage, name, why)) for stage in stages]
 
 
-def _line(error: UsageError | Failure) -> str:
+def _format_error(error: UsageError | Failure) -> str:
     """Return an error as one line: `problem: reason (hint: what to do)`."""
     return ": ".join(filter(None, (error.problem, error.why))) + (f" (hint: {error.hint})" if error.hint else "")
 

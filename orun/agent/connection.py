@@ -11,9 +11,9 @@ from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from time import monotonic
 
-from orun.agent.address import Address, proof_of
+from orun.agent.address import Address, compute_proof
 from orun.agent.frames import Challenge, FrameError, Hello, Message
-from orun.agent.local_machine import code_digest
+from orun.agent.local_machine import compute_code_digest
 from orun.agent.peer import Peer
 from orun.core.machines import Machine
 from orun.environment.env_vars import AGENT_TOKEN
@@ -42,12 +42,12 @@ class Connection:
         if nonce and not token:
             self.peer.close()
             raise UsageError(f"the agent at {place} asks for a token", hint=SET_TOKEN)
-        self.peer.send(Hello(f"{platform.node()} ({os.getpid()})", proof_of(token, nonce) if nonce else ""))
+        self.peer.send(Hello(f"{platform.node()} ({os.getpid()})", compute_proof(token, nonce) if nonce else ""))
         machine = self._receive_first()
         if not isinstance(machine, Machine):
             self.peer.close()
             raise UsageError(f"what listens at {place} is no agent of orun")
-        if difference := difference_of(machine, place):
+        if difference := find_difference(machine, place):
             self.peer.close()
             raise difference
         self.machine = machine
@@ -85,25 +85,26 @@ class Connection:
         return messages
 
 
-def difference_of(machine: Machine, place: str) -> UsageError | None:
+def find_difference(machine: Machine, place: str) -> UsageError | None:
     """Return why the machine of the agent at a place and this one cannot work on one run; None if they can."""
-    if machine.orun != code_digest():
+    if machine.orun != compute_code_digest():
         return UsageError(
             f"machine {machine.id} runs another orun than this one",
             why=f"the agent at {place} has other code: keys and results would not be comparable",
             hint="Install the same version on both, and start the agent there again",
         )
     here = platform.python_version()
-    if minor_of(machine.python) != minor_of(here):
+    if strip_patch(machine.python) != strip_patch(here):
         return UsageError(
             f"machine {machine.id} runs Python {machine.python}, and this one {here}",
             why=f"the agent at {place} has another minor version: stages would run on other libraries",
-            hint=f"Start the agent there with Python {minor_of(here)}, or run here with {minor_of(machine.python)}",
+            hint=f"Start the agent there with Python {strip_patch(here)}, "
+            f"or run here with {strip_patch(machine.python)}",
         )
     return None
 
 
-def minor_of(version: str) -> str:
+def strip_patch(version: str) -> str:
     """Return `3.11` of `3.11.9`."""
     return ".".join(version.split(".")[:2])
 

@@ -14,7 +14,7 @@ class ExecutorPool:
 
     _executors: list[LocalExecutor] = field(default_factory=list)
 
-    def free(self, busy: Collection[LocalExecutor]) -> LocalExecutor:
+    def take_free(self, busy: Collection[LocalExecutor]) -> LocalExecutor:
         """Return an executor that is not among the busy ones; start one if there is no other."""
         for executor in self._executors:
             if executor not in busy:
@@ -22,7 +22,7 @@ class ExecutorPool:
         self._executors.append(LocalExecutor())
         return self._executors[-1]
 
-    def messages(self) -> Iterator[tuple[LocalExecutor, Progress | Finished]]:
+    def receive_messages(self) -> Iterator[tuple[LocalExecutor, Progress | Finished]]:
         """Yield the messages that have arrived, with the executor of each."""
         for executor in self._executors:
             for message in executor.wait(0.0):

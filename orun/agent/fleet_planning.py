@@ -20,7 +20,7 @@ from orun.planning.planner import Planner
 from orun.remote.known_results import KnownResults
 from orun.remote.settings import Settings
 from orun.runner.fleet import Fleet, FleetRun
-from orun.runner.open_fleet import agent_command, open_fleet
+from orun.runner.open_fleet import format_agent_command, open_fleet
 from orun.runner.preflight import find_without_machine
 from orun.text.counts import count
 
@@ -54,7 +54,7 @@ def join_fleet(
         report(f"connecting to the machines at {executor}")
     with closing(open_fleet(executor) if isinstance(executor, str) else executor) as fleet:
         report("sending the project to the remote")
-        command = agent_command(executor if isinstance(executor, str) else "")
+        command = format_agent_command(executor if isinstance(executor, str) else "")
         run = FleetRun(fleet, share_project(planner, remote), wait, command)
         planner.assignment = Assignment(planner.pipeline, identify_store(planner.store.root))
         machines = fleet.machines()
@@ -106,20 +106,20 @@ def plan_on_fleet(
         problems = find_without_machine(plan, chosen)
         if not problems:
             return plan
-        error = no_machine(plan, problems, run.agent_command)
+        error = build_no_machine_error(plan, problems, run.agent_command)
         if monotonic() >= until:
             raise error
         if str(error) != shown:
             shown = str(error)
-            notify(f"waiting for a machine: {'; '.join(_sentences(problems))}")
+            notify(f"waiting for a machine: {'; '.join(_format_problems(problems))}")
         sleep(min(POLL_SECONDS, max(until - monotonic(), 0.0)))
         planner.assignment.update(run.fleet.machines(), run.fleet.facts(run.snapshot, remote.url))
         _take_news(run.fleet, planner.assignment)
 
 
-def no_machine(plan: Plan, problems: Mapping[str, str], agent_command: str) -> NoMachine:
+def build_no_machine_error(plan: Plan, problems: Mapping[str, str], agent_command: str) -> NoMachine:
     """Return the error that stages have no machine, by their problems, with the command that starts one."""
-    texts = _sentences(problems)
+    texts = _format_problems(problems)
     labels = plan[next(iter(problems))].stage.runs_on
     options = "".join(f" --label {quoted(f'{name}={text}')}" for name, text in labels.items())
     hint = f"start one with: {agent_command}{options}, or wait for one: --wait 30m"
@@ -131,5 +131,5 @@ def no_machine(plan: Plan, problems: Mapping[str, str], agent_command: str) -> N
     return NoMachine(f"{len(texts)} stages have no machine that can run them", why=why, hint=hint)
 
 
-def _sentences(problems: Mapping[str, str]) -> list[str]:
+def _format_problems(problems: Mapping[str, str]) -> list[str]:
     return [f"{stage}: {problem}" for stage, problem in problems.items()]

@@ -76,7 +76,7 @@ class FrameError(Exception):
     """Bytes that are no frame of this protocol."""
 
 
-def frame_of(message: Message) -> bytes:
+def encode_frame(message: Message) -> bytes:
     """Return a message as a frame."""
     data = to_json({type(message).__name__: encode(message)})
     return len(data).to_bytes(HEAD, "big") + data
@@ -107,12 +107,12 @@ class FrameReader:
                 raise FrameError(f"it sent a message of {size} bytes, and {self.longest} are the most")
             if len(self._received) < HEAD + size:
                 break
-            messages.append(_message(bytes(self._received[HEAD : HEAD + size])))
+            messages.append(_decode_message(bytes(self._received[HEAD : HEAD + size])))
             del self._received[: HEAD + size]
         return messages
 
 
-def _message(data: bytes) -> Message:
+def _decode_message(data: bytes) -> Message:
     try:
         ((name, fields),) = from_json(data).items()
         return decode(KINDS[name], fields)

@@ -27,7 +27,7 @@ RAY_WORKER = "RAY_RAYLET_PID"  # variable of processes that Ray has started
 THREADS = "OMP_NUM_THREADS"  # variable that Ray sets in its workers, mostly to 1
 
 
-def this_machine(name: str = "", labels: Mapping[str, str] | None = None, lent: Resources | None = None) -> Machine:
+def describe_machine(name: str = "", labels: Mapping[str, str] | None = None, lent: Resources | None = None) -> Machine:
     """Return a description of this machine.
 
     Args:
@@ -43,13 +43,13 @@ def this_machine(name: str = "", labels: Mapping[str, str] | None = None, lent: 
         resources.cores,
         resources.memory,
         resources.gpus,
-        code_digest(),
+        compute_code_digest(),
         platform.python_version(),
         {name: version for name in LIBRARIES if (version := distributions.exact().get(name))},
     )
 
 
-def machine_now(machine: Machine, store: Path) -> Machine:
+def with_present_state(machine: Machine, store: Path) -> Machine:
     """Return the description of this machine with its store, present load, free disk and time."""
     return replace(
         machine,
@@ -66,15 +66,18 @@ def identify_store(store: Path) -> str:
     return f"{platform.node()}:{status.st_dev}:{status.st_ino}"
 
 
-def code_signature() -> int:
-    """Return a number that changes whenever a file of orun's code does: quick, where `code_digest` reads all files."""
+def compute_code_signature() -> int:
+    """Return a number that changes whenever a file of orun's code does.
+
+    It is quick: `compute_code_digest` reads all files.
+    """
     paths = (f"{folder}/{name}" for folder, _, names in os.walk(PACKAGE) for name in names)
     code = (path for path in paths if path.endswith((".py", ".toml")))
     return hash(frozenset((path, signature_of(os.stat(path))) for path in code))  # noqa: PTH116 - hundreds of files
 
 
 @once
-def code_digest() -> str:
+def compute_code_digest() -> str:
     """Return the digest of orun's code on the disk."""
     files = sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.toml")))
     lines = (f"{file.relative_to(PACKAGE)} {digest_bytes(file.read_bytes())}\n" for file in files)

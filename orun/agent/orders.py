@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import PurePosixPath
 
 from orun.agent.frames import Message
-from orun.agent.portability import require_portable, without_folder
+from orun.agent.portability import require_portable, strip_folder
 from orun.agent.project_folders import Project, ProjectFolders
 from orun.core.events import Event, Notice, StageProgress, StageWaiting
 from orun.core.machines import LogText, Order, Refused, Snapshot
@@ -64,7 +64,7 @@ class StageOrder:
     @property
     def project(self) -> Project:
         """The project, once its files are here."""
-        return self.folders.project(self.order.snapshot)
+        return self.folders.load_project(self.order.snapshot)
 
     @property
     def stage(self) -> Stage:
@@ -87,14 +87,14 @@ class StageOrder:
         require_digests((self.order.key, *self.order.upstream.values(), *filter(None, self.order.trees.values())))
         artifacts = Artifacts(self.store, self._emit)
         if not (yield from fetch_project(self.name, self.order.snapshot, artifacts, self.folders)):
-            raise self._not_fetched("the project")
+            raise self._report_unfetched("the project")
         stage, planner = self.stage, self.project.planner
         for name, key in self.order.upstream.items():
             tree, feeds = self.order.trees.get(name, ""), name in stage.needs.values()
             private = planner.pipeline.private
             noun = f"the result of {name}"
             if not (yield from artifacts.fetch_result(self.name, key, tree, private, noun=noun, artifact=feeds)):
-                raise self._not_fetched(noun, name)
+                raise self._report_unfetched(noun, name)
             action = next(each for each in self.store.actions(key) if tree in ("", each.tree))
             step = Step(planner.pipeline.stage(name), "cached", (), key=key, cached_action=action)
             self._done[name] = Done(step, action, ())
@@ -109,7 +109,7 @@ class StageOrder:
         elif isinstance(event, StageWaiting):
             self.send(event)
 
-    def _not_fetched(self, noun: str, upstream: str = "") -> StageFailed:
+    def _report_unfetched(self, noun: str, upstream: str = "") -> StageFailed:
         self.lacks = upstream
         text = f"{self.machine} did not get {noun} from the remote {self.order.remote}"
         return StageFailed(self.name, text, why="\n".join(self._problems))
@@ -139,7 +139,7 @@ class StageOrder:
             raise RefusedError(Refused(self.name, self.machine, tuple(reasons)))
         return replace(step, action="run", cached_action=None) if step.cached_action and self.order.again else step
 
-    def locks(self) -> RunLocks:
+    def build_locks(self) -> RunLocks:
         """Return the locks of the stage."""
         return RunLocks(self.store, self._emit, str(self.project.place.folder), self.project.planner.pipeline.name)
 
@@ -161,7 +161,7 @@ class StageOrder:
         with convert_os_errors(f"start {self.name}", self.store.root):
             logs = self.store.make_session_folder("log")
             self.execution = StageExecution.prepare(pipeline, self.store, step, logs, self.machine)
-            executor.start(self.execution.job(self._done))
+            executor.start(self.execution.build_job(self._done))
 
     def pass_progress(self, message: Progress) -> None:
         """Send the progress of the process."""
@@ -186,7 +186,7 @@ class StageOrder:
                     break
                 self._logged += len(lines)
                 text = self.project.mask.hide_in_bytes(lines).decode(errors="replace")
-                self.send(LogText(self.name, without_folder(text, self.project.place.folder)))
+                self.send(LogText(self.name, strip_folder(text, self.project.place.folder)))
                 file.seek(self._logged)
 
     @property

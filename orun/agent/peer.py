@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from time import monotonic
 
-from orun.agent.frames import Beat, FrameReader, Message, frame_of
+from orun.agent.frames import Beat, FrameReader, Message, encode_frame
 
 CHUNK = 1 << 18  # bytes to receive at a time
 WAKE = b"!"
@@ -36,7 +36,7 @@ class Peer:
     def send(self, message: Message) -> None:
         """Send as much as fits without waiting; `flush` sends the rest. A message to a closed end is lost."""
         with self._lock:
-            self._unsent += frame_of(message)
+            self._unsent += encode_frame(message)
         self.flush()
 
     def flush(self) -> None:

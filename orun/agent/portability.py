@@ -34,30 +34,32 @@ def require_portable(stage: Stage, result: JobResult, project: Project, machine:
         NotPortable: naming the files.
     """
     place = project.place
-    if missed := dict(_missed(result, place)):
+    if missed := dict(_iter_missed(result, place)):
         names = [_from_root(name, place) for name in missed]
         absence = f"which did not come to {machine} with the project"
-        raise _error(stage, "reads", names, absence, *_why_and_hint(list(dict.fromkeys(missed.values())), place))
-    if outside := list(dict.fromkeys(_outside(stage, result, project))):
-        raise _error(
+        raise _build_error(
+            stage, "reads", names, absence, *_explain_left_out(list(dict.fromkeys(missed.values())), place)
+        )
+    if outside := list(dict.fromkeys(_iter_reads_outside(stage, result, project))):
+        raise _build_error(
             stage, "reads", outside, "outside of the project",
             f"there may be something else on another machine than on {machine}",
             "Move it into the project, or name it in a parameter of the stage: then its content is in the key",
         )  # fmt: skip
     if result.undeclared_writes:
         written = [os.path.relpath(path, place.root) for path in result.undeclared_writes]
-        raise _error(
+        raise _build_error(
             stage, "writes", written, "beside its output",
             f"on {machine} nothing is kept but the output",
             "Write it to context.output",
         )  # fmt: skip
 
 
-def _error(stage: Stage, verb: str, paths: list[str], clause: str, why: str, hint: str) -> NotPortable:
+def _build_error(stage: Stage, verb: str, paths: list[str], clause: str, why: str, hint: str) -> NotPortable:
     return NotPortable(stage.id, f"{stage.id} {verb} {first_few(paths, MOST_NAMED)}, {clause}", why=why, hint=hint)
 
 
-def _why_and_hint(entries: list[str], place: Place) -> tuple[str, str]:
+def _explain_left_out(entries: list[str], place: Place) -> tuple[str, str]:
     """Return why entries of `left_out` did not travel, and how their files would."""
     for entry in entries:
         if entry in place.odd:
@@ -67,31 +69,31 @@ def _why_and_hint(entries: list[str], place: Place) -> tuple[str, str]:
     return why, f"List it in the pipeline file: ship: [{', '.join(name.rstrip('/') for name in names)}]"
 
 
-def _missed(result: JobResult, place: Place) -> Iterator[tuple[str, str]]:
+def _iter_missed(result: JobResult, place: Place) -> Iterator[tuple[str, str]]:
     """Yield what a stage looked for and may have found where the project was taken, with what was left out there."""
     absent = [path for path, signature in result.reads.items() if signature is None]
     absent += [path for path, state in result.probed.items() if was_absent(state)]
-    for name in filter(None, (_relative(path, place.folder) for path in absent)):
+    for name in filter(None, (_make_relative(path, place.folder) for path in absent)):
         yield from ((name, entry) for entry in place.left_out if is_in(name, entry.rstrip("/")))
-    listed = set(filter(None, (_relative(path, place.folder) for path in result.listings)))
+    listed = set(filter(None, (_make_relative(path, place.folder) for path in result.listings)))
     if listed:
         yield from ((entry, entry) for entry in place.left_out if str(Path(entry).parent) in listed)
 
 
-def _outside(stage: Stage, result: JobResult, project: Project) -> Iterator[str]:
+def _iter_reads_outside(stage: Stage, result: JobResult, project: Project) -> Iterator[str]:
     """Yield what a stage read outside of the project, but for paths that its parameters name and installed packages."""
     root = project.planner.pipeline.root
-    declared = [*(os.path.realpath(root / reference.path) for reference in stage.references), *_package_folders()]
+    declared = [*(os.path.realpath(root / reference.path) for reference in stage.references), *_list_package_folders()]
     present = [path for path, signature in result.reads.items() if signature is not None]
     present += [path for path, state in result.probed.items() if not was_absent(state)]
     for path in (*present, *result.listings):
         real = os.path.realpath(path)
-        if not _relative(path, project.place.folder) and not any(is_in(real, folder) for folder in declared):
+        if not _make_relative(path, project.place.folder) and not any(is_in(real, folder) for folder in declared):
             yield path
 
 
 @once
-def _package_folders() -> tuple[str, ...]:
+def _list_package_folders() -> tuple[str, ...]:
     return tuple(os.path.realpath(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 
 
@@ -100,9 +102,9 @@ def _from_root(entry: str, place: Place) -> str:
     return os.path.relpath(place.folder / entry, place.root) + ("/" if entry.endswith("/") else "")
 
 
-def _relative(path: str, folder: Path) -> str:
+def _make_relative(path: str, folder: Path) -> str:
     """Return a path relative to a folder; empty if it is outside."""
-    for top in _forms(folder):
+    for top in _list_forms(folder):
         if is_in(path, top):
             return os.path.relpath(path, top)
     return ""
@@ -113,7 +115,7 @@ def is_of_machine(error: OrunError) -> bool:
     return not isinstance(error, StageError) or error.of_machine
 
 
-def failure_of(error: OrunError, machine: str, place: Place | None = None) -> Failure:
+def to_failure(error: OrunError, machine: str, place: Place | None = None) -> Failure:
     """Return an error as data.
 
     Args:
@@ -126,40 +128,40 @@ def failure_of(error: OrunError, machine: str, place: Place | None = None) -> Fa
     if place is None:
         return Failure(type(error).__name__, *texts, log)
     missed = [entry for entry in place.left_out if any(_has_path(text, entry, place.folder) for text in texts)]
-    if isinstance(error, StageError) and error.module and (of_module := _entries_of_module(error.module, place)):
+    if isinstance(error, StageError) and error.module and (of_module := _list_module_entries(error.module, place)):
         missed = of_module
         texts = error.problem, error.why, error.commands  # the advice is to install a package of that name
-    problem, why, hint = (without_folder(text, place.folder) for text in texts)
+    problem, why, hint = (strip_folder(text, place.folder) for text in texts)
     if missed:
-        why_missed, how = _why_and_hint(missed, place)
+        why_missed, how = _explain_left_out(missed, place)
         why = f"{why}\n{why_missed}".strip()
         hint = f"{how}\n{hint}".strip()
     return Failure(type(error).__name__, problem, why, hint, log)
 
 
-def _entries_of_module(module: str, place: Place) -> list[str]:
+def _list_module_entries(module: str, place: Place) -> list[str]:
     """Return the entries of `left_out` in which a module may be."""
     path = re.escape(module.replace(".", "/"))
     form = re.compile(rf"(^|/){path}(/|([./].*)?\.(py|so))$")  # a folder, a file, or a file in a folder that travels
     return [entry for entry in place.left_out if form.search(entry)]
 
 
-def without_folder(text: str, folder: Path) -> str:
+def strip_folder(text: str, folder: Path) -> str:
     """Return a text in which paths of a folder are relative to it."""
-    return re.sub(_prefix_pattern(folder), r"\1", text)
+    return re.sub(_build_prefix_pattern(folder), r"\1", text)
 
 
 def _has_path(text: str, entry: str, folder: Path) -> bool:
     """Return whether a text has the path of an entry of a folder, or a path in it."""
-    return bool(re.search(f"{_prefix_pattern(folder)}{re.escape(entry.rstrip('/'))}{AFTER_NAME}", text))
+    return bool(re.search(f"{_build_prefix_pattern(folder)}{re.escape(entry.rstrip('/'))}{AFTER_NAME}", text))
 
 
-def _prefix_pattern(folder: Path) -> str:
+def _build_prefix_pattern(folder: Path) -> str:
     """Return the regular expression of what stands before names of a folder in texts."""
-    return f"{BEFORE_PATH}(?:{'|'.join(map(re.escape, _forms(folder)))})/"
+    return f"{BEFORE_PATH}(?:{'|'.join(map(re.escape, _list_forms(folder)))})/"
 
 
-def _forms(folder: Path) -> list[str]:
+def _list_forms(folder: Path) -> list[str]:
     """Return the forms in which paths of a folder occur in texts, the longest first: a short one may end a long one."""
     forms = {str(folder), os.path.realpath(folder), show_path(str(folder))}
     return sorted(forms, key=lambda form: (-len(form), form))

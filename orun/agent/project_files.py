@@ -44,15 +44,15 @@ def list_project_files(project: Path, ship: Iterable[str] = (), excluded: Path |
     for path in ship:
         names |= dict.fromkeys(_walk_shipped(project, path))
     store = f"{os.path.relpath(excluded, project)}/" if excluded else "../"
-    paths, odd = _contents(project, [name for name in names if not name.startswith(store)])
+    paths, odd = _resolve_contents(project, [name for name in names if not name.startswith(store)])
     shipped = [Path(os.path.normpath(path)).as_posix() for path in ship]
     ignored = (name for name in _list_by_git(project, "-oi", "--directory") if BYTECODE not in name.split("/"))
     stays = (name for name in ignored if not f"{name}/".startswith(store))
-    left_out = {name for entry in stays for name in _staying(entry, shipped, project) if name not in paths}
+    left_out = {name for entry in stays for name in _iter_staying(entry, shipped, project) if name not in paths}
     return ProjectFiles(paths, tuple(sorted(left_out | odd.keys())), odd)
 
 
-def _staying(entry: str, shipped: Sequence[str], project: Path) -> Iterator[str]:
+def _iter_staying(entry: str, shipped: Sequence[str], project: Path) -> Iterator[str]:
     """Yield what stays of something that git ignores: all of it, or the rest of a folder of which some is shipped."""
     if entry.rstrip("/") in shipped:
         return
@@ -60,12 +60,12 @@ def _staying(entry: str, shipped: Sequence[str], project: Path) -> Iterator[str]
         yield entry
         return
     for child in sorted((project / entry).iterdir()):
-        yield from _staying(f"{entry}{child.name}{'/' if child.is_dir() else ''}", shipped, project)
+        yield from _iter_staying(f"{entry}{child.name}{'/' if child.is_dir() else ''}", shipped, project)
 
 
 def _list_by_git(folder: Path, *options: str) -> Iterator[str]:
     """Yield the files that `git ls-files` lists, those of repositories inside too."""
-    for name in _git_files(folder, *options):
+    for name in _list_git_files(folder, *options):
         if "-co" in options and os.path.isdir(folder / name) and not os.path.islink(folder / name):
             inner = name.rstrip("/")
             yield from (f"{inner}/{path}" for path in _list_by_git(folder / inner, *options))
@@ -73,7 +73,7 @@ def _list_by_git(folder: Path, *options: str) -> Iterator[str]:
             yield name
 
 
-def _git_files(folder: Path, *options: str) -> list[str]:
+def _list_git_files(folder: Path, *options: str) -> list[str]:
     command = ["git", "-C", str(folder), "ls-files", "-z", "--exclude-standard", *options]
     hint = f"git init {quoted(folder)}; git -C {quoted(folder)} add -A"
     try:
@@ -106,7 +106,7 @@ def _walk_shipped(project: Path, path: str) -> Iterator[str]:
         yield from ((Path(folder) / name).relative_to(project).as_posix() for name in (*files, *links))
 
 
-def _contents(project: Path, names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
+def _resolve_contents(project: Path, names: Sequence[str]) -> tuple[dict[str, str], dict[str, str]]:
     """Return the path of each file's content, and why other names cannot travel.
 
     A link to a file or folder of the project becomes a copy of it. Files that git tracks and that were removed are
@@ -128,7 +128,7 @@ def _contents(project: Path, names: Sequence[str]) -> tuple[dict[str, str], dict
         elif stat.S_ISREG(status.st_mode):
             paths[name] = path
         elif stat.S_ISLNK(status.st_mode):
-            copies = _copies(name, os.path.realpath(path), top, names)
+            copies = _expand_link(name, os.path.realpath(path), top, names)
             paths |= copies
             if not copies:
                 odd[name] = "it is a link that leads out of the project, or to nothing that travels"
@@ -137,7 +137,7 @@ def _contents(project: Path, names: Sequence[str]) -> tuple[dict[str, str], dict
     return paths, odd
 
 
-def _copies(name: str, target: str, top: str, names: Sequence[str]) -> dict[str, str]:
+def _expand_link(name: str, target: str, top: str, names: Sequence[str]) -> dict[str, str]:
     """Return the contents of a link by their names; nothing if it leads out of the project, or nowhere."""
     if not target.startswith(f"{top}/"):
         return {}

@@ -51,7 +51,7 @@ class ProjectFolders:
         self._used: dict[str, Lock] = {}
         self._projects: dict[Identity, Project] = {}
 
-    def project(self, snapshot: Snapshot) -> Project:
+    def load_project(self, snapshot: Snapshot) -> Project:
         """Return the project of a snapshot whose files are in the store.
 
         Raises:
@@ -61,7 +61,7 @@ class ProjectFolders:
         identity = snapshot.tree, snapshot.file, tuple(sorted(snapshot.overrides.items()))
         if identity not in self._projects:
             self._use(snapshot.tree)
-            place = self.place(snapshot)
+            place = self.read_place(snapshot)
             pipeline = load(place.folder / snapshot.file, snapshot.overrides)
             planner = Planner(pipeline, self._store, baselines.read(pipeline))
             self._projects[identity] = Project(place, planner, Mask.of(pipeline.private))
@@ -71,7 +71,7 @@ class ProjectFolders:
         """Return whether the folder of a snapshot is in use: then its files need not be fetched."""
         return snapshot.tree in self._used
 
-    def place(self, snapshot: Snapshot) -> Place:
+    def read_place(self, snapshot: Snapshot) -> Place:
         """Return the folder of a snapshot, which may not be there yet."""
         folder = self._store.root / FOLDER / snapshot.tree
         left_out = ""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from orun.agent.frames import FactsFailed, FactsRequest, Message
 from orun.agent.orders import fetch_project
-from orun.agent.portability import failure_of
+from orun.agent.portability import to_failure
 from orun.agent.project_folders import ProjectFolders
 from orun.agent.remotes import Fetch, Remotes
 from orun.core.events import Event, Notice
@@ -35,9 +35,9 @@ class Question:
     _lacks_project: bool = False
 
     def __post_init__(self) -> None:
-        self._fetch = Fetch(self.request.remote, self._steps(), self.remotes)
+        self._fetch = Fetch(self.request.remote, self._run_steps(), self.remotes)
 
-    def _steps(self) -> Steps:
+    def _run_steps(self) -> Steps:
         yield Transfers.forget  # a run begins: somebody may have emptied the remote since the last one
         artifacts = Artifacts(self.store, self._events.append)
         return (yield from fetch_project("project", self.request.snapshot, artifacts, self.folders))
@@ -51,14 +51,14 @@ class Question:
         try:
             if not self._fetch.advance():
                 return False
-            answer: Message = self._facts()
+            answer: Message = self._collect_facts()
         except OrunError as error:
-            failure = failure_of(error, self.machine.id, self.folders.place(self.request.snapshot))
+            failure = to_failure(error, self.machine.id, self.folders.read_place(self.request.snapshot))
             answer = FactsFailed(failure, self._lacks_project)
         self.send(answer)
         return True
 
-    def _facts(self) -> MachineFacts:
+    def _collect_facts(self) -> MachineFacts:
         """Return the facts; UsageError if the snapshot did not arrive."""
         snapshot = self.request.snapshot
         if not self.folders.has(snapshot) and self.store.check(snapshot.tree):
@@ -66,6 +66,6 @@ class Question:
             text = f"{self.machine.id} did not get the project from the remote {self.request.remote}"
             texts = [event.text for event in self._events if isinstance(event, Notice)]
             raise UsageError(text, why="\n".join(texts))
-        pipeline = self.folders.project(snapshot).planner.pipeline
+        pipeline = self.folders.load_project(snapshot).planner.pipeline
         resources = Resources(self.machine.cores, self.machine.memory, self.machine.gpus)
         return collect_facts(pipeline, self.machine.id, resources)

@@ -13,7 +13,7 @@ from pathlib import Path
 from time import monotonic
 from types import FrameType
 
-from orun.agent.address import Address, proof_of
+from orun.agent.address import Address, compute_proof
 from orun.agent.frames import (
     LONGEST,
     LONGEST_HELLO,
@@ -25,7 +25,7 @@ from orun.agent.frames import (
     Hello,
     Message,
 )
-from orun.agent.local_machine import machine_now
+from orun.agent.local_machine import with_present_state
 from orun.agent.peer import BEAT_SECONDS, LEASE_SECONDS, Beater, Peer, Waker
 from orun.agent.work import Work
 from orun.core.machines import Leaving, Machine, Order
@@ -159,7 +159,7 @@ class Service:
 
     def _watch(self) -> None:
         """Wait for running stages too, and until drivers take what could not be sent."""
-        wanted = self._work.descriptors()
+        wanted = self._work.list_descriptors()
         for descriptor in self._watched - wanted:
             self._selector.unregister(descriptor)
         for descriptor in wanted - self._watched:
@@ -207,7 +207,7 @@ class Service:
                 return "it does not know the token"
             driver.name = "".join(filter(str.isprintable, message.driver))[:LONGEST_NAME] or "a driver"
             driver.peer.reader.longest = LONGEST
-            driver.peer.send(machine_now(self._machine, self._work.store.root))
+            driver.peer.send(with_present_state(self._machine, self._work.store.root))
             if self._ends_at is not None:
                 driver.peer.send(Leaving(self._machine.id))
             self._log(f"{driver.name} is connected")
@@ -224,7 +224,7 @@ class Service:
         return ""
 
     def _is_proof(self, nonce: str, proof: str) -> bool:
-        expected = proof_of(self.address.token, nonce)
+        expected = compute_proof(self.address.token, nonce)
         return hmac.compare_digest(expected.encode(), proof.encode(errors="replace"))
 
     def _remove(self, driver: Driver, why: str) -> None:

@@ -56,7 +56,7 @@ def take_snapshot(pipeline: Pipeline, store: Store) -> SnapshotTree:
     _require_shipped(pipeline, files)
     objects = store.parts.objects
     with convert_os_errors("take a snapshot of the project", project):
-        left_out = objects.from_bytes("".join(f"{_left_out_line(name, files)}\n" for name in files.left_out).encode())
+        left_out = objects.from_bytes("".join(f"{_format_left_out(name, files)}\n" for name in files.left_out).encode())
         pieces = {left_out.digest: Piece(left_out.digest, left_out.size, objects.path(left_out.digest))}
         entries = [Entry(LEFT_OUT, left_out.size, left_out.digest)]
         for name, path in files.paths.items():
@@ -72,7 +72,7 @@ def take_snapshot(pipeline: Pipeline, store: Store) -> SnapshotTree:
     return SnapshotTree(Snapshot(tree.digest, file, pipeline.overrides), tuple(pieces.values()))
 
 
-def _left_out_line(name: str, files: ProjectFiles) -> str:
+def _format_left_out(name: str, files: ProjectFiles) -> str:
     """Return the line of `LEFT_OUT` for a name."""
     printable = "".join(character if is_plain(character) else "?" for character in name)
     return f"{printable}\t{files.odd[name]}" if name in files.odd else printable

@@ -32,7 +32,7 @@ class Task:
     abandoned: bool = False  # whether nobody waits for the result any more
 
 
-def ending(message: Message) -> str:
+def describe_end(message: Message) -> str:
     """Return what became of an order, for the agent's user."""
     if isinstance(message, Built):
         return "is stored already" if message.stored else "is built"

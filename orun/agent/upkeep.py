@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from orun.agent.executor_pool import ExecutorPool
-from orun.agent.local_machine import code_digest, code_signature
+from orun.agent.local_machine import compute_code_digest, compute_code_signature
 from orun.agent.project_folders import ProjectFolders
 from orun.core.machines import Machine
 from orun.environment import distributions
@@ -53,15 +53,15 @@ class Upkeep:
     def _is_changed(self) -> bool:
         """Return whether orun's code is another one than when the agent started."""
         try:
-            signature = code_signature()
-            changed = signature != self._signature and code_digest() != self.machine.orun
+            signature = compute_code_signature()
+            changed = signature != self._signature and compute_code_digest() != self.machine.orun
         except OSError:  # its files are just being replaced
             return True
         if not changed:
             self._signature = signature
         return changed
 
-    def rest(self) -> None:
+    def release_results(self) -> None:
         """Let garbage collection remove what this agent has used, once after the last order."""
         if self._rested:
             return

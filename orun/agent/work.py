@@ -16,11 +16,11 @@ from time import monotonic
 from orun.agent.executor_pool import ExecutorPool
 from orun.agent.frames import FactsFailed, FactsRequest, Message
 from orun.agent.orders import RefusedError, StageOrder
-from orun.agent.portability import failure_of, is_of_machine
+from orun.agent.portability import is_of_machine, to_failure
 from orun.agent.project_folders import ProjectFolders
 from orun.agent.questions import Question
 from orun.agent.remotes import Fetch, Remotes
-from orun.agent.task import Owner, Task, ending
+from orun.agent.task import Owner, Task, describe_end
 from orun.agent.upkeep import Upkeep
 from orun.core.events import Notice
 from orun.core.machines import Built, Failed, Lost, Machine, Order
@@ -107,7 +107,7 @@ class Work:
             task.executor.cancel(task.work.name)
         elif task.phase != "pushing":
             stopped = StageFailed(task.work.name, f"{task.work.name} was stopped", why="the run was interrupted")
-            self._end(task, Failed(task.work.name, self.machine.id, failure_of(stopped, self.machine.id)))
+            self._end(task, Failed(task.work.name, self.machine.id, to_failure(stopped, self.machine.id)))
 
     # Progress
 
@@ -123,7 +123,7 @@ class Work:
             return POLL_SECONDS
         return LOG_SECONDS if any(task.phase == "running" for task in self._tasks) else None
 
-    def descriptors(self) -> set[int]:
+    def list_descriptors(self) -> set[int]:
         """Return the descriptors that are readable when a running stage has news."""
         return {task.executor.fileno() for task in self._tasks if task.phase == "running" and task.executor}
 
@@ -167,7 +167,7 @@ class Work:
             if why := self.upkeep.refresh():
                 self._lose_all(why)
         elif not self._remotes.busy:
-            self.upkeep.rest()
+            self.upkeep.release_results()
 
     def _fail_questions(self, why: str) -> None:
         for question in self._questions:
@@ -185,7 +185,7 @@ class Work:
             if not question.advance():
                 return
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
-            failure = self._failure(error, question.request)
+            failure = self._to_failure(error, question.request)
         self._questions.remove(question)
         if failure:
             question.send(FactsFailed(failure))
@@ -197,7 +197,7 @@ class Work:
             if task.work.is_stored and (action := task.work.decide().cached_action):
                 self._push_stored(task, action)
             else:
-                task.locks = task.work.locks()
+                task.locks = task.work.build_locks()
                 task.phase = "waiting"
 
     def _start_waiting(self) -> None:
@@ -212,7 +212,7 @@ class Work:
         """Take the locks of a stage, decide and start it; return False if it still waits."""
         with self._ending_failed(task):
             assert task.locks, "a task that waits has locks"  # noqa: S101
-            locks = task.locks.locks_of(task.work.expected, task.work.lock_mode)
+            locks = task.locks.prepare_locks(task.work.expected, task.work.lock_mode)
             task.locks.refused.clear()
             if holder := task.locks.try_acquire(locks):
                 task.locks.report_waiting(task.work.name, holder)
@@ -224,14 +224,14 @@ class Work:
                 return True
             name = task.work.name
             same = [other.executor for other in self._tasks if other.phase == "running" and other.work.name == name]
-            task.executor = self._executors.free(list(filter(None, same)))
+            task.executor = self._executors.take_free(list(filter(None, same)))
             task.work.start(step, task.executor)
             task.phase = "running"
             self.log(f"{name} started")
         return True
 
     def _receive(self) -> None:
-        for executor, message in self._executors.messages():
+        for executor, message in self._executors.receive_messages():
             (task,) = (
                 task
                 for task in self._tasks
@@ -282,17 +282,17 @@ class Work:
         except RefusedError as refused:
             self._end(task, refused.message)
         except Exception as error:  # noqa: BLE001 - a bug must not end the orders of others
-            failure = self._failure(error, task.work.order)
+            failure = self._to_failure(error, task.work.order)
         if failure:
             self._end(task, Failed(task.work.name, self.machine.id, failure, task.work.lacks))
 
-    def _failure(self, error: Exception, request: Order | FactsRequest) -> Failure:
+    def _to_failure(self, error: Exception, request: Order | FactsRequest) -> Failure:
         """Return an error in the work on a request as data; it names this machine unless the stage is to blame."""
         url, name = request.remote, self.machine.id
         if isinstance(error, OSError):  # of a transfer: this machine's disk is full, for example
             error = to_store_error(error, f"transfer files of the remote {url}", self.store.root)
         if isinstance(error, OrunError):
-            failure = failure_of(error, name, self._folders.place(request.snapshot))
+            failure = to_failure(error, name, self._folders.read_place(request.snapshot))
             return replace(failure, problem=f"on {name}: {failure.problem}") if is_of_machine(error) else failure
         if not isinstance(error, FAILURES):
             problem = f"{name} met a bug in orun: {type(error).__name__}: {error}"
@@ -312,7 +312,7 @@ class Work:
             task.locks.release_all()
         if not task.abandoned:
             task.work.send(message)
-        self.log(f"{task.work.name} {ending(message)}")
+        self.log(f"{task.work.name} {describe_end(message)}")
 
     def close(self, why: str) -> None:
         """Stop all stages and wait until they have ended; tell the drivers why."""

@@ -83,10 +83,10 @@ def command(
     from importlib.metadata import version
 
     from orun.agent.address import Address, read_token
-    from orun.agent.local_machine import become_plain, this_machine
+    from orun.agent.local_machine import become_plain, describe_machine
     from orun.agent.service import GRACE_SECONDS, Service
     from orun.cluster.membership import Membership
-    from orun.cluster.settings import address_of, check_ray, ray_environment
+    from orun.cluster.settings import build_environment, check_ray, parse_address
     from orun.environment.env_vars import NEIGHBOURS
     from orun.store import Store
     from orun.store.layout import default_store
@@ -95,13 +95,13 @@ def command(
         raise UsageError("an agent needs --join or --listen, and not both", hint="orun agent --join head:6379")
     named = options.parse_pairs("--label", "NAME=VALUE", labels, "orun agent --label accelerator=T4 ...", filled=True)
     lent = _lent(resources)
-    head = address_of(join) if join else ""
-    environment = ray_environment()  # before the stages' environment is cleaned of Ray
+    head = parse_address(join) if join else ""
+    environment = build_environment()  # before the stages' environment is cleaned of Ray
     options.warn(become_plain())
     if head:
         check_ray()
         os.environ[NEIGHBOURS] = f"ray {version('ray')}"  # a fact of measurements
-    machine = this_machine(name, named, lent)
+    machine = describe_machine(name, named, lent)
     membership, error = None, None
     with ExitStack() as stack:
         opened = stack.enter_context(Store.open(store or default_store(Path.cwd())))
@@ -124,7 +124,7 @@ def command(
             membership.announce(service.address, service.end)
         _log(f"machine {machine.id} {f'has joined {head}' if head else f'listens at {service.address}'}")
         service.run()
-        error = membership.error() if membership else None
+        error = membership.find_error() if membership else None
     if error:
         raise error
     return 0

@@ -13,7 +13,7 @@ import click
 from orun.cli.signals import stop_signals
 from orun.cli.verb import Verb
 from orun.cluster import raylet
-from orun.cluster.settings import PORT, SCHEME, HeadError, check_ray, make_token, token_file, unreachable
+from orun.cluster.settings import PORT, SCHEME, HeadError, check_ray, explain_unreachable, locate_token_file, make_token
 
 EXAMPLES = (
     ("orun head", f"on port {PORT}, until Ctrl-C"),
@@ -34,7 +34,7 @@ def command(port: int, host: str | None) -> int:
     Whoever has the token can run code on every machine. The first head of a user makes one in ~/.ray/auth_token.
     """
     check_ray()
-    if not unreachable(f"{host or 'localhost'}:{port}"):
+    if not explain_unreachable(f"{host or 'localhost'}:{port}"):
         raise HeadError(f"port {port} is in use on this machine", hint=f"Take another one: orun head --port {port + 1}")
     is_new = make_token()
     with tempfile.TemporaryDirectory(prefix="orun-head-") as folder, stop_signals():
@@ -62,7 +62,7 @@ def _started(process: subprocess.Popen[bytes], host: str | None, port: int, log:
     while time.monotonic() < until and process.poll() is None:
         match = re.search(r"Local node IP: (\S+)", log.read_text(encoding="utf-8", errors="replace"))
         name = host or (match[1] if match else "")
-        if match and not unreachable(f"{name}:{port}"):
+        if match and not explain_unreachable(f"{name}:{port}"):
             return name
         time.sleep(LOOK)
     raise HeadError("the head did not start", why=_tail(log))
@@ -76,7 +76,7 @@ def _show(address: str, *, is_new: bool) -> None:
     token = "made now; copy it to the same place on each machine" if is_new else "the agents and runs need the same one"
     lines = [
         f"the head listens on {address}; Ctrl-C stops it",
-        f"token: {token_file()} ({token})",
+        f"token: {locate_token_file()} ({token})",
         "",
         f"join a machine:  orun agent --join {address} --label accelerator=T4",
         f"see who is here: orun machines --on {SCHEME}{address}",

@@ -61,7 +61,7 @@ def command(executor: str | None, as_json: bool) -> int:
 def machines_at(url: str) -> tuple[tuple[Machine, ...], list[str]]:
     """Return the machines of a fleet, and why others that were found cannot be used."""
     from orun.core.events import Notice
-    from orun.runner.open_fleet import agent_command, open_fleet
+    from orun.runner.open_fleet import format_agent_command, open_fleet
 
     fleet = open_fleet(url)
     try:
@@ -70,7 +70,7 @@ def machines_at(url: str) -> tuple[tuple[Machine, ...], list[str]]:
     finally:
         fleet.close()
     if not machines:
-        click.echo(f"no machine is here; start an agent on one: {agent_command(url)}", err=True)
+        click.echo(f"no machine is here; start an agent on one: {format_agent_command(url)}", err=True)
     return machines, left_out
 
 

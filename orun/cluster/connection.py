@@ -18,7 +18,7 @@ import ray
 
 from orun.cluster.actor import PATIENCE, POLL
 from orun.cluster.messages import Message, Output
-from orun.cluster.settings import CONNECT_PATIENCE, NAMESPACE, HeadError, check_head, unreachable
+from orun.cluster.settings import CONNECT_PATIENCE, NAMESPACE, HeadError, check_head, explain_unreachable
 from orun.cluster.shared_ray import NotJoinedError, use_ray
 from orun.environment import processes
 from orun.fs.locks import Lock
@@ -52,7 +52,7 @@ def _watch_head(address: str, output: Output) -> None:
     failures, why = 0, ""
     while failures * POLL < PATIENCE:
         sleep(POLL)
-        why = unreachable(address)
+        why = explain_unreachable(address)
         failures = failures + 1 if why else 0
     hint = "Start it again, and the agents after it: orun head"
     output.send(Message(failed=f"the head at {address} has ended", why=why, hint=hint))
@@ -80,7 +80,7 @@ def connect(address: str) -> Lock | None:
         try:
             used = use_ray(address, own)
         except NotJoinedError as error:
-            raise head_error(address, str(error)) from error
+            raise build_head_error(address, str(error)) from error
     _connect(address, own)
     return used
 
@@ -97,7 +97,7 @@ def _connect(address: str, own: str | None) -> None:
                     printed = output.read().decode(errors="replace")
                     sys.stderr.write(printed)
         except Exception as error:
-            refused = head_error(address, f"{printed}\n{type(error).__name__}: {error}")
+            refused = build_head_error(address, f"{printed}\n{type(error).__name__}: {error}")
             if left and isinstance(error, ConnectionError) and not is_refusal(printed):
                 continue  # a busy machine: Ray itself waits a few seconds only
             raise refused from error
@@ -126,7 +126,7 @@ def is_refusal(text: str) -> bool:
     return "InvalidAuthToken" in text or "AuthenticationError" in text
 
 
-def head_error(address: str, text: str) -> HeadError:
+def build_head_error(address: str, text: str) -> HeadError:
     """Return the error that says why Ray does not connect to a head.
 
     Args:

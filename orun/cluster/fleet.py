@@ -10,7 +10,7 @@ from orun.agent.address import Address
 from orun.agent.client import SocketFleet
 from orun.cluster.messages import Message
 from orun.cluster.program import Program
-from orun.cluster.settings import address_of, ray_environment
+from orun.cluster.settings import build_environment, parse_address
 
 ANSWER_PATIENCE = 60.0  # seconds for an answer; the end of the head is noticed sooner
 
@@ -32,7 +32,7 @@ class ClusterDirectory:
         self._folder = TemporaryDirectory(prefix="orun-ray-")
         try:
             log = Path(self._folder.name, "lister.log")
-            self._lister = Program("orun.cluster.lister", address, (), log, ray_environment())
+            self._lister = Program("orun.cluster.lister", address, (), log, build_environment())
         except BaseException:
             self._folder.cleanup()
             raise
@@ -66,4 +66,4 @@ def connect(url: str) -> SocketFleet:
         UsageError: if Ray or the token is missing here, or agents are there and none can be used.
         HeadError: if the head cannot be used.
     """
-    return SocketFleet(ClusterDirectory(address_of(url)))
+    return SocketFleet(ClusterDirectory(parse_address(url)))

@@ -26,12 +26,12 @@ def answer(output: Output) -> None:
     """Answer each line of standard input."""
     known: dict[str, tuple[str, str]] = {}  # places by the id of their actor
     while sys.stdin.readline():
-        while (agents := _agents(known)) is None:  # Ray cannot say; the end of the head ends this process
+        while (agents := _find_agents(known)) is None:  # Ray cannot say; the end of the head ends this process
             sleep(AGAIN)
         output.send(Message(agents=agents))
 
 
-def _agents(known: dict[str, tuple[str, str]]) -> Places | None:
+def _find_agents(known: dict[str, tuple[str, str]]) -> Places | None:
     """Return the place of each agent that answers; None if Ray cannot list them.
 
     Args:
@@ -47,17 +47,17 @@ def _agents(known: dict[str, tuple[str, str]]) -> Places | None:
             actors[name.removeprefix(ACTOR)] = ray.get_actor(name, NAMESPACE)
         except (ValueError, RayError):  # it ended meanwhile
             continue
-    questions = {_id_of(actor): actor.place.remote() for actor in actors.values() if _id_of(actor) not in known}
+    questions = {_read_id(actor): actor.place.remote() for actor in actors.values() if _read_id(actor) not in known}
     ray.wait(list(questions.values()), num_returns=len(questions), timeout=PATIENCE) if questions else None
     for identity, question in questions.items():
         try:
             known[identity] = ray.get(question, timeout=0)
         except RayError:  # it does not answer, or ended meanwhile
             continue
-    return {machine: known[_id_of(actor)] for machine, actor in sorted(actors.items()) if _id_of(actor) in known}
+    return {machine: known[_read_id(actor)] for machine, actor in sorted(actors.items()) if _read_id(actor) in known}
 
 
-def _id_of(actor: Any) -> str:
+def _read_id(actor: Any) -> str:
     """Return the id of an actor, which is another one after a restart."""
     identity: str = actor._actor_id.hex()  # noqa: SLF001 - Ray offers no other way
     return identity

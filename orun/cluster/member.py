@@ -19,7 +19,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 from orun.cluster.actor import PATIENCE, POLL, Listing
 from orun.cluster.connection import run_connected
 from orun.cluster.messages import Message, Output
-from orun.cluster.settings import ACTOR, HeadError, unreachable
+from orun.cluster.settings import ACTOR, HeadError, explain_unreachable
 
 START_PATIENCE = 60.0  # seconds for Ray to start the actor's process
 
@@ -49,7 +49,7 @@ def join(address: str, machine: str, output: Output) -> None:
         ray.get(actor.place.remote(), timeout=START_PATIENCE)
         output.send(Message())
         while not select.select([sys.stdin], [], [], POLL)[0]:
-            if not unreachable(address):  # else `run_connected` will say that the head has ended
+            if not explain_unreachable(address):  # else `run_connected` will say that the head has ended
                 ray.get(actor.place.remote(), timeout=PATIENCE)
     except RayError as error:
         why = str(error).strip().partition("\n")[0]

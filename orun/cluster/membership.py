@@ -19,7 +19,7 @@ class Membership:
         address: of the head.
         machine: the machine's id.
         folder: takes logs.
-        environment: of the process that imports Ray, of `ray_environment`.
+        environment: of the process that imports Ray, of `build_environment`.
 
     Attributes:
         host: address of this machine, by which the others reach it.
@@ -46,10 +46,10 @@ class Membership:
         self._program.tell(f"{agent} {agent.token}")
         self._program.answer(START_PATIENCE)
         self._program.on_message = on_end
-        if self.error():
+        if self.find_error():
             on_end()
 
-    def error(self) -> HeadError | None:
+    def find_error(self) -> HeadError | None:
         """Return why the membership has ended by itself; None if it has not."""
         try:
             self._program.poll()

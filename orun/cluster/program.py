@@ -28,7 +28,7 @@ class Program:
         address: of the head.
         arguments: its arguments after the address.
         log: takes what Ray prints.
-        environment: its environment, of `ray_environment`.
+        environment: its environment, of `build_environment`.
 
     Attributes:
         host: address of this machine in the cluster.
@@ -87,7 +87,7 @@ class Program:
             HeadError: if it is an error, the program has ended, or there is none in time.
         """
         try:
-            return self._checked(self._messages.get(timeout=timeout))
+            return self._check(self._messages.get(timeout=timeout))
         except queue.Empty:
             hint = f"Its log: {self._log}"
             raise HeadError(f"the head at {self._address} does not answer", hint=hint) from None
@@ -95,11 +95,11 @@ class Program:
     def poll(self) -> Message | None:
         """Return the next message if it is there; HeadError if it is an error, or the program has ended."""
         try:
-            return self._checked(self._messages.get_nowait())
+            return self._check(self._messages.get_nowait())
         except queue.Empty:
             return None
 
-    def _checked(self, message: Message | None) -> Message:
+    def _check(self, message: Message | None) -> Message:
         if message is not None and not message.failed:
             return message
         self._messages.put(message)  # for the next question

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from orun.cluster.settings import ray_environment
+from orun.cluster.settings import build_environment
 from orun.environment import processes
 
 MEMORY = 80 << 20  # bytes of Ray's object store, which nothing uses; Ray would take 30 % of the machine's memory
@@ -27,7 +27,7 @@ def start_head(host: str | None, port: int, log: Path) -> subprocess.Popen[bytes
     return start(("--head", f"--port={port}", "--include-dashboard=false", *place), log)
 
 
-def member_options(address: str, own: str) -> tuple[str, ...]:
+def build_member_options(address: str, own: str) -> tuple[str, ...]:
     """Return the options of a member of a cluster.
 
     Args:
@@ -46,7 +46,7 @@ def start(options: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=ray_environment(),
+            env=build_environment(),
             start_new_session=True,  # Ctrl-C reaches orun alone
         )
 

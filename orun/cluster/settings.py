@@ -43,12 +43,12 @@ class HeadError(StoreError):
     """The head of a cluster cannot be used."""
 
 
-def ray_environment() -> Mapping[str, str]:
+def build_environment() -> Mapping[str, str]:
     """Return the environment of processes that import Ray; `RAY_ADDRESS` would replace the address that they name."""
     return {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"} | VARIABLES
 
 
-def address_of(url: str) -> str:
+def parse_address(url: str) -> str:
     """Return `HOST:PORT` of a head from `ray://HOST:PORT`, `HOST:PORT` or `HOST`.
 
     Raises:
@@ -70,13 +70,13 @@ def check_ray() -> None:
 
 def check_head(address: str) -> None:
     """Raise HeadError if nothing listens at the address of the head."""
-    if why := unreachable(address):
+    if why := explain_unreachable(address):
         host, _, port = address.rpartition(":")
         hint = f"Start one on {host}: orun head" + (f" --port {port}" if int(port) != PORT else "")
         raise HeadError(f"no head answers at {address}", why=why, hint=hint)
 
 
-def unreachable(address: str) -> str:
+def explain_unreachable(address: str) -> str:
     """Return why nothing can be connected to at an address; empty if something listens there."""
     host, _, port = address.rpartition(":")
     try:
@@ -88,10 +88,10 @@ def unreachable(address: str) -> str:
 
 def has_token(environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether Ray would find a token in an environment."""
-    return bool(environment.get(HEAD_TOKEN)) or token_file(environment).is_file()
+    return bool(environment.get(HEAD_TOKEN)) or locate_token_file(environment).is_file()
 
 
-def token_file(environment: Mapping[str, str] = os.environ) -> Path:
+def locate_token_file(environment: Mapping[str, str] = os.environ) -> Path:
     """Return the file in which Ray looks for the token in an environment."""
     return Path(environment.get(TOKEN_PATH) or Path.home() / TOKEN_FILE)
 
@@ -100,7 +100,7 @@ def check_token(address: str, environment: Mapping[str, str] = os.environ) -> No
     """Raise UsageError if there is no token to show to the head."""
     if not has_token(environment):
         host, _, _ = address.rpartition(":")
-        file = token_file(environment)
+        file = locate_token_file(environment)
         hint = f"Copy the head's: scp {host}:{TOKEN_FILE} {quoted(file)}\nor set {HEAD_TOKEN}"
         raise UsageError(f"no token for the head at {address}", why=f"{file} does not exist", hint=hint)
 
@@ -109,7 +109,7 @@ def make_token() -> bool:
     """Write a token for a new cluster if there is none; return whether there was none."""
     if has_token():
         return False
-    file = token_file()
+    file = locate_token_file()
     with convert_os_errors(f"write the token {file}", file):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)

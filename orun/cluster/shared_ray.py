@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from orun.cluster import raylet
-from orun.cluster.settings import ray_environment
+from orun.cluster.settings import build_environment
 from orun.fs.digests import digest_bytes
 from orun.fs.locks import Lock
 
@@ -40,20 +40,20 @@ def use_ray(address: str, own: str) -> Lock:
         NotJoinedError: if it does not join.
         StoreError: if the locks cannot be taken.
     """
-    folder = _folder(address, own)
+    folder = _create_folder(address, own)
     user, start = Lock(folder / "users", exclusive=False, keep=True), Lock(folder / "start", keep=True)
     user.acquire()
     try:
         start.acquire()
         with start:
-            _start(folder, raylet.member_options(address, own))
+            _start(folder, raylet.build_member_options(address, own))
     except BaseException:
         user.release()
         raise
     return user
 
 
-def _folder(address: str, own: str) -> Path:
+def _create_folder(address: str, own: str) -> Path:
     """Return the folder of this user's locks and logs for a membership."""
     name = digest_bytes(f"{address} {own}".encode())[:12]
     folder = Path(FOLDERS, f"orun-ray-{os.getuid()}-{name}")
@@ -75,19 +75,19 @@ def _start(folder: Path, options: tuple[str, ...]) -> None:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=ray_environment(),
+                env=build_environment(),
                 start_new_session=True,  # it outlives this process while others use Ray
             )
     until = time.monotonic() + START_PATIENCE
-    while STARTED not in _text(folder, "ray.log"):
+    while STARTED not in _read_text(folder, "ray.log"):
         ended = process.poll() is not None if process else guard.try_acquire()
         if ended or time.monotonic() > until:
             guard.release()
-            raise NotJoinedError(_text(folder, "ray.log") + _text(folder, "guard.log"))
+            raise NotJoinedError(_read_text(folder, "ray.log") + _read_text(folder, "guard.log"))
         time.sleep(LOOK)
 
 
-def _text(folder: Path, name: str) -> str:
+def _read_text(folder: Path, name: str) -> str:
     return (folder / name).read_text(encoding="utf-8", errors="replace")
 
 
@@ -102,7 +102,7 @@ def main() -> None:
         while process.poll() is None and not users.try_acquire():
             time.sleep(LOOK)
         raylet.stop(process)
-        if BUSY not in _text(Path(folder), "ray.log"):
+        if BUSY not in _read_text(Path(folder), "ray.log"):
             break
     guard.release()
     users.release()

@@ -46,7 +46,7 @@ class LocalStages:
         with convert_os_errors(f"start {name}", self.planner.store.root):
             execution = StageExecution.prepare(self.planner.pipeline, self.planner.store, step, self.logs)
             self._executions[name] = execution
-            job = execution.job(done)
+            job = execution.build_job(done)
         self.emit(StageStarted(name, step.reasons, str(execution.log), step.seconds))
         with convert_os_errors(f"start {name}", self.planner.store.root):
             self.executor.start(job)

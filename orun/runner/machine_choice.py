@@ -20,7 +20,7 @@ class MachineChoice:
     planner: Planner
     assignment: Assignment
 
-    def resources(self) -> dict[str, Resources]:
+    def list_resources(self) -> dict[str, Resources]:
         """Return what stages may use of each machine."""
         return {name: machine_resources(machine) for name, machine in self.assignment.machines.items()}
 
@@ -36,10 +36,10 @@ class MachineChoice:
         cores.
         """
         stage, machines = step.stage, self.assignment.machines
-        sizes = _input_sizes(stage, done)
+        sizes = _sum_input_sizes(stage, done)
 
         def rank(name: str, *, equal: bool) -> tuple[bool, bool, bool, int, int]:
-            spare = machines[name].cores - schedule.busy_cores(name)
+            spare = machines[name].cores - schedule.count_busy_cores(name)
             return (
                 name != step.holder,
                 not equal,
@@ -65,13 +65,13 @@ class MachineChoice:
 
         A measurement has its machine to itself.
         """
-        running, kinds = schedule.on(machine), self.planner.pipeline.kinds
+        running, kinds = schedule.list_running(machine), self.planner.pipeline.kinds
         if running and any(kinds[item.uses].spec.exclusive for item in (step.stage, *running)):
             return False
         return machine == step.holder or schedule.fits(step.stage, machine)
 
 
-def _input_sizes(stage: Stage, done: Mapping[str, Done]) -> dict[str, int]:
+def _sum_input_sizes(stage: Stage, done: Mapping[str, Done]) -> dict[str, int]:
     """Return the bytes of a stage's inputs by the machine that built them, in this run or an earlier one."""
     sizes: dict[str, int] = {}
     for name in dict.fromkeys(stage.needs.values()):

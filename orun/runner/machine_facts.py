@@ -20,13 +20,13 @@ def collect_facts(pipeline: Pipeline, machine: str, available: Resources) -> Mac
     local = LocalFacts(pipeline)
     return MachineFacts.collect(
         machine,
-        {stage.id: _facts_of(pipeline, stage, local, available) for stage in pipeline.stages},
+        {stage.id: _build_stage_facts(pipeline, stage, local, available) for stage in pipeline.stages},
         packages=dict(package_versions(pipeline.root)),
         variables={name: pipeline.private.state_now(name) for name in stage_environment()},
     )
 
 
-def _facts_of(pipeline: Pipeline, stage: Stage, local: LocalFacts, available: Resources) -> StageFacts:
+def _build_stage_facts(pipeline: Pipeline, stage: Stage, local: LocalFacts, available: Resources) -> StageFacts:
     if stage.environments:
         return StageFacts(missing=(ISOLATED,))
     missing = [problem.message for problem in (*find_lacks(pipeline, stage), *find_excess(stage, available))]

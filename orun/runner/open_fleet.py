@@ -18,7 +18,7 @@ BUILTIN: Mapping[str, str] = {  # by scheme; imported when a URL has it
 EXAMPLE = "ray://head:6379"
 
 
-def agent_command(url: str) -> str:
+def format_agent_command(url: str) -> str:
     """Return the command that starts an agent, which then is in the fleet at a URL."""
     scheme, _, head = url.partition("://")
     return f"orun agent --join {head}" if scheme == "ray" else "orun agent --listen URL"

@@ -183,7 +183,7 @@ class Orders:
             return None  # its result is in the remote already, or another machine has the order now
         del self._sent[message.stage]
         if isinstance(message, Failed):
-            return StageEnd(sent.step, None if self._repair(message, done) else self._error(message))
+            return StageEnd(sent.step, None if self._repair(message, done) else self._build_error(message))
         again = self._lose(sent, message) if isinstance(message, Lost) else self._refuse(message)
         return StageEnd(sent.step, again)
 
@@ -220,7 +220,7 @@ class Orders:
             self.emit(Notice("warning", text))
         machines.add(machine)
 
-    def _error(self, message: Failed) -> StageError:
+    def _build_error(self, message: Failed) -> StageError:
         failure = message.failure
         kind = getattr(errors, failure.error, StageFailed)
         kind = kind if isinstance(kind, type) and issubclass(kind, StageError) else StageFailed
@@ -244,9 +244,9 @@ class Orders:
             self.refresh()
         return error
 
-    def lack(self, stage: Stage) -> MachineLost | None:
+    def find_lack(self, stage: Stage) -> MachineLost | None:
         """Return the error of a stage that no machine can run; None while it may wait for one."""
-        return self.setbacks.lack(stage.id, self.planner.candidates(stage).problem)
+        return self.setbacks.find_lack(stage.id, self.planner.candidates(stage).problem)
 
     def refresh(self) -> None:
         """Ask the machines for their facts again."""

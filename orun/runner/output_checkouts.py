@@ -36,13 +36,13 @@ class OutputCheckouts:
     def put(self, stage: str, action: Action) -> tuple[Path, bool]:
         """Make the output folder of a stage hold its artifact; return the folder, and whether it had to change."""
         out, restored = self.store.checkout(action.tree, self.pipeline, stage)
-        self._placed[stage] = action, str(out), _folder_state(str(out))
+        self._placed[stage] = action, str(out), _read_folder_state(str(out))
         return out, restored
 
     def restore_replaced(self) -> Iterator[str]:
         """Restore the outputs that another run has replaced meanwhile; yield a notice for each."""
         for stage, (action, out, state) in list(self._placed.items()):
-            if _folder_state(out) != state and self.put(stage, action)[1]:
+            if _read_folder_state(out) != state and self.put(stage, action)[1]:
                 yield (
                     f"{stage}: another run replaced {out}; this run's output was restored. Pipelines with the same "
                     "name in one store replace each other's outputs: give one of them another name, or --store"
@@ -56,22 +56,22 @@ def withdraw_removed_stages(store: Store, pipeline: Pipeline) -> Iterator[str]:
     """
     if pipeline.name.endswith(INVESTIGATIONS):
         return
-    fold_case = _case_folding(store)
+    fold_case = _choose_case_folding(store)
     own = {fold_case(safe_name(stage.id)) for stage in pipeline.stages}
     folders = {folder for folder in store.checkout_names(pipeline.name) if fold_case(folder) not in own}
-    for stage in _earlier_stages(store, pipeline, folders) if folders else ():
+    for stage in _iter_earlier_stages(store, pipeline, folders) if folders else ():
         if store.withdraw(pipeline.name, stage):
             yield f"{stage}: its output was removed from out/: {pipeline.file.name} no longer has this stage"
 
 
-def name_conflict(store: Store, pipeline: Pipeline) -> str:
+def describe_name_conflict(store: Store, pipeline: Pipeline) -> str:
     """Return a warning if another file of the repository ran last under the pipeline's name; otherwise "".
 
     Checkouts of one project that share a store have the same names on purpose.
     """
     from orun.eventlog import read_result  # a run with nothing to do does not need it
 
-    fold_case = _case_folding(store)
+    fold_case = _choose_case_folding(store)
     end = fold_case(f"-{safe_name(pipeline.name)}")
     for folder in store.ended_runs(lambda name: fold_case(name).endswith(end)):
         with suppress(StoreError):
@@ -108,22 +108,26 @@ def require_distinct_folders(store: Store, pipeline: Pipeline) -> None:
         raise PipelineError(problems)
 
 
-def _case_folding(store: Store) -> Callable[[str], str]:
+def _choose_case_folding(store: Store) -> Callable[[str], str]:
     """Return the function that maps names of the same folder in `out/` to one text."""
     return str.lower if store.ignores_case else str
 
 
 def is_another(ran: Path, own: Path) -> bool:
     """Return whether a file that ran is another one of the same repository, not this one moved or checked out anew."""
-    return not _is_file_of(ran, own) and bool(seen_at(ran)) and _repository(ran.parent) == _repository(own.parent)
+    return (
+        not _is_file_of(ran, own)
+        and bool(seen_at(ran))
+        and _find_repository(ran.parent) == _find_repository(own.parent)
+    )
 
 
-def _repository(folder: Path) -> Path:
+def _find_repository(folder: Path) -> Path:
     """Return the enclosing git repository, or else the project."""
     return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), project_of(folder))
 
 
-def _earlier_stages(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator[str]:
+def _iter_earlier_stages(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator[str]:
     """Yield the stages with these folders that an earlier run of the very file had."""
     from orun.eventlog import read_result  # needed only if a stage was removed
 
@@ -145,7 +149,7 @@ def _is_file_of(ran: Path, own: Path) -> bool:
     return ran.resolve() == own.resolve() or (ran.name == own.name and not seen_at(ran))
 
 
-def _folder_state(path: str) -> FolderState:
+def _read_folder_state(path: str) -> FolderState:
     """Return what changes when the folder is replaced: the new one may have the inode of the old one."""
     try:
         status = os.lstat(path)

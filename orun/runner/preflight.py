@@ -34,7 +34,7 @@ def require(plan: Plan, chosen: Collection[str], available: Resources) -> None:
 
 def find_missing(plan: Plan, chosen: Collection[str], available: Resources) -> list[Problem]:
     """Return what the stages that must run lack, each at its stage's line; see `require`."""
-    to_run = _to_run(plan, chosen)
+    to_run = _list_due(plan, chosen)
     problems = [
         item
         for stage in to_run
@@ -68,12 +68,12 @@ def make_environments(plan: Plan, chosen: Collection[str], notify: Notify) -> No
     Raises:
         PipelineError: with each environment that cannot be made, and everything that is missing in the others.
     """
-    isolated = [stage for stage in _to_run(plan, chosen) if stage.environments]
+    isolated = [stage for stage in _list_due(plan, chosen) if stage.environments]
     failed = _make({environment for stage in isolated for environment in stage.environments}, notify)
     problems: list[Problem] = []
     for stage in isolated:
         if errors := [failed[environment] for environment in stage.environments if environment in failed]:
-            problems += [_environment_problem(stage, error) for error in errors]
+            problems += [_build_environment_problem(stage, error) for error in errors]
         elif not _is_skipped(plan.pipeline, stage):
             problems += find_lacks(plan.pipeline, stage)
     if problems:
@@ -86,7 +86,7 @@ def _is_skipped(pipeline: Pipeline, stage: Stage) -> bool:
     return any(providers.explain(target.below(pipeline.root), stage.environment_of(target)) for target in optional)
 
 
-def _to_run(plan: Plan, chosen: Collection[str]) -> list[Stage]:
+def _list_due(plan: Plan, chosen: Collection[str]) -> list[Stage]:
     """Return the stages that must run on this machine; other machines tell what they lack with their facts."""
     due = (step for step in plan.steps if step.action in DUE and step.stage.id in chosen)
     return [step.stage for step in due if not step.machine and not is_without_machine(step)]
@@ -147,7 +147,7 @@ def _make(environments: Iterable[Environment], notify: Notify) -> dict[Environme
     return failed
 
 
-def _environment_problem(stage: Stage, error: EnvironmentFailed) -> Problem:
+def _build_environment_problem(stage: Stage, error: EnvironmentFailed) -> Problem:
     why = "; ".join(error.why.splitlines())
     return Problem(stage.position, f"stage {stage.id!r} cannot run: {error.problem}: {why}", hint=error.hint)
 
@@ -171,7 +171,7 @@ def find_lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
         return [
             problem
             for target in stage.targets
-            for problem in _unable(stage, target.below(pipeline.root), spec.stage_class)
+            for problem in _list_target_problems(stage, target.below(pipeline.root), spec.stage_class)
         ]
     purposes = {tool.replace("|", " or "): reason and f" for {reason}" for tool, reason in missing.items()}
     names = ", ".join(f"{tool}{purpose}" for tool, purpose in purposes.items())
@@ -198,12 +198,12 @@ def list_needed_tools(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
     from orun.stages.required_packages import required_packages
 
     here = stage.environment_of(target_of_references(stage)) == stage.environment
-    extra = tools_of_sources(stage) if here else {}
+    extra = list_source_tools(stage) if here else {}
     extra |= required_packages(import_module(kind.entry), stage.params, pipeline.root)
     return own | {tool: reason for tool, reason in extra.items() if tool not in own}
 
 
-def tools_of_sources(stage: Stage) -> dict[str, str]:
+def list_source_tools(stage: Stage) -> dict[str, str]:
     """Return the tools that the source models of a stage need -> what asks for them."""
     return {
         tool: f"the source model of {source.stage} in {source.runtime}"
@@ -220,7 +220,7 @@ def _needs_unknown(stage: Stage, distribution: str, error: Exception) -> Problem
     return Problem(stage.position, message, hint=upgrade_command(distribution))
 
 
-def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Problem]:
+def _list_target_problems(stage: Stage, target: Target, stage_class: StageClass) -> list[Problem]:
     """Return why a model of a target of the stage cannot run on this machine."""
     environment = stage.environment_of(target)
     if not venvs.can_run(environment):
@@ -233,7 +233,7 @@ def _unable(stage: Stage, target: Target, stage_class: StageClass) -> list[Probl
     why = providers.explain(target, environment)
     if not why and environment and environment != stage.environment:
         packages = venvs.packages(environment)
-        of_sources = tools_of_sources(stage) if target.name == target_of_references(stage).name else {}
+        of_sources = list_source_tools(stage) if target.name == target_of_references(stage).name else {}
         lacking = [tool for tool in (*MODEL_RUNTIME, *of_sources) if distributions.find(tool, packages) is None]
         why = f"its environment {environment.name!r} does not hold {', '.join(lacking)}" if lacking else ""
     if not why:

@@ -140,8 +140,8 @@ class _Rebuilding:
         finally:
             execution.discard()
         tree = store.tree(stored.tree)
-        files = tuple(_changed_files(tree.entries if tree else (), rebuilt.entries))
-        metrics = dict(_changed_metrics(stored.metrics, result.metrics))
+        files = tuple(_iter_changed_files(tree.entries if tree else (), rebuilt.entries))
+        metrics = dict(_iter_changed_metrics(stored.metrics, result.metrics))
         return Rebuilt(
             step.stage.id,
             step.stage.uses,
@@ -159,7 +159,7 @@ class _Rebuilding:
             from orun.environment import venv_builder
 
             venv_builder.make(environment)
-        self.executor.start(execution.job(self.done))
+        self.executor.start(execution.build_job(self.done))
         while True:
             for message in self.executor.wait():
                 if isinstance(message, Finished):
@@ -180,7 +180,7 @@ def _require_stored(planner: Planner, missing: Sequence[Step]) -> None:
         )
 
 
-def _changed_files(stored: Iterable[Entry], rebuilt: Iterable[Entry]) -> Iterator[Changed]:
+def _iter_changed_files(stored: Iterable[Entry], rebuilt: Iterable[Entry]) -> Iterator[Changed]:
     before, after = ({entry.path: entry for entry in entries} for entries in (stored, rebuilt))
     for path in sorted({*before, *after}):
         old, new = before.get(path), after.get(path)
@@ -188,7 +188,7 @@ def _changed_files(stored: Iterable[Entry], rebuilt: Iterable[Entry]) -> Iterato
             yield Changed(path, old.size if old else None, new.size if new else None)
 
 
-def _changed_metrics(
+def _iter_changed_metrics(
     stored: Mapping[str, Metric], rebuilt: Mapping[str, Metric]
 ) -> Iterator[tuple[str, tuple[float | None, float | None]]]:
     """Yield the metrics that differ, except timings."""

@@ -32,7 +32,7 @@ def list_accepted(inventory: Inventory, more_baselines: Iterable[Path]) -> tuple
     Raises:
         PipelineError: if a baseline is damaged, so that it is unknown what it keeps.
     """
-    return tuple(root for path in sorted(_baselines(inventory, more_baselines)) for root in _models(path))
+    return tuple(root for path in sorted(_list_baselines(inventory, more_baselines)) for root in _iter_models(path))
 
 
 def list_accepted_runs(inventory: Inventory, more_baselines: Iterable[Path]) -> frozenset[str]:
@@ -43,13 +43,13 @@ def list_accepted_runs(inventory: Inventory, more_baselines: Iterable[Path]) -> 
     Raises:
         PipelineError: if a baseline is damaged.
     """
-    baselines = {path: baseline for path in _baselines(inventory, more_baselines) if (baseline := read_file(path))}
+    baselines = {path: baseline for path in _list_baselines(inventory, more_baselines) if (baseline := read_file(path))}
     last_runs = {path_beside(Path(run.file)): run.id for run in sorted(inventory.runs, key=lambda run: run.id)}
     accepted_from = {stage.run for baseline in baselines.values() for stage in baseline.stages.values()}
     return frozenset(accepted_from | {run for path, run in last_runs.items() if path in baselines})
 
 
-def _baselines(inventory: Inventory, more_baselines: Iterable[Path]) -> set[Path]:
+def _list_baselines(inventory: Inventory, more_baselines: Iterable[Path]) -> set[Path]:
     return {path_beside(Path(run.file)) for run in inventory.runs} | {path.absolute() for path in more_baselines}
 
 
@@ -67,7 +67,7 @@ def list_unknown_baselines(inventory: Inventory) -> tuple[str, ...]:
     )
 
 
-def _models(path: Path) -> Iterator[Root]:
+def _iter_models(path: Path) -> Iterator[Root]:
     baseline = read_file(path)
     for name, stage in baseline.stages.items() if baseline else ():
         if stage.model:
@@ -79,7 +79,7 @@ def list_releases(inventory: Inventory, last: int | None = None) -> tuple[Root, 
     versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     used = inventory.last_used()
     for tree in sorted(used, key=lambda tree: -used[tree]):
-        if release := _release(inventory.store, tree):
+        if release := _read_release(inventory.store, tree):
             versions[release[0]][release[1]].append(tree)
     return tuple(
         Root(tree, f"release {version} of {name}")
@@ -89,7 +89,7 @@ def list_releases(inventory: Inventory, last: int | None = None) -> tuple[Root, 
     )
 
 
-def _release(store: Store, digest: str) -> tuple[str, str] | None:
+def _read_release(store: Store, digest: str) -> tuple[str, str] | None:
     """Return name and version of a bundle; None for any other tree, without a version, or if it is damaged."""
     tree = store.tree(digest)
     manifest = next((entry.digest for entry in tree.entries if entry.path == MANIFEST), None) if tree else None

@@ -16,8 +16,8 @@ from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Stage
 from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
-from orun.runner.output_checkouts import OutputCheckouts, name_conflict, withdraw_removed_stages
-from orun.runner.stage_results import result_not_run, result_of_failure, result_up_to_date
+from orun.runner.output_checkouts import OutputCheckouts, describe_name_conflict, withdraw_removed_stages
+from orun.runner.stage_results import build_failed_result, build_not_run_result, build_up_to_date_result
 from orun.store import Action
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class RunOutcome:
         before = {stage.id: stage.before for stage in stages}
         self.guards = find_reachable([name for release in releases for name in release.before], before)
 
-    def blocker(self, stage: Stage) -> Reason | None:
+    def find_blocker(self, stage: Stage) -> Reason | None:
         """Return which stage or gate before a ready stage keeps it from running; None if none does."""
         for name in stage.before:
             outcome = self.results[name].outcome
@@ -60,7 +60,7 @@ class RunOutcome:
         pipeline = self.planner.pipeline
         for notice in self.outputs.restore_replaced():
             self.emit(Notice("warning", notice))
-        if conflict := name_conflict(self.planner.store, pipeline):
+        if conflict := describe_name_conflict(self.planner.store, pipeline):
             self.emit(Notice("warning", conflict))
         for notice in withdraw_removed_stages(self.planner.store, pipeline):
             self.emit(Notice("info", notice))
@@ -80,7 +80,7 @@ class RunOutcome:
         if stage.id in self.guards:
             verdicts = tuple(replace(verdict, fails=verdict.fails or verdict.blocks) for verdict in verdicts)
         self.verdicts += verdicts
-        self._add(result_up_to_date(step, action, outcome, out, fetched=fetched))
+        self._add(build_up_to_date_result(step, action, outcome, out, fetched=fetched))
         for verdict in verdicts:
             self.emit(GateJudged(verdict))
 
@@ -99,7 +99,7 @@ class RunOutcome:
 
     def add_failure(self, step: Step, error: StageError) -> None:
         """Add the result of a stage that failed."""
-        self._add(result_of_failure(step, error))
+        self._add(build_failed_result(step, error))
 
     def add_not_run(self, stage: Stage, outcome: Outcome, reasons: tuple[Reason, ...]) -> None:
         """Add the result of a stage that is blocked or skipped; the output of a skipped one is removed."""
@@ -107,7 +107,7 @@ class RunOutcome:
         if outcome == "skipped" and self.planner.store.withdraw(pipeline.name, stage.id):
             notice = f"{stage.id}: its output, of another version, was removed: this run leaves it out"
             self.emit(Notice("info", notice))
-        self._add(result_not_run(stage, outcome, reasons, strict=pipeline.strict))
+        self._add(build_not_run_result(stage, outcome, reasons, strict=pipeline.strict))
 
     def emit_store_notices(self) -> None:
         """Emit what the store has to say since the last call."""

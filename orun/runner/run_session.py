@@ -61,7 +61,7 @@ class RunSession(Record, frozen=True):
         self.journal.emit(self._run_started(tuple(step.stage.id for step in plan.steps)))
         if not self.journal.recorded:
             self._emit(unrecorded_notice(self.planner.store.root))
-        for warning in self._warnings(plan):
+        for warning in self._iter_warnings(plan):
             self._emit(Notice("warning", warning))
         with LocalExecutor() as executor:
             runner = Runner(
@@ -72,7 +72,7 @@ class RunSession(Record, frozen=True):
                 resources=self.resources,
                 keep_going=keep_going,
                 allowed=frozenset(self.chosen),
-                remote=self._sync(),
+                remote=self._open_sync(),
                 fleet=self.fleet,
             )
             try:
@@ -82,7 +82,7 @@ class RunSession(Record, frozen=True):
                 runner.run(plan)
                 if runner.remote:
                     runner.remote.finish()
-                code = exit_code(tuple(runner.outcome.results.values()), runner.outcome.verdicts)
+                code = choose_exit_code(tuple(runner.outcome.results.values()), runner.outcome.verdicts)
             except Interrupted as interrupted:
                 code = interrupted.exit_code
             except OrunError as error:
@@ -95,7 +95,7 @@ class RunSession(Record, frozen=True):
                     runner.remote.close()
         return self._end(code), runner
 
-    def _warnings(self, plan: Plan) -> Iterator[str]:
+    def _iter_warnings(self, plan: Plan) -> Iterator[str]:
         """Yield what the user should know before the first stage starts."""
         pipeline = self.planner.pipeline
         for unused in () if pipeline.name.endswith(INVESTIGATIONS) else pipeline.unused:
@@ -117,7 +117,7 @@ class RunSession(Record, frozen=True):
         except KeyboardInterrupt:
             raise Interrupted("interrupted") from None
 
-    def _sync(self) -> Sync | None:
+    def _open_sync(self) -> Sync | None:
         if self.remote is None:
             return None
         from orun.remote.sync import Sync
@@ -159,14 +159,16 @@ class RunSession(Record, frozen=True):
 
     def _end(self, code: int) -> RunResult:
         result = self.journal.result(code)
-        result = replace(result, not_asked=self._not_asked(), changed_settings=tuple(self._changed_settings(result)))
+        result = replace(
+            result, not_asked=self._list_gates_left_out(), changed_settings=tuple(self._iter_changed_settings(result))
+        )
         if self.journal.recorded:
             source_snapshot.keep(result, self.planner.pipeline)
             result = replace(result, edited=source_snapshot.edited_since(result, self.planner.pipeline))
             self._add_to_history(result)
         return self.journal.finish(result)
 
-    def _changed_settings(self, result: RunResult) -> Iterator[ChangedSetting]:
+    def _iter_changed_settings(self, result: RunResult) -> Iterator[ChangedSetting]:
         """Yield the settings that differ from the accepted ones, with secrets masked, in the order of the stages."""
         mask = Mask.of(self.planner.pipeline.private)
         if baseline := self.planner.baseline:
@@ -174,7 +176,7 @@ class RunSession(Record, frozen=True):
                 for setting in baseline.changed_settings(stage.stage, stage.inputs):
                     yield replace(setting, current=mask.hide_in_text(setting.current))
 
-    def _not_asked(self) -> tuple[str, ...]:
+    def _list_gates_left_out(self) -> tuple[str, ...]:
         """Return the gates of the stages that this run leaves out."""
         needed = self._find_needed()
         left_out = (stage for stage in self.planner.pipeline.stages if stage.id not in needed)
@@ -219,7 +221,7 @@ def require_up_to_date(plan: Plan, chosen: Collection[str], store: Path) -> None
         )
 
 
-def exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int:
+def choose_exit_code(stages: Sequence[StageResult], verdicts: Sequence[Verdict]) -> int:
     """Return the exit code of a run.
 
     Returns:

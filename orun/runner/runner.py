@@ -21,7 +21,7 @@ from orun.runner.output_checkouts import OutputCheckouts
 from orun.runner.run_outcome import RunOutcome
 from orun.runner.scheduler import Schedule
 from orun.runner.stage_execution import StageEnd
-from orun.runner.stage_locks import LockMode, RunLocks, lock_mode
+from orun.runner.stage_locks import LockMode, RunLocks, choose_lock_mode
 from orun.runner.stage_reports import StageReports
 from orun.runner.stage_starter import StageStarter
 
@@ -77,14 +77,14 @@ class Runner:
         self._seconds = {step.stage.id: step.seconds for step in plan.steps if step.seconds is not None}
         # One GPU at least: a driver may hide it, and preflight has found the provider.
         here = replace(self.resources, gpus=max(self.resources.gpus, 1))
-        self._schedule = Schedule(stages, self._seconds, here, queue_of=self._queue_of)
+        self._schedule = Schedule(stages, self._seconds, here, queue_of=self._choose_queue)
         self._starter = StageStarter(
             self.planner,
             self._schedule,
             self._locks,
             self.outcome,
             self._local,
-            self._lock_mode,
+            self._choose_lock_mode,
             self.keep_going,
             self.allowed,
             {step.stage.id: step for step in plan.steps},
@@ -92,7 +92,7 @@ class Runner:
             self._orders,
         )
         if self._orders:
-            self._schedule.machines = self._orders.choice.resources()
+            self._schedule.machines = self._orders.choice.list_resources()
             self._orders.remote.leave(find_left_results(self.planner, stages))
         self.outcome.find_guards(stages)
         try:
@@ -152,31 +152,31 @@ class Runner:
             for stage in tuple(self._starter.waiting.values()):  # on several machines they start in their turn, below
                 self._starter.try_stage(stage, start=not self._orders)
             self._starter.fetch_more()
-            self._schedule.offer(self._offered)
+            self._schedule.offer(self._try_start)
             if not self._schedule.has_new:
                 return bool(self._starter.waiting)
 
-    def _offered(self, stage: Stage) -> bool:
+    def _try_start(self, stage: Stage) -> bool:
         """Try to start a ready stage; return whether the next one of its queue may be able to start."""
         starter = self._starter
         if stage.id in starter.waiting:
             return not (self._orders and starter.waits_briefly(stage))
         if starter.is_unfetched(stage):
             return True
-        if not self._locks.may_try(self._lock_mode(stage)):
+        if not self._locks.may_try(self._choose_lock_mode(stage)):
             return False
         starter.try_stage(stage)
         return stage.id in starter.waiting or not self._schedule.is_ready(stage.id)
 
-    def _queue_of(self, stage: Stage) -> Hashable:
+    def _choose_queue(self, stage: Stage) -> Hashable:
         """Return what decides whether a ready stage can start: its machines, and what it needs of them."""
         machines = self.planner.candidates(stage).machines if self._orders else ()
-        return machines, self._lock_mode(stage), stage.cpus, stage.memory, stage.gpus
+        return machines, self._choose_lock_mode(stage), stage.cpus, stage.memory, stage.gpus
 
-    def _lock_mode(self, stage: Stage) -> LockMode:
+    def _choose_lock_mode(self, stage: Stage) -> LockMode:
         if self._orders and not self._orders.choice.runs_here(stage):
             return LockMode.REMOTE
-        return lock_mode(self.planner.pipeline.kinds[stage.uses].spec, stage, self._seconds.get(stage.id))
+        return choose_lock_mode(self.planner.pipeline.kinds[stage.uses].spec, stage, self._seconds.get(stage.id))
 
 
 def find_left_results(planner: Planner, stages: tuple[Stage, ...]) -> frozenset[str]:

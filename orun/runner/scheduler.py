@@ -61,7 +61,7 @@ class Schedule:
 
     def sort_again(self) -> None:
         """Sort ready stages into queues again, after what `queue_of` depends on has changed."""
-        stages = self.ready()
+        stages = self.list_ready()
         self._queues.clear()
         for stage in stages:
             self._add_ready(stage)
@@ -75,7 +75,7 @@ class Schedule:
         """Return whether a stage may start: upstream settled, not running."""
         return name in self._queue_of
 
-    def ready(self) -> tuple[Stage, ...]:
+    def list_ready(self) -> tuple[Stage, ...]:
         """Return the stages that may start; the longest remaining path first."""
         return tuple(merge(*self._queues.values(), key=self._rank))
 
@@ -106,17 +106,17 @@ class Schedule:
         """Whether a stage became ready since the last `drain_new`."""
         return bool(self._new)
 
-    def busy_cores(self, machine: str) -> int:
+    def count_busy_cores(self, machine: str) -> int:
         """Return the cores that running stages use on a machine."""
-        return sum(stage.cpus for stage in self.on(machine))
+        return sum(stage.cpus for stage in self.list_running(machine))
 
-    def on(self, machine: str) -> tuple[Stage, ...]:
+    def list_running(self, machine: str) -> tuple[Stage, ...]:
         """Return the stages that run on a machine."""
         return tuple(self._on.get(machine, {}).values())
 
     def fits(self, stage: Stage, machine: str = "") -> bool:
         """Return whether the free resources of a machine (empty: this one) suffice for a stage; see `fits_beside`."""
-        return fits_beside(stage, self.on(machine), self.machines[machine] if machine else self.resources)
+        return fits_beside(stage, self.list_running(machine), self.machines[machine] if machine else self.resources)
 
     def start(self, stage: Stage, machine: str = "") -> None:
         """Note that a stage runs on a machine."""

@@ -85,7 +85,7 @@ class Setbacks:
         """Take note that a stage starts again, to be said when it does."""
         self._again[stage] = why
 
-    def lack(self, stage: str, problem: str) -> MachineLost | None:
+    def find_lack(self, stage: str, problem: str) -> MachineLost | None:
         """Return the error of a stage that no machine can run; None while it may wait for one."""
         if self.wait and stage not in self._lacking:
             self.emit(Notice("info", f"waiting for a machine: {stage}: {problem}"))

@@ -59,7 +59,7 @@ class StageExecution(Record, frozen=True):
     def _kind(self) -> KindUse:
         return self.pipeline.kinds[self.step.stage.uses]
 
-    def job(self, done: Mapping[str, Done]) -> Job:
+    def build_job(self, done: Mapping[str, Done]) -> Job:
         """Return the job for the executor; write `provenance.json` for kinds that ask for it."""
         stage, kind = self.step.stage, self._kind
         provenance_file = self.session_folder / "provenance.json"
@@ -81,7 +81,7 @@ class StageExecution(Record, frozen=True):
             root=str(self.pipeline.root),
             project=str(self.pipeline.project),
             named_folders=tuple({str((self.pipeline.root / ref.path).parent): None for ref in stage.references}),
-            ignore=(*self.store.private, *self._private_to_nested(), str(readings_file())),
+            ignore=(*self.store.private, *self._list_nested_private_paths(), str(readings_file())),
             target=self._with_python(stage.target) if stage.target else None,
             extra_targets={name: self._with_python(target) for name, target in stage.extra_targets.items()},
             sources=stage.sources,
@@ -93,7 +93,7 @@ class StageExecution(Record, frozen=True):
             overrides=self.pipeline.overrides,
         )
 
-    def _private_to_nested(self) -> tuple[str, ...]:
+    def _list_nested_private_paths(self) -> tuple[str, ...]:
         """Return the private paths of the default store, which an orun in the stage uses, if the run has another."""
         root = default_store(self.pipeline.root).absolute()
         is_folder_of_user = presence(root) and not presence(root / VERSION_FILE)
@@ -118,7 +118,7 @@ class StageExecution(Record, frozen=True):
         """
         self.require_unchanged()
         self._require_packages(result)
-        implicit_deps, writes = self._implicit_dependencies(result), self._undeclared_writes(result)
+        implicit_deps, writes = self._collect_implicit_dependencies(result), self._read_undeclared_writes(result)
         if reused := find_reused_writes(implicit_deps, self.store.latest(self.pipeline.name, self.step.stage.id)):
             writes = {**reused, **writes}
             result = replace(result, notes=(*result.notes, describe_reused_writes(sorted(reused))))
@@ -152,11 +152,11 @@ class StageExecution(Record, frozen=True):
             notes=result.notes,
             trace="python" if result.untraced else "full",
         )
-        kept = self._first_or_new(action)
+        kept = self._choose_result(action)
         self.store.put_action(kept)
         return kept
 
-    def _first_or_new(self, action: Action) -> Action:
+    def _choose_result(self, action: Action) -> Action:
         """Return the first result of the same inputs while its objects are undamaged, otherwise the new one."""
         spec = self._kind.spec
         same_inputs = (
@@ -169,12 +169,12 @@ class StageExecution(Record, frozen=True):
         differs = action.tree != first.tree
         kept = first if differs and not self.store.check(first.tree) else action
         if differs and spec.deterministic:
-            self.store.notices.append(self._nondeterminism_notice(first, action, kept))
+            self.store.notices.append(self._describe_nondeterminism(first, action, kept))
         trees = dict.fromkeys((*first.other_trees, first.tree, action.tree))
         other_trees = tuple(tree for tree in trees if tree != kept.tree)
         return replace(kept, other_trees=other_trees, wrote=action.wrote)
 
-    def _nondeterminism_notice(self, first: Action, action: Action, kept: Action) -> str:
+    def _describe_nondeterminism(self, first: Action, action: Action, kept: Action) -> str:
         old, new = first.tree[:SHORT_DIGEST], action.tree[:SHORT_DIGEST]
         result = f"kept the first ({old}), not the new result ({new})"
         if kept is action:
@@ -222,7 +222,7 @@ class StageExecution(Record, frozen=True):
     def _refuse(self, path: str) -> InputChanged:
         return changed_meanwhile(self.step.stage.id, f"{path} was edited")
 
-    def _undeclared_writes(self, result: JobResult) -> dict[str, UndeclaredWrite]:
+    def _read_undeclared_writes(self, result: JobResult) -> dict[str, UndeclaredWrite]:
         if self._kind.spec.publishes:
             return {}  # to write to its destination is its purpose
         writes = {
@@ -231,7 +231,7 @@ class StageExecution(Record, frozen=True):
         }
         return _make_portable(writes, self.pipeline.root, self.pipeline.project)
 
-    def _implicit_dependencies(self, result: JobResult) -> ImplicitDependencies:
+    def _collect_implicit_dependencies(self, result: JobResult) -> ImplicitDependencies:
         root, files, secrets = self.pipeline.root, self.store.files, self.pipeline.private
         project = self.pipeline.project
         declared = {os.path.realpath(root / reference.path) for reference in self.step.stage.references}

@@ -49,7 +49,7 @@ class LockMode(Enum):
         return LockMode.SHARED if self is LockMode.SHORT else self
 
 
-def lock_mode(spec: Spec, stage: Stage, seconds: float | None) -> LockMode:
+def choose_lock_mode(spec: Spec, stage: Stage, seconds: float | None) -> LockMode:
     """Return how a stage takes the machine lock, by the seconds that it took last time, if they are known."""
     if spec.exclusive:
         return LockMode.EXCLUSIVE
@@ -110,7 +110,7 @@ class RunLocks:
     _refused_since: float | None = None  # when the machine was first refused to a shared stage
     _measuring: tuple[float, str] = (float("-inf"), "")  # time of the last look at who measures, and its result
 
-    def locks_of(self, step: Step, mode: LockMode) -> StageLocks:
+    def prepare_locks(self, step: Step, mode: LockMode) -> StageLocks:
         """Return the locks of a stage; on the first call they are created, and nothing is held yet."""
         name = step.stage.id
         if name not in self._locks:
@@ -141,11 +141,11 @@ class RunLocks:
             self._refused_since = None
         elif self._refused_since is None or not holder:  # the next stage waits as long as the first
             self._refused_since = self.clock()
-        return self._current_measurement(locks) if holder else ""
+        return self._find_measurement(locks) if holder else ""
 
-    def _current_measurement(self, locks: StageLocks) -> str:
+    def _find_measurement(self, locks: StageLocks) -> str:
         if self.clock() - self._measuring[0] >= LOOK_AGAIN:
-            self._measuring = self.clock(), who_measures(locks.machine.claim() if locks.machine else None)
+            self._measuring = self.clock(), describe_measurement(locks.machine.claim() if locks.machine else None)
         return self._measuring[1]
 
     def report_waiting(self, stage: str, holder: str) -> None:
@@ -169,28 +169,28 @@ class RunLocks:
             self.release(stage)
 
 
-def who_measures(claim: MachineClaim | None) -> str:
+def describe_measurement(claim: MachineClaim | None) -> str:
     """Return the measurement that has the machine, its expected end, and its process if that is another one.
 
     Of a measurement that never ended before, the expected end is not known: then when it began.
     """
     if claim is None:
         return "a measurement of another orun to end"
-    stage, pipeline, project = map(_printable, (claim.stage, claim.pipeline, claim.project))
+    stage, pipeline, project = map(_replace_unprintable, (claim.stage, claim.pipeline, claim.project))
     if claim.since is None:
         end = "to begin and end"
     elif claim.seconds is None:
-        end = f"to end; it began at {_time_of_day(claim.since)}"
+        end = f"to end; it began at {_format_time(claim.since)}"
     else:
-        end = f"to end at about {_time_of_day(claim.since + claim.seconds)}"
+        end = f"to end at about {_format_time(claim.since + claim.seconds)}"
     if claim.process == os.getpid():
         return f"the measurement {stage} {end}"
     return f"the measurement {stage} of {pipeline} {end} (process {claim.process} in {project})"
 
 
-def _time_of_day(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return strftime("%H:%M:%S", localtime(seconds))
 
 
-def _printable(name: str) -> str:
+def _replace_unprintable(name: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in name[:LONGEST_NAME])

@@ -11,7 +11,7 @@ from orun.planning.plan import Step
 from orun.store import Action
 
 
-def result_up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *, fetched: bool) -> StageResult:
+def build_up_to_date_result(step: Step, action: Action, outcome: Outcome, out: str, *, fetched: bool) -> StageResult:
     """Return the result of a stage that was `built` or `cached`, and perhaps fetched, with its output checkout."""
     return StageResult(
         step.stage.id,
@@ -36,7 +36,7 @@ def result_up_to_date(step: Step, action: Action, outcome: Outcome, out: str, *,
     )
 
 
-def result_of_failure(step: Step, error: StageError) -> StageResult:
+def build_failed_result(step: Step, error: StageError) -> StageResult:
     """Return the result of a stage that failed."""
     return StageResult(
         step.stage.id,
@@ -53,7 +53,7 @@ def result_of_failure(step: Step, error: StageError) -> StageResult:
     )
 
 
-def result_not_run(stage: Stage, outcome: Outcome, reasons: tuple[Reason, ...], *, strict: bool) -> StageResult:
+def build_not_run_result(stage: Stage, outcome: Outcome, reasons: tuple[Reason, ...], *, strict: bool) -> StageResult:
     """Return the result of a stage that is blocked or skipped; each gate of a skipped stage fails a strict run."""
     return StageResult(
         stage.id,

@@ -108,12 +108,12 @@ class StageStarter:
         self._steps = {name: step for name, step in self._steps.items() if name in self.schedule.running}
         busy = {step.machine for step in self._steps.values()}
         kept = {name: limit for name, limit in self.schedule.machines.items() if name in busy}
-        self.schedule.machines = kept | orders.choice.resources()
+        self.schedule.machines = kept | orders.choice.list_resources()
         self.schedule.sort_again()
 
     def _settle_or_start(self, stage: Stage, *, start: bool) -> bool:
         """Do what `try_stage` says; return whether the stage waits."""
-        if blocker := self.outcome.blocker(stage) or self._stop_reason:
+        if blocker := self.outcome.find_blocker(stage) or self._stop_reason:
             skipped = any(self.outcome.results[name].outcome == "skipped" for name in stage.upstream)
             self._settle_not_run(stage, "skipped" if skipped else "blocked", (blocker,))
             return False
@@ -126,7 +126,7 @@ class StageStarter:
         elif self.remote and self.remote.downloads.wants(step):
             return self._fetch(step, self.remote.downloads)
         elif self.orders and not step.key and stage.id in self.allowed:
-            if error := self.orders.lack(stage):
+            if error := self.orders.find_lack(stage):
                 self._fail(step, error)
             else:
                 return True
@@ -160,13 +160,13 @@ class StageStarter:
         """Return whether an exclusive stage lets shared stages of this run go first."""
         if self.lock_mode(stage) is not LockMode.EXCLUSIVE:
             return False
-        ready = (each for each in self.schedule.ready() if each.id in self.allowed)
+        ready = (each for each in self.schedule.list_ready() if each.id in self.allowed)
         return bool(self.schedule.running) or any(self.lock_mode(each) is not LockMode.EXCLUSIVE for each in ready)
 
     def _lock_and_start(self, step: Step) -> bool:
         """Acquire the locks, decide again, and start; return whether the stage waits for another process."""
         stage = step.stage
-        locks = self.locks.locks_of(step, self.lock_mode(stage))
+        locks = self.locks.prepare_locks(step, self.lock_mode(stage))
         if holder := self.locks.try_acquire(locks):
             self.locks.report_waiting(stage.id, holder)
             return True
@@ -201,7 +201,7 @@ class StageStarter:
         if downloads.full and stage.id not in self.waiting:
             self._unfetched[stage.id] = stage
             return False
-        if not self.locks.locks_of(step, self.lock_mode(stage)).key_lock.try_acquire():
+        if not self.locks.prepare_locks(step, self.lock_mode(stage)).key_lock.try_acquire():
             self.locks.report_waiting(stage.id, SAME_STAGE)
             return True
         if not downloads.fetch(step):

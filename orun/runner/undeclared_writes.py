@@ -38,19 +38,21 @@ class IsolationCheck(Record, frozen=True):
             UndeclaredInput: if one of them read an undeclared write of the other in another state, or the stage read an
                 output in `out/` of a stage that it does not wait for.
         """
-        for file, writer in self._outputs_read(stage, dependencies):
-            raise _output_not_needed(stage.id, file, writer)
+        for file, writer in self._iter_outputs_read(stage, dependencies):
+            raise _build_output_error(stage.id, file, writer)
         for name, done in self.done.items():
             if not writes and not done.action.wrote:  # nearly always; this runs for every pair of stages
                 continue
-            for file in self._conflicts(stage, dependencies, done.action.wrote):
-                raise _conflict(stage.id, file, reader=stage.id, writer=name)
-            for file in self._conflicts(done.step.stage, done.action.implicit_deps, writes):
-                raise _conflict(stage.id, file, reader=name, writer=stage.id)
+            for file in self._iter_conflicts(stage, dependencies, done.action.wrote):
+                raise _build_conflict_error(stage.id, file, reader=stage.id, writer=name)
+            for file in self._iter_conflicts(done.step.stage, done.action.implicit_deps, writes):
+                raise _build_conflict_error(stage.id, file, reader=name, writer=stage.id)
 
-    def _outputs_read(self, stage: Stage, dependencies: ImplicitDependencies) -> Iterator[tuple[str, str]]:
+    def _iter_outputs_read(self, stage: Stage, dependencies: ImplicitDependencies) -> Iterator[tuple[str, str]]:
         """Yield each file that a stage read in the output of a stage that it does not wait for, and that stage."""
-        references = self._references(stage) if any("out/" in reference.path for reference in stage.references) else ()
+        references = (
+            self._iter_references(stage) if any("out/" in reference.path for reference in stage.references) else ()
+        )
         names = [name for name in (*dependencies.files, *references) if "/out/" in name]
         if not names:
             return
@@ -63,17 +65,19 @@ class IsolationCheck(Record, frozen=True):
             if folder in not_needed:
                 yield name, not_needed[folder]
 
-    def _conflicts(self, stage: Stage, dependencies: ImplicitDependencies, writes: Writes) -> Iterator[str]:
+    def _iter_conflicts(self, stage: Stage, dependencies: ImplicitDependencies, writes: Writes) -> Iterator[str]:
         """Yield the undeclared writes that a stage depends on in another state than they were left in."""
         for name, write in writes.items():
             seen = dependencies.files.get(name)
             probed = name in dependencies.probed and write.how != "added"  # a stage may probe a log before it appends
-            if seen is None and (probed or any(Path(name).is_relative_to(path) for path in self._references(stage))):
+            if seen is None and (
+                probed or any(Path(name).is_relative_to(path) for path in self._iter_references(stage))
+            ):
                 seen = digest_now(self.pipeline.root / name, self.store.files)
             if seen not in (None, write.digest):
                 yield name
 
-    def _references(self, stage: Stage) -> Iterator[str]:
+    def _iter_references(self, stage: Stage) -> Iterator[str]:
         """Yield the files and folders that the stage's parameters name."""
         root, project = self.pipeline.root, self.pipeline.project
         return (portable_name(root / reference.path, root, project) for reference in stage.references)
@@ -100,7 +104,7 @@ def describe_reused_writes(names: Sequence[str]) -> str:
     )
 
 
-def _output_not_needed(stage: str, file: str, writer: str) -> UndeclaredInput:
+def _build_output_error(stage: str, file: str, writer: str) -> UndeclaredInput:
     return UndeclaredInput(
         stage,
         f"{stage} reads {file}, the output of {writer}, and does not need {writer}",
@@ -109,7 +113,7 @@ def _output_not_needed(stage: str, file: str, writer: str) -> UndeclaredInput:
     )
 
 
-def _conflict(stage: str, file: str, *, reader: str, writer: str) -> UndeclaredInput:
+def _build_conflict_error(stage: str, file: str, *, reader: str, writer: str) -> UndeclaredInput:
     return UndeclaredInput(
         stage,
         f"{reader} reads {file}, which has changed since {writer} wrote it",

@@ -17,9 +17,9 @@ import pytest
 from orun.agent import client
 from orun.agent.address import Address, GivenAddresses, read_token
 from orun.agent.client import SocketFleet, connect
-from orun.agent.connection import minor_of
-from orun.agent.frames import Hello, frame_of
-from orun.agent.local_machine import this_machine
+from orun.agent.connection import strip_patch
+from orun.agent.frames import Hello, encode_frame
+from orun.agent.local_machine import describe_machine
 from orun.core.component_kinds import ComponentKind
 from orun.core.events import Notice
 from orun.core.key_component import value_of
@@ -42,7 +42,7 @@ stages:
   make: {uses: ./stages.py:make, with: {text: c d}}
   upper: {uses: ./stages.py:upper, needs: make}
 """
-MINOR = minor_of(platform.python_version())
+MINOR = strip_patch(platform.python_version())
 LABELS = ("--label", "role=builder", "--resources", "cpus=2,memory=2GB")
 
 
@@ -380,7 +380,7 @@ def test_an_agent_that_does_not_answer_at_first_is_left_out(agents: tuple[AgentP
 )
 def test_a_machine_that_differs_is_refused_at_once(tmp_path: Path, changes: Mapping[str, str], error: str) -> None:
     url = f"unix://{tmp_path / 'socket'}"
-    machine = replace(this_machine("c"), **changes)
+    machine = replace(describe_machine("c"), **changes)
     with serving(Address.parse(url), machine, tmp_path), pytest.raises(UsageError) as caught:
         connect(url)
     assert str(caught.value) == error.format(url=url)
@@ -449,9 +449,9 @@ def test_an_attempt_that_fails_in_whatever_way_ends() -> None:
 def test_a_proof_that_is_no_ascii_ends_the_connection_and_not_the_agent(tmp_path: Path) -> None:
     lines: list[str] = []
     address = Address(host="127.0.0.1", token="a token of some letters")  # noqa: S106 - no secret
-    with serving(address, this_machine("c"), tmp_path, lines.append) as service:
+    with serving(address, describe_machine("c"), tmp_path, lines.append) as service:
         with socket.create_connection((service.address.host, service.address.port)) as connection:
-            connection.sendall(frame_of(Hello("a driver", "é")))
+            connection.sendall(encode_frame(Hello("a driver", "é")))
             while connection.recv(4096):
                 pass
         fleet = SocketFleet(GivenAddresses({"c": service.address}))

@@ -9,7 +9,7 @@ from typing import Any
 import onnx
 import pytest
 
-from orun.agent.portability import failure_of, require_portable, without_folder
+from orun.agent.portability import require_portable, strip_folder, to_failure
 from orun.agent.project_folders import Place
 from orun.core.run_record import Failure
 from orun.core.source_location import Position
@@ -42,14 +42,14 @@ def test_files_of_installed_packages_are_everywhere(tmp_path: Path) -> None:
 )
 def test_a_module_that_did_not_travel_is_listed(tmp_path: Path, module: str, entry: str) -> None:
     """Its name may be that of a package of strangers."""
-    failure = failure_of(_error(module), "bench", Place(tmp_path, tmp_path, (entry,), {}))
+    failure = to_failure(_error(module), "bench", Place(tmp_path, tmp_path, (entry,), {}))
     assert failure.why == (f"git ignores {entry}: a machine gets what git tracks, and files that git does not ignore")
     assert failure.hint == f"List it in the pipeline file: ship: [{entry.rstrip('/')}]\nRun it alone: orun p.yaml"
 
 
 @pytest.mark.parametrize("entry", ["my_helper.py", "helper_files/", "helper/data.bin", "helper.pyc"])
 def test_a_module_that_is_none_of_the_project_is_to_be_installed(tmp_path: Path, entry: str) -> None:
-    failure = failure_of(_error("helper"), "bench", Place(tmp_path, tmp_path, (entry,), {}))
+    failure = to_failure(_error("helper"), "bench", Place(tmp_path, tmp_path, (entry,), {}))
     assert (failure.why, failure.hint) == ("", "on bench: pip install helper\nRun it alone: orun p.yaml")
 
 
@@ -97,7 +97,7 @@ def test_a_file_that_did_travel_is_none_that_git_ignores(tmp_path: Path, entry: 
 
 def _failure_with(text: str, entry: str, folder: Path) -> Failure:
     error = StageFailed("s", "s cannot read its data", why=text.replace("PROJECT", str(folder)))
-    return failure_of(error, "bench", Place(folder, folder, (entry,), {}))
+    return to_failure(error, "bench", Place(folder, folder, (entry,), {}))
 
 
 @pytest.mark.parametrize(
@@ -111,4 +111,4 @@ def _failure_with(text: str, entry: str, folder: Path) -> Failure:
     ],
 )
 def test_paths_of_the_project_are_relative_to_it(text: str, shown: str) -> None:
-    assert without_folder(text, Path("/srv/proj")) == shown
+    assert strip_folder(text, Path("/srv/proj")) == shown

@@ -9,7 +9,7 @@ import pytest
 
 import orun
 from orun.agent.address import Address
-from orun.agent.local_machine import this_machine
+from orun.agent.local_machine import describe_machine
 from orun.core.events import Event, Notice, Planning, StageStarted
 from orun.errors import NoMachine
 from orun.text.wording.reasons import sentences
@@ -186,7 +186,7 @@ def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
 
 def test_an_agent_with_the_store_of_the_run_takes_no_part(tmp_path: Path) -> None:
     file, url = make_project(tmp_path / "project"), f"unix://{tmp_path / 'socket'}"
-    with serving(Address.parse(url), this_machine("c"), tmp_path), pytest.raises(NoMachine) as caught:
+    with serving(Address.parse(url), describe_machine("c"), tmp_path), pytest.raises(NoMachine) as caught:
         orun.run(file, store=tmp_path / "store", remote=f"file://{tmp_path}/remote", executor=url)
     assert str(caught.value) == (
         "no machine that was found can be used\n"

@@ -15,7 +15,7 @@ import pytest
 
 from orun.agent.client import LAST
 from orun.agent.frames import Cancel, FactsFailed, FactsRequest, FrameError, FrameReader, Message
-from orun.agent.local_machine import become_plain, this_machine
+from orun.agent.local_machine import become_plain, describe_machine
 from orun.agent.orders import StageOrder
 from orun.agent.peer import Peer
 from orun.agent.work import Work
@@ -45,7 +45,7 @@ class Desk:
         self.messages: list[Message] = []
         (folder / "agent").mkdir()
         store = Store.open(folder / "agent" / "store")
-        self.work = Work(store, this_machine("a", lent=Resources(4, 8 * 10**9)), folder / "agent", lambda: None)
+        self.work = Work(store, describe_machine("a", lent=Resources(4, 8 * 10**9)), folder / "agent", lambda: None)
 
     def order(self, *orders: Order) -> None:
         """Send orders."""
@@ -292,7 +292,7 @@ def test_an_edited_folder_of_a_snapshot_is_made_anew(desk: Desk, tmp_path: Path)
     (folder / "stages.py").unlink()
     (folder / "stages.py").write_text("edited")
     desk.messages.clear()
-    desk.work = Work(Store.open(tmp_path / "agent" / "store"), this_machine("a"), tmp_path / "agent", lambda: None)
+    desk.work = Work(Store.open(tmp_path / "agent" / "store"), describe_machine("a"), tmp_path / "agent", lambda: None)
     desk.order(desk.driver.order("make", again=True))
     assert [type(message) for message in desk.last()] == [Built]
     assert (folder / "stages.py").read_bytes() == (desk.driver.file.parent / "stages.py").read_bytes()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from orun.cluster.settings import ray_environment
+from orun.cluster.settings import build_environment
 from tests.cluster.network import Network
 
 PORT = 6379
@@ -41,7 +41,7 @@ class Cluster:
         home = self.folder / machine
         home.mkdir(exist_ok=True)
         own = {"HOME": str(home), "RAY_AUTH_TOKEN": "0" * 64, "PYTHONPATH": str(Path(__file__).parents[2])}
-        return {**ray_environment(), **own, "TERM": "xterm"}  # where Ray colours even what goes to a file
+        return {**build_environment(), **own, "TERM": "xterm"}  # where Ray colours even what goes to a file
 
     def start(self, machine: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         """Start `python WORDS` on a machine, in a process group of its own."""

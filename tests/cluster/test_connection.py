@@ -16,7 +16,7 @@ from time import sleep
 
 import pytest
 
-from orun.cluster.settings import ray_environment
+from orun.cluster.settings import build_environment
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,7 +42,7 @@ class Head:
 
     def start(self, command: list[str]) -> subprocess.Popen[bytes]:
         """Start a process that may use Ray. The test kills it."""
-        environment = {**ray_environment(), "RAY_AUTH_TOKEN": "1" * 64}
+        environment = {**build_environment(), "RAY_AUTH_TOKEN": "1" * 64}
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
         self._stack.enter_context(process)
         self._stack.callback(process.kill)

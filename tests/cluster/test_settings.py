@@ -24,7 +24,7 @@ from orun.errors import UsageError
     ],
 )
 def test_an_address_is_read(text: str, address: str) -> None:
-    assert settings.address_of(text) == address
+    assert settings.parse_address(text) == address
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_an_address_is_read(text: str, address: str) -> None:
 )
 def test_a_wrong_address_is_refused(text: str) -> None:
     with pytest.raises(UsageError) as refused:
-        settings.address_of(text)
+        settings.parse_address(text)
     assert str(refused.value) == f"'{text}' is no address of a head\n  hint: write HOST:PORT, as in head:6379"
 
 
@@ -104,7 +104,7 @@ def test_a_token_of_the_environment_counts(home: Path, monkeypatch: pytest.Monke
 
 def test_another_address_of_the_environment_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "elsewhere:6379")
-    environment = settings.ray_environment()
+    environment = settings.build_environment()
     assert "RAY_ADDRESS" not in environment
     assert environment["RAY_AUTH_MODE"] == "token"
     assert environment["RAY_ENABLE_AUTO_CONNECT"] == "0"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Self
 
-from orun.cluster.settings import ray_environment
+from orun.cluster.settings import build_environment
 from tests.cluster.network import Network, why_no_network
 from tests.faults.deaths import MARK, processes
 from tests.faults.folders import fingerprint
@@ -258,7 +258,7 @@ class Site:
             "PYTHONPATH": f"{self.folder / 'site'}{os.pathsep}{checkout}",
             MARK: f"{self.token}-{machine}",
         }
-        return {**environment(), **(ray_environment() if self.is_ray else {}), **own}
+        return {**environment(), **(build_environment() if self.is_ray else {}), **own}
 
     def start(
         self, machine: str, *arguments: str, output: IO[str] | int, checkout: Path = CHECKOUT

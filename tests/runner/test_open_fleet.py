@@ -9,7 +9,7 @@ import pytest
 
 from orun.environment.install_commands import installer
 from orun.errors import UsageError
-from orun.runner.open_fleet import agent_command, open_fleet
+from orun.runner.open_fleet import format_agent_command, open_fleet
 from tests.site_packages import Site
 
 FLEET = """
@@ -84,4 +84,4 @@ def test_a_wrong_url_is_refused(url: str, text: str) -> None:
     ],
 )
 def test_the_command_that_starts_an_agent_is_that_of_the_fleet(url: str, command: str) -> None:
-    assert agent_command(url) == command
+    assert format_agent_command(url) == command

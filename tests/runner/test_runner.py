@@ -15,7 +15,7 @@ from orun.core.events import Event, Notice, StageStarted, StageWaiting
 from orun.environment.install_commands import installer
 from orun.errors import PipelineError, UsageError
 from orun.fs.machine_locks import MachineClaim, machine_lock
-from orun.runner.stage_locks import who_measures
+from orun.runner.stage_locks import describe_measurement
 from orun.store import Store
 from tests.facts import sentences
 from tests.faults.projects import write_model
@@ -346,7 +346,7 @@ def test_who_waits_for_another_process_says_for_what(project: Project, measures:
     machine = machine_lock(exclusive=True, claim=CLAIM)
     lock = machine if measures else Store(project.store).key_lock(key)
     assert lock.try_acquire()
-    waited_for = who_measures(machine.claim()) if measures else "another orun, which builds the same stage"
+    waited_for = describe_measurement(machine.claim()) if measures else "another orun, which builds the same stage"
 
     def hear(event: Event) -> None:
         if isinstance(event, StageWaiting):
@@ -382,7 +382,7 @@ def test_a_wide_pipeline_asks_once_for_the_machine_while_another_process_measure
     project = Project.make(tmp_path / "project", wide_pipeline(6))
     lock = machine_lock(exclusive=True, claim=CLAIM)
     assert lock.try_acquire()
-    measurement = who_measures(lock.claim())
+    measurement = describe_measurement(lock.claim())
     keys: list[int] = []
 
     def hear(event: Event) -> None:

@@ -15,7 +15,7 @@ def stage(name: str, *before: str, cpus: int = 1, memory: int | None = None, gpu
 
 
 def names(schedule: Schedule) -> list[str]:
-    return [stage.id for stage in schedule.ready()]
+    return [stage.id for stage in schedule.list_ready()]
 
 
 def test_the_longest_way_to_the_end_goes_first() -> None:
@@ -119,6 +119,6 @@ def test_what_was_settled_or_started_meanwhile_is_no_news() -> None:
     """A stage that is settled twice would offer the one after it twice, and that would start twice."""
     schedule = Schedule((stage("a"), stage("b"), stage("c", "a")), {}, Resources(2))
     schedule.settle("a")
-    schedule.start(schedule.ready()[0])
-    assert [stage.id for stage in schedule.drain_new()] == [stage.id for stage in schedule.ready()]
+    schedule.start(schedule.list_ready()[0])
+    assert [stage.id for stage in schedule.drain_new()] == [stage.id for stage in schedule.list_ready()]
     assert not schedule.has_new

@@ -13,14 +13,14 @@ def test_the_time_without_a_machine_begins_anew_once_there_was_one(monkeypatch: 
     now, events = [0.0], list[Event]()
     monkeypatch.setattr(setbacks, "monotonic", lambda: now[0])
     run = Setbacks(wait=30.0, emit=events.append)
-    assert run.lack("make", "no machine is here") is None
+    assert run.find_lack("make", "no machine is here") is None
     now[0] = 10.0
     run.stop_lacking("make")
     assert not run.waiting
     now[0] = 100.0
-    assert run.lack("make", "no machine is here") is None
+    assert run.find_lack("make", "no machine is here") is None
     now[0] = 130.0
-    failure = run.lack("make", "no machine is here")
+    failure = run.find_lack("make", "no machine is here")
     assert failure is not None
     assert failure.problem == "make cannot run: no machine is here"
     assert len(events) == 2

@@ -21,7 +21,7 @@ from orun.fs.machine_locks import MachineClaim, MachineLock
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
 from orun.runner import stage_locks
-from orun.runner.stage_locks import ALONE, PATIENCE, LockMode, RunLocks, StageLocks, who_measures
+from orun.runner.stage_locks import ALONE, PATIENCE, LockMode, RunLocks, StageLocks, describe_measurement
 from orun.store import Store
 from tests.project import Project
 
@@ -88,19 +88,19 @@ def step(name: str) -> Step:
     ids=["nobody says so", "known", "for the first time", "not yet", "this run", "odd names"],
 )
 def test_who_measures(claim: MachineClaim | None, message: str) -> None:
-    assert who_measures(claim) == message
+    assert describe_measurement(claim) == message
 
 
 def test_a_stage_that_waits_names_who_measures(machine: Machine, store: Store) -> None:
     locks = machine.run_locks(store)
-    make = locks.locks_of(step("make"), LockMode.SHARED)
+    make = locks.prepare_locks(step("make"), LockMode.SHARED)
     with machine.measuring:
         assert machine.measuring.try_acquire()
         claim = make.machine and make.machine.claim()
         assert claim
         assert claim.since is not None
         assert claim == replace(CLAIM, since=claim.since)
-        assert locks.try_acquire(make) == who_measures(claim)
+        assert locks.try_acquire(make) == describe_measurement(claim)
     locks.refused.clear()
     assert locks.try_acquire(make) == ""
     assert [path.name for path in machine.folder.iterdir() if "claim" in path.name] == []
@@ -108,8 +108,8 @@ def test_a_stage_that_waits_names_who_measures(machine: Machine, store: Store) -
 
 def test_a_short_stage_waits_ten_seconds_and_the_next_one_ten_more(machine: Machine, store: Store) -> None:
     locks = machine.run_locks(store)
-    first, second = (locks.locks_of(step(name), LockMode.SHORT) for name in ("a", "b"))
-    long = locks.locks_of(step("long"), LockMode.SHARED)
+    first, second = (locks.prepare_locks(step(name), LockMode.SHORT) for name in ("a", "b"))
+    long = locks.prepare_locks(step("long"), LockMode.SHARED)
 
     def waits(stage: StageLocks) -> bool:
         locks.refused.clear()
@@ -137,7 +137,7 @@ def test_a_short_stage_waits_ten_seconds_and_the_next_one_ten_more(machine: Mach
 
 def test_who_measures_does_not_begin_beside_another(machine: Machine, store: Store) -> None:
     locks = machine.run_locks(store)
-    time_ = locks.locks_of(step("time"), LockMode.EXCLUSIVE)
+    time_ = locks.prepare_locks(step("time"), LockMode.EXCLUSIVE)
     with machine.measuring:
         assert machine.measuring.try_acquire()
         assert locks.try_acquire(time_) == ALONE
@@ -212,7 +212,7 @@ def test_a_run_of_short_stages_goes_on_beside_a_measurement(tmp_path: Path, monk
     run: Callable[..., orun.RunResult] = partial(orun.run, project.folder / "pipeline.yaml", store=project.store)
     result = run(force=["make", "upper"], to=["upper"], on_event=hear)
     assert [stage.outcome for stage in result.stages] == ["built"] * 2
-    assert {wait.waits_for for wait in waits} == {who_measures(measuring.claim())}
+    assert {wait.waits_for for wait in waits} == {describe_measurement(measuring.claim())}
 
     def end(event: Event) -> None:
         hear(event)
