@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from orun.cli.describe import BOUND, default_text, facts, flat_params, port_text
+from orun.cli.describe import BOUND, flatten_params, format_default, format_port, list_facts
 from orun.cli.main import group
 from orun.cli.verb import Verb, Verbs
 from orun.core.events import KINDS, VERSION, name_of
@@ -125,15 +125,15 @@ def stage_page(kind: Kind) -> str:
     example = (HERE / "examples" / f"{kind.name.replace('/', '-')}.yaml").read_text(encoding="utf-8")
     blocks = [f"# {kind.name}", NOTE, kind.doc.strip(), f"## Example\n\n```yaml\n# pipeline.yaml\n{example}```"]
     if kind.spec.inputs:
-        rows = ((f"`{name}`", port_text(port), port.doc) for name, port in kind.spec.inputs.items())
+        rows = ((f"`{name}`", format_port(port), port.doc) for name, port in kind.spec.inputs.items())
         blocks += ["## Inputs", _table(("input", "type", "what it is for"), rows)]
     if kind.params:
         parameters = (
-            (f"`{name}`", describe_type(param.type), default_text(param), param.doc)
-            for name, param in flat_params(kind.params)
+            (f"`{name}`", describe_type(param.type), format_default(param), param.doc)
+            for name, param in flatten_params(kind.params)
         )
         blocks += ["## Parameters", _table(("parameter", "type", "default", "what it does"), parameters)]
-    blocks += ["## Facts", "\n".join(f"- {name}: {text}" for name, text in facts(kind))]
+    blocks += ["## Facts", "\n".join(f"- {name}: {text}" for name, text in list_facts(kind))]
     return "\n\n".join(blocks) + "\n"
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SEARCHED = 100  # newest runs to search for one of this very file, if another file has the pipeline's name
 
 
-def store_root(store: Path | None, pipeline: Pipeline) -> Path:
+def choose_store(store: Path | None, pipeline: Pipeline) -> Path:
     """Return the folder of the store: that of the command line, or the default of the pipeline."""
     from orun.store.layout import default_store
 
@@ -58,7 +58,7 @@ def list_failing_gates(
     return tuple(verdict for verdicts in judged for verdict in verdicts if verdict.blocks)
 
 
-def last_run(pipeline: Pipeline, store: Store) -> RunResult:
+def find_last_run(pipeline: Pipeline, store: Store) -> RunResult:
     """Return the newest finished run of the pipeline, without its blocked stages.
 
     A run of this very file goes first: in a shared store, another file may have the same pipeline name.
@@ -76,7 +76,7 @@ def last_run(pipeline: Pipeline, store: Store) -> RunResult:
                 break
             newest = newest or result
     if newest is None:
-        raise UsageError(f"there is no run of {pipeline.name} to accept", hint=command_about(pipeline, store.root))
+        raise UsageError(f"there is no run of {pipeline.name} to accept", hint=format_command(pipeline, store.root))
     known = {stage.id for stage in pipeline.stages}
     kept = [stage for stage in newest.stages if stage.outcome != "blocked"]
     return replace(newest, stages=tuple(stage for stage in kept if stage.stage in known))
@@ -90,16 +90,16 @@ def require_up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> t
         ran = result[step.stage.id]
         if ran.outcome == "skipped":  # it has nothing to accept
             continue
-        if stale := _stale(step, ran, store):
+        if stale := _list_differences(step, ran, store):
             raise UsageError(
                 f"what the last run has for {step.stage.id} is not up to date, so it cannot be accepted",
                 why="\n".join(stale),
-                hint=command_about(pipeline, store.root),
+                hint=format_command(pipeline, store.root),
             )
     return tuple(steps)
 
 
-def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
+def _list_differences(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
     """Return what differs between a stage as it ran and as it would run now; nothing if its result is the same."""
     from orun.planning.key_diff import key_changes
 
@@ -113,7 +113,7 @@ def _stale(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
     return sentences(key_changes(step.stage, then, step.components) or [reason(ReasonCode.OTHER_RESULT)])
 
 
-def command_about(pipeline: Pipeline, store: Path, verb: str = "") -> str:
+def format_command(pipeline: Pipeline, store: Path, verb: str = "") -> str:
     """Return the command of a verb, or that of a run, with the file, the values and the store of this command."""
     options = command_options(pipeline.overrides, store, pipeline.root)
     return f"orun {verb}{quoted(show_path(str(pipeline.file)))}{options}"

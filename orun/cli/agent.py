@@ -94,7 +94,7 @@ def command(
     if (join is None) == (listen is None):
         raise UsageError("an agent needs --join or --listen, and not both", hint="orun agent --join head:6379")
     named = options.parse_pairs("--label", "NAME=VALUE", labels, "orun agent --label accelerator=T4 ...", filled=True)
-    lent = _lent(resources)
+    lent = _parse_resources(resources)
     head = parse_address(join) if join else ""
     environment = build_environment()  # before the stages' environment is cleaned of Ray
     options.warn(become_plain())
@@ -136,7 +136,7 @@ def _log(text: str) -> None:
         click.echo(text)
 
 
-def _lent(text: str | None) -> Resources:
+def _parse_resources(text: str | None) -> Resources:
     """Return what stages may use together, as a list such as `cpus=4,memory=16GB` says; all there is of the others."""
     from orun.core.serialization import replace
     from orun.environment.resources import available_resources

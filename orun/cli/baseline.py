@@ -13,12 +13,12 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.accepted_run import (
-    command_about,
-    last_run,
+    choose_store,
+    find_last_run,
+    format_command,
     list_failing_gates,
     push_models,
     require_up_to_date,
-    store_root,
 )
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.errors import UsageError
@@ -96,21 +96,21 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
     with _open(store, pipeline) as opened:
-        result = last_run(pipeline, opened)
+        result = find_last_run(pipeline, opened)
         steps = require_up_to_date(pipeline, opened, result)
         actions = {step.stage.id: step.cached_action for step in steps if step.cached_action}
         baseline = baselines.candidate(pipeline, result, actions)
         failing = list_failing_gates(pipeline, opened, baseline, steps)
         if failing and not force:
-            raise _unreleasable(pipeline, opened.root, failing)
+            raise _build_unreleasable_error(pipeline, opened.root, failing)
         path = baselines.accept(pipeline, baseline)
         pinned = pin_models(opened, pipeline.name, baseline.stages)
         models = {accepted.model for accepted in baseline.stages.values()}
         making = [step for step in steps if step.cached_action and step.cached_action.tree in models]
-        notices = push_models(pipeline, opened, making, options.remote_of(choices))
+        notices = push_models(pipeline, opened, making, options.take_remote(choices))
     accepted = [stage.stage for stage in result.stages if stage.metrics]
-    measure = command_about(pipeline, opened.root)
-    notices += tuple(_left_out(baselines.left_out(pipeline, result), baseline, measure))
+    measure = format_command(pipeline, opened.root)
+    notices += tuple(_format_left_out(baselines.left_out(pipeline, result), baseline, measure))
     if as_json:
         document = {"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned, "notices": notices}
         options.show_json({**document, "failing": failing})
@@ -121,9 +121,9 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
     return 0
 
 
-def _unreleasable(pipeline: Pipeline, store: Path, failing: Sequence[Verdict]) -> UsageError:
+def _build_unreleasable_error(pipeline: Pipeline, store: Path, failing: Sequence[Verdict]) -> UsageError:
     """The error of a run whose gates fail, or block its releases, whatever is accepted."""
-    accept_again = command_about(pipeline, store, "baseline accept ")
+    accept_again = format_command(pipeline, store, "baseline accept ")
     return UsageError(
         f"the last run of {show_path(str(pipeline.file))} fails whatever is accepted",
         why="\n".join(f"{verdict.title} is {verdict.outcome}: {why(verdict)}" for verdict in failing),
@@ -134,11 +134,11 @@ def _unreleasable(pipeline: Pipeline, store: Path, failing: Sequence[Verdict]) -
 @_verb("show", "what is accepted")
 def show_accepted(file: str, as_json: bool) -> int:
     """Show what is accepted for FILE: figures, models, machine, who and when."""
-    baseline = _required(orun.load(file))
+    baseline = _require_baseline(orun.load(file))
     if as_json:
         options.show_json(baseline)
     else:
-        rows = [row for stage, accepted in baseline.stages.items() for row in _accepted_rows(stage, accepted)]
+        rows = [row for stage, accepted in baseline.stages.items() for row in _build_accepted_rows(stage, accepted)]
         options.show(render(ACCEPTED, rows, detect(sys.stdout)))
     return 0
 
@@ -153,8 +153,8 @@ def diff(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
     from orun.gates import baselines
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
-    baseline = _required(pipeline)
-    root = store_root(store, pipeline)
+    baseline = _require_baseline(pipeline)
+    root = choose_store(store, pipeline)
     steps = orun.plan(pipeline, store=root).steps
     actions = {step.stage.id: step.cached_action for step in steps if step.cached_action}
     rows = baselines.diff(baseline, pipeline, actions)
@@ -162,9 +162,9 @@ def diff(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
         options.show_json({"differences": rows})
     else:
         unmeasured = [step.stage.id for step in steps if step.stage.id in baseline.stages.keys() - actions]
-        plan = command_about(pipeline, root, "plan ")
+        plan = format_command(pipeline, root, "plan ")
         notes = [f"note: no figures of {', '.join(unmeasured)} now; to see why: {plan}"] if unmeasured else []
-        options.show([*render(DIFFERENCES, map(_difference_row, rows), detect(sys.stdout)), *notes])
+        options.show([*render(DIFFERENCES, map(_build_difference_row, rows), detect(sys.stdout)), *notes])
     return 0
 
 
@@ -179,7 +179,7 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
     path = baselines.path_for(pipeline)
-    if seen_at(store_root(store, pipeline)):
+    if seen_at(choose_store(store, pipeline)):
         with _open(store, pipeline) as opened:
             unpin_models(opened, pipeline.name)
     dropped = baselines.drop(pipeline)
@@ -193,10 +193,10 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
 def _open(store: Path | None, pipeline: Pipeline) -> Store:
     from orun.store import Store
 
-    return Store.open(store_root(store, pipeline))
+    return Store.open(choose_store(store, pipeline))
 
 
-def _required(pipeline: Pipeline) -> Baseline:
+def _require_baseline(pipeline: Pipeline) -> Baseline:
     from orun.gates import baselines
 
     baseline = baselines.read(pipeline)
@@ -206,7 +206,7 @@ def _required(pipeline: Pipeline) -> Baseline:
     return baseline
 
 
-def _left_out(names: Sequence[str], baseline: Baseline, measure: str) -> list[str]:
+def _format_left_out(names: Sequence[str], baseline: Baseline, measure: str) -> list[str]:
     """What is so of stages with gates that the run did not measure, and the command that measures them."""
     old = [name for name in names if name in baseline.stages]
     new = [name for name in names if name not in baseline.stages]
@@ -217,7 +217,7 @@ def _left_out(names: Sequence[str], baseline: Baseline, measure: str) -> list[st
     ]
 
 
-def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:
+def _build_accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:
     host = ", ".join(accepted.host[name] for name in ("host", "cpu") if name in accepted.host)
     day = datetime.fromisoformat(accepted.date).date().isoformat()
     origin = Cell(f"{day}, {accepted.who}, {host}", "dim")
@@ -227,7 +227,7 @@ def _accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:
     ]
 
 
-def _difference_row(row: Difference) -> tuple[Cell, ...]:
+def _build_difference_row(row: Difference) -> tuple[Cell, ...]:
     accepted, now = (Cell("-" if value is None else show(value, row.unit)) for value in (row.accepted, row.current))
     change = show_change(row.accepted, row.current, row.unit)
     return Cell(row.stage, "strong"), Cell(row.metric), accepted, now, Cell(change), Cell("new" * row.model_changed)

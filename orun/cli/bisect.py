@@ -10,7 +10,7 @@ import click
 
 from orun.cli import options
 from orun.cli.complete import complete_run
-from orun.cli.run_ids import find, record_of
+from orun.cli.run_ids import find, find_record
 from orun.cli.verb import Verb
 from orun.eventlog import ignore
 from orun.store.layout import default_store
@@ -55,16 +55,16 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
     from orun.store import Store
 
     with stop_signals(), Store.open(store or default_store(Path.cwd())) as opened:
-        good, bad = (record_of(find(opened, reference)).parent.name for reference in (good, bad))
+        good, bad = (find_record(find(opened, reference)).parent.name for reference in (good, bad))
         bisection = bisect(opened, good, bad, gate, ignore if as_json else _say)
     if as_json:
         options.show_json(bisection)
     else:
-        options.show(lines_of(bisection, detect(sys.stdout)))
+        options.show(format_bisection(bisection, detect(sys.stdout)))
     return 0
 
 
-def lines_of(bisection: Bisection, terminal: Terminal) -> list[str]:
+def format_bisection(bisection: Bisection, terminal: Terminal) -> list[str]:
     """What was compared, what differs, and the answer."""
     lines = [f"{terminal.paint(bisection.symptom, 'strong')}: good in {bisection.good}, bad in {bisection.bad}", ""]
     guilty = {change for cause in bisection.causes for change in cause}

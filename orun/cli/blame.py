@@ -62,7 +62,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
     if not seconds:
         raise UsageError("--time leaves no time to find anything out", hint="orun blame FILE --time 10min")
     pipeline = orun.load(file, set=values)
-    to = stages_to_run(pipeline, None if gate is None else _stage_of(pipeline, gate))
+    to = stages_to_run(pipeline, None if gate is None else _find_stage(pipeline, gate))
     say = ignore if as_json else _say
     with stop_signals():
         result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
@@ -77,13 +77,13 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
     if as_json:
         options.show_json({"blame": diagnoses})
     elif not diagnoses:
-        options.show([_nothing(result, gate)])
+        options.show([_explain_nothing(result, gate)])
     else:
         show(diagnoses)
     return 0
 
 
-def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
+def look_into(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
     """Search for the culprits of the gates that failed in a run, for a minute at most; keep them in the run's folder.
 
     The run has ended. Ctrl-C, SIGTERM or SIGHUP end the search alone: verdict, reports and exit code stand.
@@ -92,9 +92,9 @@ def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet
 
     try:
         with stop_signals():
-            return _kept_diagnoses(orun.load(file, set=choices["set"]), choices.get("store"), result, quiet=quiet)
+            return _diagnose_and_keep(orun.load(file, set=choices["set"]), choices.get("store"), result, quiet=quiet)
     except (Interrupted, KeyboardInterrupt):
-        again = _again(Path(file).absolute(), choices["set"], choices.get("store"))
+        again = _format_command(Path(file).absolute(), choices["set"], choices.get("store"))
         click.echo(f"the search was interrupted; to go on: {again}", err=True)
         return ()
     except OrunError as error:  # the verdict stands whether its cause can be found or not
@@ -102,7 +102,9 @@ def after_run(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet
         return ()
 
 
-def _kept_diagnoses(pipeline: Pipeline, store: Path | None, result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
+def _diagnose_and_keep(
+    pipeline: Pipeline, store: Path | None, result: RunResult, *, quiet: bool
+) -> tuple[Diagnosis, ...]:
     from orun.blame.blame import find_requests
     from orun.fs.os_errors import convert_os_errors
     from orun.fs.output_file import OutputFile
@@ -141,11 +143,11 @@ def _diagnose(requests: Sequence[BlameRequest], seconds: float, store: Path | No
     diagnoses: list[Diagnosis] = []
     for request in requests:
         left = max(seconds - sum(done.seconds for done in diagnoses), 0.0)
-        diagnoses.append(with_advice(blame(request, left, store, say), request, seconds, store))
+        diagnoses.append(add_advice(blame(request, left, store, say), request, seconds, store))
     return tuple(diagnoses)
 
 
-def with_advice(diagnosis: Diagnosis, request: BlameRequest, seconds: float, store: Path | None) -> Diagnosis:
+def add_advice(diagnosis: Diagnosis, request: BlameRequest, seconds: float, store: Path | None) -> Diagnosis:
     """Say how to go on where the time was too short."""
     from dataclasses import replace
 
@@ -153,18 +155,18 @@ def with_advice(diagnosis: Diagnosis, request: BlameRequest, seconds: float, sto
 
     if diagnosis.stopped != OUT_OF_TIME:
         return diagnosis
-    command = _again(request.pipeline.file, request.pipeline.overrides, store, f" {quoted(diagnosis.stage)}")
+    command = _format_command(request.pipeline.file, request.pipeline.overrides, store, f" {quoted(diagnosis.stage)}")
     minutes = max(math.ceil(LONGER * seconds / 60), AT_LEAST_MINUTES)
     return replace(diagnosis, stopped=f"{diagnosis.stopped}; to go on: {command} --time {minutes}min")
 
 
-def _again(file: Path, overrides: Mapping[str, str], store: Path | None, stage: str = "") -> str:
+def _format_command(file: Path, overrides: Mapping[str, str], store: Path | None, stage: str = "") -> str:
     """Return the command that looks into the gates of a file, or of one of its stages."""
     options = settings(overrides) + (store_option(store, file.parent) if store else "")
     return f"orun blame {quoted(show_path(str(file)))}{stage}{options}"
 
 
-def _stage_of(pipeline: Pipeline, gate: str) -> str:
+def _find_stage(pipeline: Pipeline, gate: str) -> str:
     """The stage that is meant by its id, or by its id and a metric."""
     known = {stage.id: stage.id for stage in pipeline.stages}
     known |= {
@@ -181,7 +183,7 @@ def _stage_of(pipeline: Pipeline, gate: str) -> str:
     return known[gate]
 
 
-def _nothing(result: RunResult, gate: str | None) -> str:
+def _explain_nothing(result: RunResult, gate: str | None) -> str:
     if gate is not None:
         return f"nothing to look into: no gate of {gate} judged a model that other stages made"
     failing = [verdict.title for verdict in failed_gates(result.verdicts)]

@@ -25,13 +25,13 @@ PIPELINES = (".yaml", ".yml")
 SEARCHED = 100  # newest runs that are searched for one of the pipeline
 
 
-def no_bundle(target: str, store: Path | None) -> UsageError:
+def explain_no_bundle(target: str, store: Path | None) -> UsageError:
     """Return the error of a path that is not a folder: why there is no bundle, and the next command."""
     from orun.stages.release._manifest import MANIFEST
 
-    look = f"ls {options.outputs_folder(_store_above(target) or store)}"
+    look = f"ls {options.format_outputs_folder(_find_store_above(target) or store)}"
     if not os.path.lexists(target):
-        return _not_built(target) or UsageError(f"there is no bundle {target}", why=BUNDLE, hint=look)
+        return _explain_not_built(target) or UsageError(f"there is no bundle {target}", why=BUNDLE, hint=look)
     path = Path(target)
     folder = next((target[: -len(ending)] for ending in ARCHIVES if target.lower().endswith(ending)), "")
     if folder:
@@ -46,7 +46,7 @@ def no_bundle(target: str, store: Path | None) -> UsageError:
     return UsageError(f"{target} is {described}, not a bundle", why=BUNDLE, hint=hint)
 
 
-def bundle_near(folder: Path) -> Path | None:
+def find_bundle_near(folder: Path) -> Path | None:
     """Return the first bundle in or beside a folder that is not a bundle itself; None if there is none."""
     from orun.stages.release._manifest import MANIFEST
 
@@ -56,39 +56,39 @@ def bundle_near(folder: Path) -> Path | None:
     return bundles[0] if bundles else None
 
 
-def earlier_run_note(target: str) -> str:
+def note_earlier_run(target: str) -> str:
     """Return a note, without its label, if the last run did not build the bundle of a checkout; else an empty text."""
-    run, stage = _last_build(target)
+    run, stage = _find_last_build(target)
     if run is None or stage is None or stage.outcome in ("built", "cached"):
         return ""
     file = quoted(show_path(run.file))
-    return f"it is of an earlier run, as the last run of {file} built none: {'; '.join(_causes(run, stage))}"
+    return f"it is of an earlier run, as the last run of {file} built none: {'; '.join(_list_causes(run, stage))}"
 
 
-def _not_built(target: str) -> UsageError | None:
+def _explain_not_built(target: str) -> UsageError | None:
     """Return the error of a checkout that the last run left out; None for another path."""
-    run, stage = _last_build(target)
+    run, stage = _find_last_build(target)
     if run is None or stage is None:
         return None
     file = quoted(show_path(run.file))
     again = f"orun {file}{run_options(run)}"
     if stage.outcome in ("built", "cached"):
         return UsageError(f"there is no bundle {target}", why="it was removed after the last run", hint=again)
-    why = "\n".join([f"the last run of {file} built none:", *_causes(run, stage)])
+    why = "\n".join([f"the last run of {file} built none:", *_list_causes(run, stage)])
     return UsageError(f"there is no bundle {target}", why=why, hint=f"correct that, then: {again}")
 
 
-def _last_build(target: str) -> tuple[RunResult | None, StageResult | None]:
+def _find_last_build(target: str) -> tuple[RunResult | None, StageResult | None]:
     """Return the last run and the stage of a checkout `STORE/out/PIPELINE/STAGE`; None where there is none."""
-    root = _store_above(target)
+    root = _find_store_above(target)
     if root is None:
         return None, None
     path = _make_absolute(target)
-    run = _last_run(root, path.parent.name)
+    run = _find_last_run(root, path.parent.name)
     return run, next((stage for stage in run.stages if safe_name(stage.stage) == path.name), None) if run else None
 
 
-def _store_above(target: str) -> Path | None:
+def _find_store_above(target: str) -> Path | None:
     """Return the store of a path `STORE/out/PIPELINE/STAGE`, which need not be there; None for another path."""
     path = _make_absolute(target)
     root = path.parents[2] if len(path.parents) > 2 else None  # noqa: PLR2004
@@ -99,7 +99,7 @@ def _make_absolute(target: str) -> Path:
     return Path(os.path.abspath(target))  # noqa: PTH100 - without `..`, of a path that need not be there
 
 
-def _last_run(root: Path, pipeline: str) -> RunResult | None:
+def _find_last_run(root: Path, pipeline: str) -> RunResult | None:
     """Return the newest ended run of the pipeline whose checkouts are in the folder of this name."""
     from orun.eventlog import read_result
     from orun.store import Store
@@ -111,7 +111,7 @@ def _last_run(root: Path, pipeline: str) -> RunResult | None:
     return next((result for result in results if safe_name(result.pipeline) == pipeline), None)
 
 
-def _causes(run: RunResult, stage: StageResult) -> list[str]:
+def _list_causes(run: RunResult, stage: StageResult) -> list[str]:
     """Return a line for each failed stage and each gate that blocks releases; else why the stage did not run."""
     failures = [f"stage {failed.stage} failed: {failed.failure.problem}" for failed in run.stages if failed.failure]
     blocking = [verdict for verdict in run.verdicts if verdict.blocks and not verdict.depth]

@@ -19,10 +19,10 @@ NEWEST = 20  # runs that are offered
 
 def complete_file(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Return the pipeline files and folders that start with the typed text."""
-    return pipeline_files(incomplete)
+    return list_pipeline_files(incomplete)
 
 
-def pipeline_files(incomplete: str) -> list[str]:
+def list_pipeline_files(incomplete: str) -> list[str]:
     """Return the YAML files, and the folders, that start with the typed text."""
     folder = incomplete[: incomplete.rfind(os.sep) + 1]
     try:
@@ -36,14 +36,14 @@ def pipeline_files(incomplete: str) -> list[str]:
 
 def complete_stage(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the stages, of the file on the same command line, that start with the typed text."""
-    pipeline = _pipeline(ctx)
+    pipeline = _load_pipeline(ctx)
     return [stage.id for stage in pipeline.stages if stage.id.startswith(incomplete)] if pipeline else []
 
 
 def complete_override(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the paths for --set that start with the typed text: variables, and parameters of stages."""
-    pipeline = _pipeline(ctx)
-    return [f"{path}=" for path in _paths(pipeline) if path.startswith(incomplete)] if pipeline else []
+    pipeline = _load_pipeline(ctx)
+    return [f"{path}=" for path in _iter_paths(pipeline) if path.startswith(incomplete)] if pipeline else []
 
 
 def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
@@ -81,7 +81,7 @@ def complete_metric(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
     return [name for name in metrics if name.startswith(incomplete)]
 
 
-def _pipeline(ctx: click.Context) -> Pipeline | None:
+def _load_pipeline(ctx: click.Context) -> Pipeline | None:
     """The pipeline of the file on the command line; None if it has mistakes, which are reported elsewhere."""
     file = ctx.params.get("file") or next(iter(ctx.args), "")  # click leaves it in `args` after a bare option
     if not file:
@@ -94,7 +94,7 @@ def _pipeline(ctx: click.Context) -> Pipeline | None:
         return None
 
 
-def _paths(pipeline: Pipeline) -> Iterator[str]:
+def _iter_paths(pipeline: Pipeline) -> Iterator[str]:
     import yaml
 
     from orun.pipeline.model import Gate

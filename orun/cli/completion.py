@@ -47,12 +47,12 @@ def command(shell: Shell | None, install: bool) -> int:
 
     SHELL is bash, zsh or fish; that of $SHELL when left out.
     """
-    chosen = shell or _current_shell()
-    script = completion_script(chosen)
+    chosen = shell or _detect_shell()
+    script = build_script(chosen)
     if not install:
         options.show([script.rstrip()])
         return 0
-    path = _place(chosen)
+    path = _locate_script(chosen)
     write_file(path, script)
     lines = [f"wrote {path}"]
     if chosen == "zsh":
@@ -63,7 +63,7 @@ def command(shell: Shell | None, install: bool) -> int:
     return 0
 
 
-def completion_script(shell: Shell) -> str:
+def build_script(shell: Shell) -> str:
     """Return the completion script of a shell: click's, without a space after what goes on."""
     from click.shell_completion import get_completion_class
 
@@ -75,7 +75,7 @@ def completion_script(shell: Shell) -> str:
     return script.replace(*NO_SPACE[shell]) if shell in NO_SPACE else script
 
 
-def _current_shell() -> Shell:
+def _detect_shell() -> Shell:
     name = Path(os.environ.get("SHELL", "")).name
     for shell in SHELLS:
         if shell == name:
@@ -84,7 +84,7 @@ def _current_shell() -> Shell:
     raise UsageError("SHELL is missing", why=f"{why}; expected bash, zsh or fish", hint="orun completion bash")
 
 
-def _place(shell: Shell) -> Path:
+def _locate_script(shell: Shell) -> Path:
     """Where a shell looks for completion scripts of a user."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")

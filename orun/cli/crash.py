@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from orun.errors import MissingPackages, OrunError, UsageError
 
 
-def missing_package(error: ModuleNotFoundError) -> UsageError | None:
+def explain_missing_package(error: ModuleNotFoundError) -> UsageError | None:
     """The message for a package of orun or one of its extras that is not installed; None for any other module."""
     from orun.environment.distributions import OF_MODULES, metadata_paths, normalise, requirements
 
@@ -30,13 +30,13 @@ def missing_package(error: ModuleNotFoundError) -> UsageError | None:
     return UsageError(f"orun needs {name}, which is not installed", hint=f"pip install {name}, or install orun anew")
 
 
-def bug(error: Exception, command_line: Sequence[str]) -> OrunError:
+def report_bug(error: Exception, command_line: Sequence[str]) -> OrunError:
     """The message for an unexpected error, after writing what is needed to understand it to a log file."""
     from orun.environment.secret_variables import Secrets
     from orun.executors import Mask
 
     mask = Mask.of(Secrets())
-    report = mask.hide_in_text(_report(error, command_line))
+    report = mask.hide_in_text(_format_report(error, command_line))
     try:
         handle, path = tempfile.mkstemp(prefix="orun-bug-", suffix=".log")
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as log:  # of whatever names files have
@@ -52,18 +52,18 @@ def bug(error: Exception, command_line: Sequence[str]) -> OrunError:
     )
 
 
-def _report(error: Exception, command_line: Sequence[str]) -> str:
+def _format_report(error: Exception, command_line: Sequence[str]) -> str:
     from orun.environment.distributions import installed
 
     versions = "".join(f"  {name} {version}\n" for name, version in sorted(installed().items()))
     return (
-        f"command: orun {' '.join(redacted(command_line))}\n"
+        f"command: orun {' '.join(redact(command_line))}\n"
         f"python: {sys.version}\nplatform: {platform.platform()}\n\n"
         f"{''.join(traceback.format_exception(error))}\ninstalled:\n{versions}"
     )
 
 
-def redacted(command_line: Sequence[str]) -> list[str]:
+def redact(command_line: Sequence[str]) -> list[str]:
     """The command line without the values of `--set`: they may be secrets."""
     kept: list[str] = []
     for before, word in zip(["", *command_line], command_line, strict=False):

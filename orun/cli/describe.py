@@ -27,7 +27,7 @@ UNITS: Mapping[TypeName, Unit] = {"duration": "s", "size": "B", "ratio": "ratio"
 INDENT = "    "
 
 
-def default_text(param: Param) -> str:
+def format_default(param: Param) -> str:
     """Whether a file must set it, and what it is otherwise."""
     if param.required:
         return "required"
@@ -38,22 +38,22 @@ def default_text(param: Param) -> str:
     return f"default {default if isinstance(default, str) and default else json.dumps(default)}"
 
 
-def port_text(port: Port) -> str:
+def format_port(port: Port) -> str:
     """What may be connected to an input."""
     return " or ".join(port.accepts) + (", optional" if port.optional else "")
 
 
-def flat_params(params: tuple[Param, ...], prefix: str = "") -> list[tuple[str, Param]]:
+def flatten_params(params: tuple[Param, ...], prefix: str = "") -> list[tuple[str, Param]]:
     """Every parameter with its dotted name, those of nested mappings after the mapping."""
     rows: list[tuple[str, Param]] = []
     for param in params:
         name = f"{prefix}{param.name}"
         rows.append((name, param))
-        rows += flat_params(*_nested(param.type, name))
+        rows += flatten_params(*_list_nested(param.type, name))
     return rows
 
 
-def _nested(kind: ParamType, name: str) -> tuple[tuple[Param, ...], str]:
+def _list_nested(kind: ParamType, name: str) -> tuple[tuple[Param, ...], str]:
     """The fields below a parameter, and what their names begin with: `inputs.*.` in a mapping, `axes[].` in a list."""
     while kind.name in ("list", "map"):
         name += "[]" if kind.name == "list" else ".*"
@@ -61,7 +61,7 @@ def _nested(kind: ParamType, name: str) -> tuple[tuple[Param, ...], str]:
     return kind.fields, f"{name}."
 
 
-def metric_names(kind: Kind) -> list[str] | None:
+def list_metrics(kind: Kind) -> list[str] | None:
     """The metrics that it yields, with default parameters where it depends on them; None when only a file can tell."""
     if any(param.required for param in kind.params):
         return sorted(kind.spec.metrics) if kind.spec.metrics else None
@@ -69,23 +69,23 @@ def metric_names(kind: Kind) -> list[str] | None:
     return None if names is None else sorted(names)
 
 
-def kind_lines(kind: Kind, terminal: Terminal) -> list[str]:
+def format_kind(kind: Kind, terminal: Terminal) -> list[str]:
     """The documentation of a kind as text."""
     lines = [f"{terminal.paint(kind.name, 'strong')} ({kind.origin})", "", *kind.doc.strip().splitlines(), ""]
     if kind.spec.inputs:
         lines += ["inputs:"]
         for name, port in kind.spec.inputs.items():
-            lines += _entry(name, port_text(port), port.doc, terminal)
+            lines += _format_entry(name, format_port(port), port.doc, terminal)
         lines += [""]
     if kind.params:
         lines += ["parameters:"]
-        for name, param in flat_params(kind.params):
-            lines += _entry(name, f"{describe_type(param.type)}; {default_text(param)}", param.doc, terminal)
+        for name, param in flatten_params(kind.params):
+            lines += _format_entry(name, f"{describe_type(param.type)}; {format_default(param)}", param.doc, terminal)
         lines += [""]
-    return [*lines, *(f"{name}: {text}" for name, text in facts(kind))]
+    return [*lines, *(f"{name}: {text}" for name, text in list_facts(kind))]
 
 
-def _entry(name: str, summary: str, doc: str, terminal: Terminal) -> list[str]:
+def _format_entry(name: str, summary: str, doc: str, terminal: Terminal) -> list[str]:
     """A name with what it is, and below it what it does."""
     first, *more = wrap(f"{name}: {summary}", terminal.width - len(INDENT))
     head = f"  {terminal.paint(name, 'strong')}{first.removeprefix(name)}"
@@ -93,12 +93,12 @@ def _entry(name: str, summary: str, doc: str, terminal: Terminal) -> list[str]:
     return [head, *(f"{INDENT}{line}" for line in more), *(text if doc else [])]
 
 
-def facts(kind: Kind) -> list[tuple[str, str]]:
+def list_facts(kind: Kind) -> list[tuple[str, str]]:
     """What else is to be known of a kind, by name."""
-    names = metric_names(kind)
+    names = list_metrics(kind)
     rows = [
         ("output", kind.spec.output),
-        ("input domain", _domain(kind)),
+        ("input domain", _describe_domain(kind)),
         ("metrics", "what its parameters ask for" if names is None else ", ".join(names)),
         ("tools in its key", ", ".join(tool.replace("|", " or ") for tool in kind.spec.tools)),
         ("extras", ", ".join(extras_of(kind.spec.tools, kind.spec.extra)) if kind.spec.extra else ""),
@@ -108,7 +108,7 @@ def facts(kind: Kind) -> list[tuple[str, str]]:
     return [(name, text) for name, text in rows if text]
 
 
-def _domain(kind: Kind) -> str:
+def _describe_domain(kind: Kind) -> str:
     """What becomes of the input domain of a model, for a kind that yields one."""
     if kind.spec.output != "onnx":
         return ""
@@ -119,7 +119,7 @@ def _domain(kind: Kind) -> str:
     return kept if kind.spec.interface == "same" else f"{kept}, for the inputs that the result still has"
 
 
-def kind_data(kind: Kind) -> dict[str, Any]:
+def to_data(kind: Kind) -> dict[str, Any]:
     """A kind as plain data."""
     return {
         "name": kind.name,
@@ -138,9 +138,9 @@ def kind_data(kind: Kind) -> dict[str, Any]:
                 "default": None if param.required else plain_default(param.default),
                 "doc": param.doc,
             }
-            for name, param in flat_params(kind.params)
+            for name, param in flatten_params(kind.params)
         ],
-        "metrics": metric_names(kind),
+        "metrics": list_metrics(kind),
         "tools": list(kind.spec.tools),
         "extra": kind.spec.extra,
         "class": kind.spec.stage_class,

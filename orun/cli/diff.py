@@ -11,7 +11,7 @@ import click
 
 from orun.cli import options
 from orun.cli.complete import complete_run
-from orun.cli.run_ids import read_run, record_of, refuse_pipeline_file
+from orun.cli.run_ids import find_record, read_run, refuse_pipeline_file
 from orun.cli.verb import Verb
 from orun.core.serialization import encode, foreign_json
 from orun.core.source_location import abridged
@@ -56,16 +56,16 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
     """
     from orun.history.run_diff import compare
 
-    pair = [_run(reference, store) for reference in (old, new)]
+    pair = [_read_run(reference, store) for reference in (old, new)]
     difference = compare(*pair)
     if as_json:
-        options.show_json(_data(difference))
+        options.show_json(_to_data(difference))
     else:
-        options.show(lines_of(difference, detect(sys.stdout), full=verbose))
+        options.show(format_difference(difference, detect(sys.stdout), full=verbose))
     return 0
 
 
-def _run(reference: str, store: Path | None) -> RunResult:
+def _read_run(reference: str, store: Path | None) -> RunResult:
     """The run that is meant, with what its stages rest on as far as that is known."""
     from orun.eventlog import read_result
     from orun.history.run_diff import completed
@@ -73,16 +73,16 @@ def _run(reference: str, store: Path | None) -> RunResult:
     refuse_pipeline_file(reference)
     path = Path(reference)
     if path.is_file():
-        run = _of_file(path)
+        run = _read_file(path)
         repeated = path.parent.parent / run.repeats / RECORD_FILE
-        return completed(run, _of_file(repeated)) if run.repeats and repeated.is_file() else run
+        return completed(run, _read_file(repeated)) if run.repeats and repeated.is_file() else run
     with options.open_store(store, read_only=True) as opened:
         run = read_run(opened, reference)
         known = {folder.name: folder for folder in opened.runs()}
-        return completed(run, read_result(record_of(known[run.repeats]))) if run.repeats in known else run
+        return completed(run, read_result(find_record(known[run.repeats]))) if run.repeats in known else run
 
 
-def _of_file(path: Path) -> RunResult:
+def _read_file(path: Path) -> RunResult:
     """The run of a record, an event log, or the output of `--json`."""
     from orun.eventlog import read_log
     from orun.report.document import run_of
@@ -102,56 +102,60 @@ def _of_file(path: Path) -> RunResult:
         ) from error
 
 
-def lines_of(difference: RunDifference, terminal: Terminal, *, full: bool = False) -> list[str]:
+def format_difference(difference: RunDifference, terminal: Terminal, *, full: bool = False) -> list[str]:
     """The tables of what differs, and a sentence that sums it up."""
 
-    def text(value: str | None) -> str:
+    def format_value(value: str | None) -> str:
         return ABSENT if value is None else value if full else shortened(value)
 
-    def table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    def render_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         first, *rest = titles
         columns = (Column(first), *(Column(title, flexible=True) for title in rest), *VALUES)
         return render(columns, [(Cell(row[0], "strong"), *map(Cell, row[1:])) for row in rows], terminal)
 
-    def old_and_new(change: Change) -> tuple[str, str, str]:
-        return change.name, text(change.old), text(change.new)
+    def list_sides(change: Change) -> tuple[str, str, str]:
+        return change.name, format_value(change.old), format_value(change.new)
 
-    def rests(stage: StageDifference) -> list[tuple[str, ...]]:
+    def list_inputs(stage: StageDifference) -> list[tuple[str, ...]]:
         return [
-            (stage.stage, _name(change), *(text(value) or NOT_THERE for value in (change.old, change.new)))
+            (
+                stage.stage,
+                _format_name(change),
+                *(format_value(value) or NOT_THERE for value in (change.old, change.new)),
+            )
             for change in stage.inputs
         ]
 
     in_both = [stage for stage in difference.stages if None not in stage.outcome]
     blocks = [
-        _origins(difference, terminal),
-        table(["configuration"], map(old_and_new, difference.configuration)),
-        table(["host"], map(old_and_new, difference.host)),
-        table(["stage", "rests on"], (row for stage in in_both for row in rests(stage))),
-        table(["stage", "result"], _results(difference.stages, text)),
-        _metrics(in_both, terminal),
-        table(["gate"], map(old_and_new, difference.gates)),
+        _format_origins(difference, terminal),
+        render_table(["configuration"], map(list_sides, difference.configuration)),
+        render_table(["host"], map(list_sides, difference.host)),
+        render_table(["stage", "rests on"], (row for stage in in_both for row in list_inputs(stage))),
+        render_table(["stage", "result"], _iter_results(difference.stages, format_value)),
+        _format_metrics(in_both, terminal),
+        render_table(["gate"], map(list_sides, difference.gates)),
         [f"{terminal.paint('note', 'doubt')}: {note}" for note in difference.notes],
-        [_sum(difference)],
+        [_sum_up(difference)],
     ]
     return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
 
 
-def _name(change: ComponentChange) -> str:
+def _format_name(change: ComponentChange) -> str:
     return component_name(change.kind, change.subject, change.owner)
 
 
-def _data(difference: RunDifference) -> dict[str, Any]:
+def _to_data(difference: RunDifference) -> dict[str, Any]:
     """Return what differs as plain data; a component has its name in words, too."""
     document: dict[str, Any] = encode(difference)
     for encoded, stage in zip(document["stages"], difference.stages, strict=True):
         encoded["inputs"] = [
-            {"name": _name(change), **item} for item, change in zip(encoded["inputs"], stage.inputs, strict=True)
+            {"name": _format_name(change), **item} for item, change in zip(encoded["inputs"], stage.inputs, strict=True)
         ]
     return document
 
 
-def _origins(difference: RunDifference, terminal: Terminal) -> list[str]:
+def _format_origins(difference: RunDifference, terminal: Terminal) -> list[str]:
     """Commits, what was not committed, and versions; nothing where both runs are of one clean commit, or of none."""
     old, new = difference.origins
     known = old.commit or new.commit or (old.orun and new.orun)
@@ -170,7 +174,7 @@ def _origins(difference: RunDifference, terminal: Terminal) -> list[str]:
     return render(columns, rows, terminal)
 
 
-def _results(stages: Sequence[StageDifference], text: Any) -> Iterable[tuple[str, ...]]:
+def _iter_results(stages: Sequence[StageDifference], text: Any) -> Iterable[tuple[str, ...]]:
     """What came of each stage; one line for what has another name, or is in one run alone."""
     gone = {stage.key[0]: stage.stage for stage in stages if stage.key[0] and stage.outcome[1] is None}
     renamed = {stage.stage: gone[stage.key[1]] for stage in stages if stage.outcome[0] is None and stage.key[1] in gone}
@@ -178,37 +182,37 @@ def _results(stages: Sequence[StageDifference], text: Any) -> Iterable[tuple[str
         if stage.stage in renamed:
             yield stage.stage, "name", renamed[stage.stage], stage.stage
         elif None not in stage.outcome:
-            yield from _result(stage, text)
+            yield from _iter_result(stage, text)
         elif stage.stage not in renamed.values():
             yield stage.stage, "outcome", *map(text, stage.outcome)
 
 
-def _result(stage: StageDifference, text: Any) -> Iterable[tuple[str, ...]]:
+def _iter_result(stage: StageDifference, text: Any) -> Iterable[tuple[str, ...]]:
     sizes = [None if size is None else show(size, "B") for size in stage.size]
     for name, (old, new) in {"outcome": stage.outcome, "artifact": stage.tree, "size": (sizes[0], sizes[1])}.items():
         if old != new and (name != "outcome" or stage.ended_differently):
             yield stage.stage, name, text(old), text(new)
 
 
-def _metrics(stages: Sequence[StageDifference], terminal: Terminal) -> list[str]:
+def _format_metrics(stages: Sequence[StageDifference], terminal: Terminal) -> list[str]:
     columns = (
         *(Column(name) for name in ("stage", "metric")),
         *(Column(name, "right") for name in ("old", "new", "change")),
     )
     rows = [
-        (Cell(stage.stage, "strong"), Cell(figure.name), *map(Cell, _figures(figure)))
+        (Cell(stage.stage, "strong"), Cell(figure.name), *map(Cell, _format_figures(figure)))
         for stage in stages
         for figure in stage.metrics
     ]
     return render(columns, rows, terminal)
 
 
-def _figures(figure: Figure) -> tuple[str, str, str]:
+def _format_figures(figure: Figure) -> tuple[str, str, str]:
     old, new = (ABSENT if value is None else show(value, figure.unit) for value in (figure.old, figure.new))
     return old, new, show_change(figure.old, figure.new, figure.unit)
 
 
-def _sum(difference: RunDifference) -> str:
+def _sum_up(difference: RunDifference) -> str:
     if difference.same:
         return f"{difference.new} does not differ from {difference.old}"
     counts = [count(len(difference.stages), "stage"), count(len(difference.gates), "gate")]

@@ -67,12 +67,12 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, flee
     from orun.store.layout import default_store
 
     pipeline = orun.load(file, options.parse_overrides(overrides)) if file else None
-    facts = _facts(store or default_store(Path(file).absolute().parent if file else Path.cwd()), pipeline)
+    facts = _collect_facts(store or default_store(Path(file).absolute().parent if file else Path.cwd()), pipeline)
     problems = [problem for stage in pipeline.stages for problem in find_lacks(pipeline, stage)] if pipeline else []
     if as_json:
         options.show_json({**facts, "problems": problems})
         return PipelineError.exit_code if problems else 0
-    options.show(lines_of(facts, detect(sys.stdout)))
+    options.show(format_facts(facts, detect(sys.stdout)))
     if problems:
         raise PipelineError(problems)
     return 0
@@ -82,19 +82,19 @@ def _check_fleet(url: str, *, as_json: bool) -> int:
     """Show what is wrong with each machine of a fleet; return the exit code."""
     from time import time
 
-    from orun.cli.machines import check_lines, machines_at, problems_of
+    from orun.cli.machines import find_machines, format_problems, list_problems
 
-    machines, left_out = machines_at(url)
+    machines, left_out = find_machines(url)
     options.warn(left_out)
-    problems = {machine.id: problems_of(machine, time()) for machine in machines}
+    problems = {machine.id: list_problems(machine, time()) for machine in machines}
     if as_json:
         options.show_json({"machines": problems, "left_out": left_out})
     elif machines:
-        options.show(check_lines(problems, detect(sys.stdout)))
+        options.show(format_problems(problems, detect(sys.stdout)))
     return UsageError.exit_code if not machines or left_out or any(problems.values()) else 0
 
 
-def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:
+def _collect_facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:
     from orun.executors import explain_partial_tracing
 
     why = explain_partial_tracing()
@@ -102,16 +102,16 @@ def _facts(store: Path, pipeline: Pipeline | None) -> dict[str, Any]:
         "orun": __version__,
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "store": _store(store),
+        "store": _describe_store(store),
         "trace": {"level": "python" if why else "full", "why": why},
         "missing": list(list_missing_functions()),
-        "tools": _tools(_needs(pipeline) if pipeline else _all_needs()),
-        "providers": _providers(),
-        "environments": _environments(),
+        "tools": _list_tools(_list_needs(pipeline) if pipeline else _list_all_needs()),
+        "providers": _probe_providers(),
+        "environments": _list_environments(),
     }
 
 
-def _store(folder: Path) -> dict[str, Any]:
+def _describe_store(folder: Path) -> dict[str, Any]:
     folder = folder.absolute()
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     facts = {"folder": str(folder), "writable": os.access(existing, os.W_OK), "free": shutil.disk_usage(existing).free}
@@ -123,7 +123,7 @@ def _store(folder: Path) -> dict[str, Any]:
     return facts
 
 
-def _all_needs() -> Needs:
+def _list_all_needs() -> Needs:
     """Every tool with the kinds that need it."""
     from orun.stages.registry import all_kinds
 
@@ -134,7 +134,7 @@ def _all_needs() -> Needs:
     return needs
 
 
-def _needs(pipeline: Pipeline) -> Needs:
+def _list_needs(pipeline: Pipeline) -> Needs:
     """The tools that a pipeline needs, with its stages that do."""
     from orun.runner.preflight import MODEL_RUNTIME, list_needed_tools
 
@@ -153,7 +153,7 @@ def _needs(pipeline: Pipeline) -> Needs:
     return needs
 
 
-def _tools(needs: Needs) -> list[dict[str, Any]]:
+def _list_tools(needs: Needs) -> list[dict[str, Any]]:
     """Every tool that is needed, with its version where it is needed, or how to install it."""
     from orun.environment import distributions, venvs
     from orun.environment.install_commands import install_command
@@ -173,7 +173,7 @@ def _tools(needs: Needs) -> list[dict[str, Any]]:
     return rows
 
 
-def _providers() -> dict[str, dict[str, Any]]:
+def _probe_providers() -> dict[str, dict[str, Any]]:
     """Each provider that ONNX Runtime was built with: whether it loads, and why not."""
     from orun.environment import providers
 
@@ -184,7 +184,7 @@ def _providers() -> dict[str, dict[str, Any]]:
     }
 
 
-def _environments() -> list[dict[str, Any]]:
+def _list_environments() -> list[dict[str, Any]]:
     from orun.environment import venvs
 
     return [
@@ -198,16 +198,16 @@ def _environments() -> list[dict[str, Any]]:
     ]
 
 
-def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
+def format_facts(facts: dict[str, Any], terminal: Terminal) -> list[str]:
     """The facts as text."""
     from orun.executors import format_trace_notice
 
     trace = facts["trace"]
     store = facts["store"]
     state = f"{show(store['free'], 'B')} free" if store["writable"] else "not writable"
-    tools = [_tool_row(tool) for tool in facts["tools"]]
-    providers = [_provider_row(name, provider) for name, provider in facts["providers"].items()]
-    environments = [_environment_row(environment) for environment in facts.get("environments", ())]
+    tools = [_build_tool_row(tool) for tool in facts["tools"]]
+    providers = [_build_provider_row(name, provider) for name, provider in facts["providers"].items()]
+    environments = [_build_environment_row(environment) for environment in facts.get("environments", ())]
     return [
         f"orun {facts['orun']}, Python {facts['python']}, {facts['platform']}",
         f"store: {show_path(store['folder'])}, {state}",
@@ -215,13 +215,13 @@ def lines_of(facts: dict[str, Any], terminal: Terminal) -> list[str]:
         format_trace_notice(trace["why"]) if trace["why"] else f"trace: {trace['level']}",
         *(f"missing on this system: {clause}" for clause in facts.get("missing", ())),
         "",
-        *([*render(TOOLS, tools, terminal), *_install_lines(facts["tools"]), ""] if tools else []),
+        *([*render(TOOLS, tools, terminal), *_format_installs(facts["tools"]), ""] if tools else []),
         *(render(PROVIDERS, providers, terminal) if providers else ["ONNX Runtime is not installed: no providers"]),
         *(["", *render(ENVIRONMENTS, environments, terminal)] if environments else []),
     ]
 
 
-def _tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
+def _build_tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
     version = Cell(tool["version"]) if tool["version"] else Cell("missing", "doubt")
     if tool.get("made") is False:
         version = Cell("not made yet")
@@ -229,7 +229,7 @@ def _tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
     return Cell(name, "strong"), version, Cell(first_few(tool["needed_by"], MOST))
 
 
-def _install_lines(tools: Sequence[dict[str, Any]]) -> list[str]:
+def _format_installs(tools: Sequence[dict[str, Any]]) -> list[str]:
     """Each command that installs missing tools, after their names. Not in the table: it would leave no room there."""
     commands: dict[str, list[str]] = {}
     for tool in tools:
@@ -238,14 +238,14 @@ def _install_lines(tools: Sequence[dict[str, Any]]) -> list[str]:
     return [f"to install {', '.join(names)}: {command}" for command, names in commands.items()]
 
 
-def _environment_row(environment: dict[str, Any]) -> tuple[Cell, ...]:
+def _build_environment_row(environment: dict[str, Any]) -> tuple[Cell, ...]:
     damage = environment["damage"]
     state = Cell(f"will be made again: {damage}", "doubt") if damage else Cell("OK", "good")
     packages = [line.partition(" --hash")[0] for line in environment["holds"]]
     return Cell(show_path(environment["folder"]), "strong"), Cell(first_few(packages, MOST)), state
 
 
-def _provider_row(name: str, provider: dict[str, Any]) -> tuple[Cell, ...]:
+def _build_provider_row(name: str, provider: dict[str, Any]) -> tuple[Cell, ...]:
     if provider["loads"]:
         return Cell(name, "strong"), Cell("yes", "good"), Cell("")
     return Cell(name, "strong"), Cell("no", "doubt"), Cell(provider["why_not"])

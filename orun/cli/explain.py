@@ -67,26 +67,26 @@ def command(
     """
     values = options.parse_overrides(overrides)
     with options.activity_shown():
-        step = orun.explain(file, stage, set=values, store=store, remote=options.remote_of(remote), executor=executor)
+        step = orun.explain(file, stage, set=values, store=store, remote=options.take_remote(remote), executor=executor)
     options.warn(step.left_out)
     if as_json:
-        options.show_json(_data(step))
+        options.show_json(_to_data(step))
     else:
-        options.show(lines_of(step, detect(sys.stdout), full=verbose))
+        options.show(format_step(step, detect(sys.stdout), full=verbose))
     return 0
 
 
-def lines_of(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]:
+def format_step(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]:
     """Return the decision, why, and the table of key components, changed ones first."""
     pairs = component_pairs(step.previous, step.components)
-    rows = _rows(pairs, full=full, compared=bool(step.previous))
+    rows = _build_rows(pairs, full=full, compared=bool(step.previous))
     lines = [f"{terminal.paint(step.stage.id, 'strong')} ({step.stage.uses}) {VERDICTS[step.action]}"]
     if step.action != "cached":
         lines += [f"  {reason}" for reason in sentences(step.reasons)]
     elif step.previous and any(pair["old"] != pair["new"] for pair in pairs):
         lines += ["  since the last time what is marked has changed, and a result for it was stored before"]
     lines += ["", *render(COLUMNS, rows, terminal)] if rows else []
-    used = _rows(component_pairs(*step.used), full=full, absent=NOT_THERE)
+    used = _build_rows(component_pairs(*step.used), full=full, absent=NOT_THERE)
     lines += ["", *render(USED, used, terminal)] if step.used[0] else []
     if step.machine:  # whose facts are in the key
         names = ", ".join(component_name(*item.identity) for item in step.facts)
@@ -94,7 +94,9 @@ def lines_of(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]
     return [*lines, "", f"key {step.key or 'not known before its inputs are made'}"]
 
 
-def _rows(pairs: Sequence[Pair], *, full: bool, compared: bool = True, absent: str = "") -> list[tuple[Cell, ...]]:
+def _build_rows(
+    pairs: Sequence[Pair], *, full: bool, compared: bool = True, absent: str = ""
+) -> list[tuple[Cell, ...]]:
     """Return a row for each pair, changed ones first and marked; without old values if nothing is compared."""
     rows: list[tuple[Cell, ...]] = []
     for pair in sorted(pairs, key=lambda pair: pair["old"] == pair["new"]):
@@ -117,7 +119,7 @@ def _show_value(value: str | None, *, full: bool) -> str:
     return value if full else shortened(value)
 
 
-def _data(step: Step) -> dict[str, Any]:
+def _to_data(step: Step) -> dict[str, Any]:
     then, now = map(by_name, step.used)
     return {
         "stage": step.stage.id,

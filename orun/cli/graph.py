@@ -53,7 +53,7 @@ def command(
     if show and form not in PICTURES:
         raise UsageError(f"a browser shows no graph as {form}", hint="orun graph FILE --format svg --open")
     pipeline = orun.load(file, options.parse_overrides(overrides))
-    text = dumps(_data(pipeline)) if as_json else _drawn(pipeline, form)
+    text = dumps(_to_data(pipeline)) if as_json else _draw(pipeline, form)
     if show and output is None:
         output = Path(tempfile.mkdtemp(prefix="orun-")) / f"graph.{form}"
     if output is None:
@@ -73,7 +73,7 @@ def command(
     return 0
 
 
-def _drawn(pipeline: Pipeline, form: str) -> str:
+def _draw(pipeline: Pipeline, form: str) -> str:
     if form in PICTURES:
         from orun.report.html.graph import graph_file
 
@@ -83,7 +83,7 @@ def _drawn(pipeline: Pipeline, form: str) -> str:
     return RENDERERS[form](pipeline)
 
 
-def _data(pipeline: Pipeline) -> dict[str, Any]:
+def _to_data(pipeline: Pipeline) -> dict[str, Any]:
     stages = [
         {
             "stage": stage.id,

@@ -41,10 +41,10 @@ def command(port: int, host: str | None) -> int:
         log = Path(folder, "ray.log")
         process = raylet.start_head(host, port, log)
         try:
-            address = f"{_started(process, host, port, log)}:{port}"
+            address = f"{_wait_until_started(process, host, port, log)}:{port}"
             _show(address, is_new=is_new)
             process.wait()
-            raise HeadError("the head has ended", why=_tail(log))
+            raise HeadError("the head has ended", why=_read_tail(log))
         except KeyboardInterrupt:
             click.echo("\nthe head stops; agents and runs end with it", err=True)
             return 0
@@ -52,7 +52,7 @@ def command(port: int, host: str | None) -> int:
             raylet.stop(process)
 
 
-def _started(process: subprocess.Popen[bytes], host: str | None, port: int, log: Path) -> str:
+def _wait_until_started(process: subprocess.Popen[bytes], host: str | None, port: int, log: Path) -> str:
     """Wait until the head accepts connections; return this machine's address.
 
     Raises:
@@ -65,10 +65,10 @@ def _started(process: subprocess.Popen[bytes], host: str | None, port: int, log:
         if match and not explain_unreachable(f"{name}:{port}"):
             return name
         time.sleep(LOOK)
-    raise HeadError("the head did not start", why=_tail(log))
+    raise HeadError("the head did not start", why=_read_tail(log))
 
 
-def _tail(log: Path) -> str:
+def _read_tail(log: Path) -> str:
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-5:])
 
 

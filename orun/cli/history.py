@@ -67,7 +67,7 @@ def command(
     from orun.history import History, history_path
     from orun.history.search import find_points
 
-    points = find_points(History(history_path(_root(store))), metric, pipeline)
+    points = find_points(History(history_path(_choose_store(store))), metric, pipeline)
     if mlflow:
         from orun.history.export import to_mlflow
 
@@ -77,7 +77,7 @@ def command(
         from orun.noop.overwrites import refuse_in_records
 
         file = outputs.look_at(csv_file)
-        refuse_in_records([csv_file], _root(store))
+        refuse_in_records([csv_file], _choose_store(store))
         outputs.write(file, to_csv(points))
     else:
         _show(points, last, detailed=bool(metric), as_json=as_json)
@@ -100,7 +100,7 @@ def _repair(store: Path | None, *, as_json: bool) -> None:
     )
 
 
-def _root(store: Path | None) -> Path:
+def _choose_store(store: Path | None) -> Path:
     from orun.store.layout import default_store
 
     return store or default_store(Path.cwd())
@@ -113,7 +113,7 @@ def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) 
 
     all_series = series_of(points)
     if as_json:
-        options.show_json({"series": [_data(series) for series in all_series]})
+        options.show_json({"series": [_to_data(series) for series in all_series]})
         return
     terminal = detect(sys.stdout)
     if not detailed:
@@ -122,7 +122,7 @@ def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) 
     options.show("\n\n".join("\n".join(detail(series, time(), terminal, last)) for series in all_series).split("\n"))
 
 
-def _data(series: Series) -> dict[str, object]:
+def _to_data(series: Series) -> dict[str, object]:
     from orun.history.changes import changes
 
     return {

@@ -126,12 +126,12 @@ def command(  # noqa: PLR0913 - the options of the command line
     request = Request(facts, target, declared, check_goal(answers.goal, answers.data))
     if dry_run:
         return _print(file, request)
-    workflow = _workflow(answers.ci, file)
+    workflow = _plan_workflow(answers.ci, file)
     created = _create(file, request, store, model)
     lines = _report(created)
     if workflow:
         lines += _write_workflow(file, *workflow)
-    options.show([*lines, _next_step(created)])
+    options.show([*lines, _suggest_next_step(created)])
     return 0 if created.is_reached else 1  # as of a run with a failed gate
 
 
@@ -163,7 +163,7 @@ def _write_stage(reference: str) -> int:
     return 0
 
 
-def _workflow(system: System | None, file: Path) -> tuple[Path, str] | None:
+def _plan_workflow(system: System | None, file: Path) -> tuple[Path, str] | None:
     """The workflow to write: its path, which must be free, and its text."""
     if system is None:
         return None
@@ -230,7 +230,7 @@ def _write_workflow(file: Path, path: Path, text: str) -> list[str]:
     return [f"wrote {show_path(str(path))}", *workflow_notes(file, path)]
 
 
-def _next_step(created: Created) -> str:
+def _suggest_next_step(created: Created) -> str:
     run = f"orun {quoted(created.file)}{created.store_option}"
     if created.is_reached:
         return f"next: {run}"

@@ -119,11 +119,11 @@ def _read(model: str, folder: Path, inputs: Sequence[str], *, trust: bool) -> Mo
 def _prompt(question: str, check: Callable[[str], object], default: str | None = "") -> str:
     """Return an answer that a check lets pass; one that it refuses repeats the question."""
 
-    def checked(text: str) -> str:
+    def check_answer(text: str) -> str:
         try:
             check(text)
         except UsageError as error:
             raise click.UsageError("\n  ".join(filter(None, (error.problem, error.why)))) from error
         return text
 
-    return str(click.prompt(question, default=default, show_default=False, value_proc=checked, err=True))
+    return str(click.prompt(question, default=default, show_default=False, value_proc=check_answer, err=True))

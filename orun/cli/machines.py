@@ -49,16 +49,16 @@ def command(executor: str | None, as_json: bool) -> int:
     url = fleet_url(executor, project_of(Path.cwd()))
     if not url:
         raise UsageError("no fleet is named", hint="--on ray://head:6379, or ORUN_ON")
-    machines, left_out = machines_at(url)
+    machines, left_out = find_machines(url)
     options.warn(left_out)
     if as_json:
         options.show_json([encode(machine) for machine in machines])
     else:
-        options.show(lines_of(machines, detect(sys.stdout)))
+        options.show(format_machines(machines, detect(sys.stdout)))
     return 0
 
 
-def machines_at(url: str) -> tuple[tuple[Machine, ...], list[str]]:
+def find_machines(url: str) -> tuple[tuple[Machine, ...], list[str]]:
     """Return the machines of a fleet, and why others that were found cannot be used."""
     from orun.core.events import Notice
     from orun.runner.open_fleet import format_agent_command, open_fleet
@@ -74,12 +74,12 @@ def machines_at(url: str) -> tuple[tuple[Machine, ...], list[str]]:
     return machines, left_out
 
 
-def lines_of(machines: Sequence[Machine], terminal: Terminal) -> list[str]:
+def format_machines(machines: Sequence[Machine], terminal: Terminal) -> list[str]:
     """Return the machines as a table."""
-    return render(TABLE, [_row(machine) for machine in machines], terminal)
+    return render(TABLE, [_build_row(machine) for machine in machines], terminal)
 
 
-def _row(machine: Machine) -> tuple[Cell, ...]:
+def _build_row(machine: Machine) -> tuple[Cell, ...]:
     labels = ", ".join(f"{name}={value}" for name, value in sorted(machine.labels.items()))
     return (
         Cell(machine.id, "strong"),
@@ -90,16 +90,16 @@ def _row(machine: Machine) -> tuple[Cell, ...]:
         Cell(f"{machine.load:.1f}"),
         Cell(machine.orun[:DIGITS]),
         Cell(machine.python),
-        *(Cell(_version(machine, library)) for library in LIBRARIES),
+        *(Cell(_find_version(machine, library)) for library in LIBRARIES),
     )
 
 
-def _version(machine: Machine, library: str) -> str:
+def _find_version(machine: Machine, library: str) -> str:
     """Return the version of a library on a machine, in whichever build."""
     return next((version for name, version in machine.versions.items() if name.partition("-")[0] == library), "")
 
 
-def check_lines(problems: Mapping[str, Sequence[str]], terminal: Terminal) -> list[str]:
+def format_problems(problems: Mapping[str, Sequence[str]], terminal: Terminal) -> list[str]:
     """Return what is wrong with each machine, as a table."""
     rows = [
         (Cell(name, "strong"), Cell("; ".join(texts), "doubt") if texts else Cell("OK", "good"))
@@ -108,7 +108,7 @@ def check_lines(problems: Mapping[str, Sequence[str]], terminal: Terminal) -> li
     return render(CHECKS, rows, terminal)
 
 
-def problems_of(machine: Machine, now: float) -> list[str]:
+def list_problems(machine: Machine, now: float) -> list[str]:
     """Return what is wrong with a machine, with what to do.
 
     Args:
@@ -123,6 +123,6 @@ def problems_of(machine: Machine, now: float) -> list[str]:
         )
     if machine.free is not None and machine.free < LEAST_FREE:
         problems.append(f"{show(machine.free, 'B')} free for its store: orun store gc, there")
-    if not any(_version(machine, library) for library in LIBRARIES):
+    if not any(_find_version(machine, library) for library in LIBRARIES):
         problems.append("neither ONNX Runtime nor PyTorch is installed there")
     return problems

@@ -14,7 +14,7 @@ import click
 from click.exceptions import Exit
 
 from orun import __version__
-from orun.cli.verb import Verbs, lost_folder
+from orun.cli.verb import Verbs, explain_lost_folder
 from orun.errors import MORE_MEMORY, Interrupted, MissingPackages, OrunError, PipelineError, StoreError, UsageError
 
 BUG = 5
@@ -122,16 +122,18 @@ def _run_command_line(command_line: list[str]) -> int:
 
 def _fail_unexpectedly(error: Exception, command_line: Sequence[str]) -> int:
     """Tell of an error that no code expected: of the machine, of a package that is not installed, or a bug of ours."""
-    from orun.cli.crash import bug, missing_package
+    from orun.cli.crash import explain_missing_package, report_bug
     from orun.fs.os_errors import to_store_error
 
     refused: OrunError | None = None
     if isinstance(error, OSError):
-        refused = lost_folder() or (to_store_error(error, "go on", Path.cwd()) if error.errno in FAILING else None)
+        refused = explain_lost_folder() or (
+            to_store_error(error, "go on", Path.cwd()) if error.errno in FAILING else None
+        )
     elif isinstance(error, ModuleNotFoundError):
-        refused = missing_package(error)
+        refused = explain_missing_package(error)
     if refused is None:
-        refused = bug(error, command_line)
+        refused = report_bug(error, command_line)
         refused.exit_code = BUG
     return _fail(refused, command_line)
 

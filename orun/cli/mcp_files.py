@@ -20,7 +20,7 @@ SUFFIXES = (".yaml", ".yml")
 MARKS = ("pyvenv.cfg", VERSION_FILE)  # files of folders that hold no pipelines: virtual environments and stores
 
 
-def pipeline_files(root: Path) -> Iterator[PipelineFile]:
+def iter_pipeline_files(root: Path) -> Iterator[PipelineFile]:
     """Yield the YAML files with stages, and those that cannot be read, below the working folder.
 
     Hidden folders, virtual environments and stores are left out.
@@ -35,11 +35,11 @@ def pipeline_files(root: Path) -> Iterator[PipelineFile]:
             if not name.startswith(".") and not any(Path(folder, name, mark).exists() for mark in MARKS)
         ]
         for path in (Path(folder, name) for name in sorted(files) if name.endswith(SUFFIXES)):
-            if Path(os.path.realpath(path)).is_relative_to(root) and (file := _summary(path)):
+            if Path(os.path.realpath(path)).is_relative_to(root) and (file := _summarize(path)):
                 yield file
 
 
-def _summary(path: Path) -> PipelineFile | None:
+def _summarize(path: Path) -> PipelineFile | None:
     """Return a file with what is wrong with it; None for YAML of something else."""
     name = _escape(str(path))
     try:

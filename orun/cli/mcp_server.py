@@ -18,8 +18,8 @@ import orun
 from orun import __version__
 from orun.cli import mcp_results as results
 from orun.cli import options
-from orun.cli.mcp_files import pipeline_files
-from orun.cli.mcp_verbs import located_problems, override_options, run_verb, selection_options
+from orun.cli.mcp_files import iter_pipeline_files
+from orun.cli.mcp_verbs import format_overrides, format_selection, locate_problems, run_verb
 from orun.cli.run_ids import read_run
 from orun.core.open_gates import failed_gates
 from orun.core.serialization import decode, foreign_json, replace
@@ -60,7 +60,9 @@ def serve(root: Path, *, allow_run: bool) -> None:
         tools.blame,
         tools.run,
     )
-    listed = [make_tool(tools.reporting(function), RUNS if function == tools.run else READS) for function in functions]
+    listed = [
+        make_tool(tools.convert_errors(function), RUNS if function == tools.run else READS) for function in functions
+    ]
     MCPServer("orun", version=__version__, instructions=INSTRUCTIONS, log_level="WARNING", tools=listed).run()
 
 
@@ -83,7 +85,7 @@ class Tools:
 
     async def list_pipelines(self) -> results.PipelineFiles:
         """List the pipeline files of the folder, with the number of problems in each, and the first of them."""
-        return results.PipelineFiles(tuple(pipeline_files(self.root)))
+        return results.PipelineFiles(tuple(iter_pipeline_files(self.root)))
 
     async def list_stages(self, file: str, set: dict[str, Any] | None = None) -> results.Stages:  # noqa: A002 - `--set`
         """List the stages of a pipeline file: kind, inputs, gates, and the line of each.
@@ -92,7 +94,7 @@ class Tools:
             file: the pipeline file.
             set: values that replace those of the file, by dotted path.
         """
-        pipeline = orun.load(self._inside(file), set)
+        pipeline = orun.load(self._require_inside(file), set)
         return results.Stages(
             pipeline.name,
             tuple(
@@ -118,8 +120,8 @@ class Tools:
             file: the pipeline file.
             set: values that replace those of the file, by dotted path.
         """
-        document = await run_verb("validate", override_options(set), [self._inside(file)])
-        return decode(results.Validation, document | {"problems": located_problems(document["problems"])})
+        document = await run_verb("validate", format_overrides(set), [self._require_inside(file)])
+        return decode(results.Validation, document | {"problems": locate_problems(document["problems"])})
 
     async def plan(
         self,
@@ -140,9 +142,9 @@ class Tools:
             to: these stages and all that they need.
             fresh: whether to measure again what is bound to this machine.
         """
-        selection = selection_options(only, from_, to, fresh=fresh)
-        document = await run_verb("plan", [*override_options(set), *selection], [self._inside(file)])
-        return decode(results.Plan, document | {"refused": located_problems(document["refused"])})
+        selection = format_selection(only, from_, to, fresh=fresh)
+        document = await run_verb("plan", [*format_overrides(set), *selection], [self._require_inside(file)])
+        return decode(results.Plan, document | {"refused": locate_problems(document["refused"])})
 
     async def explain(
         self,
@@ -157,7 +159,7 @@ class Tools:
             stage: the stage's id.
             set: values that replace those of the file, by dotted path.
         """
-        document = await run_verb("explain", override_options(set), [self._inside(file), stage])
+        document = await run_verb("explain", format_overrides(set), [self._require_inside(file), stage])
         old, new = document["previous"], document["parts"]
         pairs = {name: (old.get(name), new.get(name)) for name in [*new, *old] if old} | document["read"]
         changed = [{"name": name, "old": then, "new": now} for name, (then, now) in pairs.items() if then != now]
@@ -184,7 +186,7 @@ class Tools:
             old: the beginning of a run's id, `last`, or `last~1` for the one before.
             new: the same, of the other run.
         """
-        document = await run_verb("diff", [], [self._inside(old), self._inside(new)])
+        document = await run_verb("diff", [], [self._require_inside(old), self._require_inside(new)])
         return decode(RunDifference, document)
 
     async def blame(self, run: str = "last") -> results.Blame:
@@ -223,17 +225,17 @@ class Tools:
             to: these stages and all that they need.
             fresh: whether to measure again what is bound to this machine.
         """
-        path = self._inside(file)
+        path = self._require_inside(file)
         if not self.allow_run:
             raise UsageError(
                 "this server runs no pipelines",
                 why="it was started without --allow-run",
                 hint=f"ask the user to run `orun {quoted(file)}`, or to start the server by: orun mcp --allow-run",
             )
-        selection = selection_options(only, from_, to, fresh=fresh)
-        return decode(results.RunResult, await run_verb("run", [*override_options(set), *selection], [path]))
+        selection = format_selection(only, from_, to, fresh=fresh)
+        return decode(results.RunResult, await run_verb("run", [*format_overrides(set), *selection], [path]))
 
-    def reporting(self, tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
+    def convert_errors(self, tool: Callable[P, Awaitable[T]]) -> Callable[P, Awaitable[T]]:
         """Return a tool that turns orun's errors into errors of the protocol, in the words of the command line."""
 
         @wraps(tool)
@@ -241,13 +243,13 @@ class Tools:
             try:
                 return await tool(*args, **kwargs)
             except PipelineError as error:
-                raise ToolError(render([self._without_source(problem) for problem in error.problems])) from error
+                raise ToolError(render([self._strip_source(problem) for problem in error.problems])) from error
             except OrunError as error:
                 raise ToolError(str(error)) from error
 
         return call
 
-    def _inside(self, name: str) -> str:
+    def _require_inside(self, name: str) -> str:
         """Return a path as it is, or a run's id; UsageError if it leads out of the server's folder."""
         if not Path(os.path.realpath(name)).is_relative_to(self.root):
             raise UsageError(
@@ -257,7 +259,7 @@ class Tools:
             )
         return name
 
-    def _without_source(self, problem: Problem) -> Problem:
+    def _strip_source(self, problem: Problem) -> Problem:
         """Return a problem without its line of text if its file is outside of the server's folder."""
         outside = not Path(os.path.realpath(problem.position.file)).is_relative_to(self.root)
         return replace(problem, source="") if outside else problem

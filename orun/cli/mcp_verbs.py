@@ -41,17 +41,17 @@ async def run_verb(verb: str, options: Sequence[str], arguments: Sequence[str]) 
         why = f"exit code {process.returncode}, and no JSON document"
         raise UsageError(f"orun {verb} gave no result", why=why, hint=f"orun {verb} --help") from error
     if "error" in document:
-        raise _error(document["error"])
+        raise _build_error(document["error"])
     return document
 
 
-def override_options(values: Mapping[str, Any] | None) -> list[str]:
+def format_overrides(values: Mapping[str, Any] | None) -> list[str]:
     """Return the options `--set` of values by dotted path."""
     pairs = {path: value if isinstance(value, str) else json.dumps(value) for path, value in (values or {}).items()}
     return [f"--set={path}={value}" for path, value in pairs.items()]
 
 
-def selection_options(
+def format_selection(
     only: Sequence[str] | None, from_: Sequence[str] | None, to: Sequence[str] | None, *, fresh: bool
 ) -> list[str]:
     """Return the options that choose stages."""
@@ -60,12 +60,12 @@ def selection_options(
     return [*chosen, *(["--fresh"] if fresh else [])]
 
 
-def located_problems(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def locate_problems(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return problems with their position as one text, `file:line:column`."""
     return [{**document, "location": place(decode(Problem, document).position)} for document in documents]
 
 
-def _error(document: Mapping[str, Any]) -> OrunError:
+def _build_error(document: Mapping[str, Any]) -> OrunError:
     """Return the error in a JSON document of the command line."""
     if problems := document.get("problems"):
         return PipelineError([decode(Problem, problem) for problem in problems])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., object])
 
 
-def _folder(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Path | None:
+def _parse_folder(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Path | None:
     """The folder that an option names; an empty name says nothing, as an empty variable does."""
     return Path(text) if text else None
 
@@ -39,7 +39,7 @@ set_option = click.option(
 store_option = click.option(
     "--store",
     type=click.Path(),
-    callback=_folder,
+    callback=_parse_folder,
     metavar="DIR",
     help="Where results are kept: $ORUN_STORE, or artifacts/ at the top of the project, when left out.",
 )
@@ -99,7 +99,7 @@ def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
     return Store.open(root, read_only=read_only)
 
 
-def outputs_folder(store: Path | None) -> str:
+def format_outputs_folder(store: Path | None) -> str:
     """The folder of output checkouts, to append to a command: of a store, or of the working folder's."""
     from orun.fs.os_errors import quoted
     from orun.store.layout import default_store
@@ -115,7 +115,7 @@ def remote_options(function: F) -> F:
     return function
 
 
-def remote_of(choices: dict[str, Any]) -> Remote | None:
+def take_remote(choices: dict[str, Any]) -> Remote | None:
     """The remote that the options name, taken out of the choices; None when nothing is said of it."""
     url, mode, required = (choices.pop(name) for name in ("remote", "remote_mode", "remote_required"))
     return Remote(url, mode, required) if url is not None or mode or required else None

@@ -22,22 +22,24 @@ STDOUT = Path("/dev/stdout")  # the file that is named `-`
 
 def output_option(name: str, text: str, *parameters: str, metavar: str = "FILE") -> Callable[[F], F]:
     """An option that names a file, or a folder of files, to be written; `-` is the standard output."""
-    return click.option(name, *parameters, type=click.Path(), metavar=metavar, callback=_path, help=text)
+    return click.option(name, *parameters, type=click.Path(), metavar=metavar, callback=_parse_path, help=text)
 
 
 def named_outputs_option(name: str, text: str) -> Callable[[F], F]:
     """An option that may be repeated and names a file for what each name stands for."""
-    return click.option(name, multiple=True, metavar="NAME=FILE", callback=_named_paths, help=text)
+    return click.option(name, multiple=True, metavar="NAME=FILE", callback=_parse_named_paths, help=text)
 
 
-def _named_paths(ctx: click.Context, param: click.Parameter, pairs: Sequence[str]) -> list[tuple[str, Path | None]]:
+def _parse_named_paths(
+    ctx: click.Context, param: click.Parameter, pairs: Sequence[str]
+) -> list[tuple[str, Path | None]]:
     split = [pair.partition("=") for pair in pairs]
     if wrong := next((pair for pair, (name, _, path) in zip(pairs, split, strict=True) if not (name and path)), None):
         raise click.BadParameter(f"{wrong!r} is not NAME=FILE", ctx, param)
-    return [(name, _path(ctx, param, path)) for name, _, path in split]
+    return [(name, _parse_path(ctx, param, path)) for name, _, path in split]
 
 
-def _path(ctx: click.Context, param: click.Parameter, text: str | None) -> Path | None:
+def _parse_path(ctx: click.Context, param: click.Parameter, text: str | None) -> Path | None:
     if text == "":
         raise click.BadParameter("the name is empty", ctx, param)
     return None if text is None else STDOUT if text == "-" else Path(text)
@@ -51,7 +53,7 @@ def look_at(path: Path, *, append: bool = False) -> OutputFile:
     """
     from orun.noop.overwrites import refuse_here
 
-    with _refusals(path):
+    with _refusing_unwritable(path):
         file = OutputFile(path, append=append)
     click.get_current_context().call_on_close(file.close)
     refuse_here([path])
@@ -64,7 +66,7 @@ def write(file: OutputFile, content: str | bytes) -> None:
     Raises:
         UsageError: when it cannot be written.
     """
-    with _refusals(file.path), file:
+    with _refusing_unwritable(file.path), file:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         # A file whose name is no UTF-8 is named with its bytes written out, which JSON reads back as that name.
@@ -77,7 +79,7 @@ def write_file(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _refusals(path: Path) -> Iterator[None]:
+def _refusing_unwritable(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -11,7 +11,7 @@ import click
 
 import orun
 from orun.cli import options
-from orun.cli.selection import TYPED, SelectingVerb, forced, selection_options
+from orun.cli.selection import TYPED, SelectingVerb, list_forced, selection_options
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import encode
 from orun.fs.os_errors import quoted
@@ -65,32 +65,32 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     from orun.runner.preflight import find_missing
 
     choices["set"] = options.parse_overrides(overrides)
-    choices["force"] = forced(file, choices)
-    choices["remote"] = options.remote_of(choices)
+    choices["force"] = list_forced(file, choices)
+    choices["remote"] = options.take_remote(choices)
     with options.activity_shown():
         plan = orun.plan(file, **choices)
     uses_remote = bool(remote_url(choices["remote"] or Remote(), plan.pipeline.project))
     options.warn(plan.left_out)
     refused = find_missing(plan, [step.stage.id for step in plan.steps], available_resources(memory=True))
     if as_json:
-        document = {"pipeline": plan.pipeline.name, "steps": [_data(step, plan) for step in plan.steps]}
+        document = {"pipeline": plan.pipeline.name, "steps": [_to_data(step, plan) for step in plan.steps]}
         machines = {"machines": encode(plan.machines), "left_out": plan.left_out} if plan.machines else {}
         options.show_json({**document, **machines, "refused": refused})
     else:
         terminal = detect(sys.stdout)
         again = shlex.join(["orun", *click.get_current_context().meta[TYPED]])
-        options.show(lines_of(plan, refused, terminal, again, uses_remote=uses_remote))
+        options.show(format_plan(plan, refused, terminal, again, uses_remote=uses_remote))
     return 0
 
 
-def lines_of(
+def format_plan(
     plan: Plan, refused: Sequence[Problem], terminal: Terminal, command_line: str, *, uses_remote: bool = False
 ) -> list[str]:
     """The table of a plan, a sentence that sums it up and says how to carry it out, and what a run would refuse."""
-    table = render((*COLUMNS, MACHINE), [_row(step, plan) for step in plan.steps], terminal)
-    machines = list(_machine_lines(plan))
-    lines = [*table, "", *machines, *([""] if machines else []), _summary(plan, "" if refused else command_line)]
-    lines += [f"{terminal.paint('note', 'doubt')}: {note}" for note in _notes(plan, uses_remote=uses_remote)]
+    table = render((*COLUMNS, MACHINE), [_build_row(step, plan) for step in plan.steps], terminal)
+    machines = list(_format_machines(plan))
+    lines = [*table, "", *machines, *([""] if machines else []), _summarize(plan, "" if refused else command_line)]
+    lines += [f"{terminal.paint('note', 'doubt')}: {note}" for note in _iter_notes(plan, uses_remote=uses_remote)]
     if refused:
         lines.append(f"{terminal.paint('warning', 'doubt')}: a run would refuse this:")
     for problem in refused:
@@ -99,7 +99,7 @@ def lines_of(
     return lines
 
 
-def _machine_lines(plan: Plan) -> Iterator[str]:
+def _format_machines(plan: Plan) -> Iterator[str]:
     """Yield the facts of each machine that a stage is planned for, and why stages run on this one."""
     for machine in plan.machines:
         if any(step.machine == machine.id for step in plan.steps):
@@ -112,7 +112,7 @@ def _machine_lines(plan: Plan) -> Iterator[str]:
             yield f"{step.stage.id} runs on {HERE}: {why}"
 
 
-def _row(step: Step, plan: Plan) -> tuple[Cell, ...]:
+def _build_row(step: Step, plan: Plan) -> tuple[Cell, ...]:
     return (
         Cell(step.stage.id, "strong"),
         Cell(DECISIONS[step.action], STYLES[step.action]),
@@ -122,7 +122,7 @@ def _row(step: Step, plan: Plan) -> tuple[Cell, ...]:
     )
 
 
-def _summary(plan: Plan, command_line: str) -> str:
+def _summarize(plan: Plan, command_line: str) -> str:
     due = [step for step in plan.steps if step.action in DUE]
     if not due:
         blocked = sum(step.action == "blocked" for step in plan.steps)
@@ -136,7 +136,7 @@ def _summary(plan: Plan, command_line: str) -> str:
     return f"{text}; to do so: {command_line}" if command_line else text
 
 
-def _notes(plan: Plan, *, uses_remote: bool) -> Iterator[str]:
+def _iter_notes(plan: Plan, *, uses_remote: bool) -> Iterator[str]:
     """Yield a note for each stage that a stage blocks which is neither selected nor up to date, and on the remote."""
     planned = {step.stage.id for step in plan.steps}
     for step in plan.steps:
@@ -150,7 +150,7 @@ def _notes(plan: Plan, *, uses_remote: bool) -> Iterator[str]:
         yield "the remote is not asked; what it holds is fetched instead of built"
 
 
-def _data(step: Step, plan: Plan) -> dict[str, Any]:
+def _to_data(step: Step, plan: Plan) -> dict[str, Any]:
     return {
         "stage": step.stage.id,
         "uses": step.stage.uses,

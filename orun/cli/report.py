@@ -13,7 +13,7 @@ import click
 from orun.cli import options
 from orun.cli.complete import complete_run
 from orun.cli.outputs import named_outputs_option, output_option
-from orun.cli.reports import requested_reports, write_all
+from orun.cli.reports import list_requested, write_all
 from orun.cli.run_ids import read_run
 from orun.cli.verb import Verb
 from orun.report.terminal import detect
@@ -55,7 +55,7 @@ def command(
     if show and html is None:
         html = Path(tempfile.mkdtemp(prefix="orun-")) / "report.html"
     own = ("html", html), ("markdown", markdown), ("junit", junit)
-    files = requested_reports([*own, *report], reports, summary=False)
+    files = list_requested([*own, *report], reports, summary=False)
     if not files:
         from orun.report.console import Console
 

@@ -56,7 +56,7 @@ class Report:
         outputs.write(self.file, self.render(result))
 
 
-def _renderer(name: str) -> Callable[[RunResult], str | bytes]:
+def _find_renderer(name: str) -> Callable[[RunResult], str | bytes]:
     """Return what renders a report: a function of orun, or of a package, which is imported now.
 
     Raises:
@@ -85,7 +85,7 @@ def _render(name: str, result: RunResult) -> str:
     return text
 
 
-def requested_reports(
+def list_requested(
     files: Iterable[tuple[str, Path | None]], folder: Path | None, *, summary: bool = True
 ) -> list[Report]:
     """The reports that the command line asks for, and the step summary where a CI system offers one.
@@ -108,10 +108,10 @@ def requested_reports(
         file = outputs.look_at(path)
         if not file.is_stream and by_place.setdefault(os.path.realpath(path), path) is not path:
             raise UsageError(f"two reports would be written to {path}", hint="give each a file of its own")
-        reports.append(Report(file, _renderer(name)))
+        reports.append(Report(file, _find_renderer(name)))
     step = os.environ.get("GITHUB_STEP_SUMMARY") if summary else None
     if step and os.path.realpath(step) not in by_place:
-        reports.append(Report(outputs.look_at(Path(step), append=True), _renderer("markdown")))
+        reports.append(Report(outputs.look_at(Path(step), append=True), _find_renderer("markdown")))
     return reports
 
 

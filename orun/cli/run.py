@@ -14,9 +14,9 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.outputs import named_outputs_option, output_option
-from orun.cli.reports import FILES, requested_reports, write_all
-from orun.cli.selection import SelectingVerb, forced, selection_options
-from orun.cli.signals import stoppable_run
+from orun.cli.reports import FILES, list_requested, write_all
+from orun.cli.selection import SelectingVerb, list_forced, selection_options
+from orun.cli.signals import wrap_listener
 from orun.core.open_gates import failed_gates
 from orun.errors import Interrupted, UsageError
 
@@ -84,18 +84,18 @@ def command(
     """  # noqa: D301 -- click's mark for text that keeps its lines
     if quiet and verbose:
         raise UsageError("--quiet and --verbose contradict each other", hint="use one of them")
-    requested = requested_reports([*((name, choices.pop(name)) for name in FILES), *choices.pop("report")], reports)
+    requested = list_requested([*((name, choices.pop(name)) for name in FILES), *choices.pop("report")], reports)
     choices["reports"] = [report.file.path for report in requested]
     blames = not choices.pop("no_blame")
     choices["set"] = options.parse_overrides(overrides)
-    choices["force"] = forced(file, choices)
-    choices["remote"] = options.remote_of(choices)
+    choices["force"] = list_forced(file, choices)
+    choices["remote"] = options.take_remote(choices)
     choices["wait"] = options.parse_seconds("--wait", choices["wait"])
     with ExitStack() as stack:
         if as_json:
             from orun.report.document import run_document
 
-            result = orun.run(file, on_event=stoppable_run(stack, None), **choices)
+            result = orun.run(file, on_event=wrap_listener(stack, None), **choices)
             diagnoses = _diagnose(file, choices, result, quiet=True) if blames else ()
             options.show_json(run_document(result, diagnoses))
             _annotate(result, as_json=True)
@@ -109,7 +109,7 @@ def command(
                 _annotate(result, as_json=False)
 
             detail: Detail = "quiet" if quiet else "verbose" if verbose else "normal"
-            result = _run_shown(file, detail, look_into, choices, stack)
+            result = _run_and_show(file, detail, look_into, choices, stack)
         try:
             write_all(requested, result)
         except UsageError as error:
@@ -126,7 +126,7 @@ def _annotate(result: RunResult, *, as_json: bool) -> None:
         click.echo("".join(f"{line}\n" for line in commands(result)), nl=False, err=as_json)
 
 
-def _run_shown(
+def _run_and_show(
     file: str, detail: Detail, look_into: Callable[[RunResult], None], choices: dict[str, Any], stack: ExitStack
 ) -> RunResult:
     from orun.report.console import Console
@@ -134,7 +134,7 @@ def _run_shown(
 
     console = Console(sys.stdout, detect(sys.stdout), detail)
     try:
-        result = orun.run(file, on_event=stoppable_run(stack, console), **choices)
+        result = orun.run(file, on_event=wrap_listener(stack, console), **choices)
     finally:
         console.close()
     console.finish(result, look_into)
@@ -152,4 +152,4 @@ def _diagnose(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet
         return ()
     from orun.cli import blame
 
-    return blame.after_run(file, choices, result, quiet=quiet)
+    return blame.look_into(file, choices, result, quiet=quiet)

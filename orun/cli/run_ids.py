@@ -35,14 +35,14 @@ def find(store: Store, reference: str) -> Path:
     """
     refuse_pipeline_file(reference)
     last = LAST.fullmatch(reference)
-    return _from_end(store, int(last[1] or 0)) if last else store.run(reference)
+    return _find_from_end(store, int(last[1] or 0)) if last else store.run(reference)
 
 
 def read_run(store: Store, reference: str) -> RunResult:
-    """The record of the run that is meant; raises as `find` and `record_of` do."""
+    """The record of the run that is meant; raises as `find` and `find_record` do."""
     from orun.eventlog import read_result
 
-    return read_result(record_of(find(store, reference)))
+    return read_result(find_record(find(store, reference)))
 
 
 def refuse_pipeline_file(reference: str) -> None:
@@ -55,7 +55,7 @@ def refuse_pipeline_file(reference: str) -> None:
         )
 
 
-def record_of(folder: Path) -> Path:
+def find_record(folder: Path) -> Path:
     """The record of a run; UsageError when it has none."""
     record = folder / RECORD_FILE
     if not seen_at(record):
@@ -66,7 +66,7 @@ def record_of(folder: Path) -> Path:
     return record
 
 
-def _from_end(store: Store, before: int) -> Path:
+def _find_from_end(store: Store, before: int) -> Path:
     from orun.eventlog import read_result
 
     pipeline, file, passed = "", "", 0

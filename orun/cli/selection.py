@@ -26,10 +26,10 @@ class SelectingVerb(Verb):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Settle what each bare --force means before the arguments are parsed; what was typed stays in `ctx.meta`."""
         ctx.meta[TYPED] = list(args)
-        return super().parse_args(ctx, [_settled(*pair) for pair in pairwise([*args, "-"])])
+        return super().parse_args(ctx, [_add_all(*pair) for pair in pairwise([*args, "-"])])
 
 
-def _settled(word: str, after: str) -> str:
+def _add_all(word: str, after: str) -> str:
     bare = word in BARE and (after.startswith("-") or after.endswith((".yaml", ".yml")))
     return f"{word}={ALL}" if bare else word
 
@@ -63,7 +63,7 @@ def selection_options(function: F) -> F:
     return function
 
 
-def forced(file: str, choices: Mapping[str, Any]) -> list[str]:
+def list_forced(file: str, choices: Mapping[str, Any]) -> list[str]:
     """The stages to force, with every selected one in the place of a bare --force."""
     force: Sequence[str] = choices["force"]
     if ALL not in force:

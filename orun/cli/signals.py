@@ -9,7 +9,7 @@ from orun.core.events import Event, RunStarted
 from orun.eventlog import Listener
 
 
-def stoppable_run(stack: ExitStack, listener: Listener | None) -> Listener:
+def wrap_listener(stack: ExitStack, listener: Listener | None) -> Listener:
     """Return a listener that passes events on; from the start of a run with work to do, signals stop it."""
 
     def receive(event: Event) -> None:

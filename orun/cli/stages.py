@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orun.cli import options
-from orun.cli.describe import kind_data, kind_lines
+from orun.cli.describe import format_kind, to_data
 from orun.cli.verb import Verb
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
@@ -50,23 +50,23 @@ def command(kind: str | None, as_json: bool) -> int:
     if kind:
         documented = find(kind, Path.cwd())
         if as_json:
-            options.show_json(kind_data(documented))
+            options.show_json(to_data(documented))
         else:
-            options.show(kind_lines(documented, terminal))
+            options.show(format_kind(documented, terminal))
         return 0
     plug_ins = tuple(load_all(BUILTIN))
     kinds = (*all_kinds(), *(item for item in plug_ins if not isinstance(item, Unknown)))
     if as_json:
-        options.show_json([kind_data(item) for item in kinds])
+        options.show_json([to_data(item) for item in kinds])
     else:
-        options.show(_library(kinds, terminal))
+        options.show(_format_library(kinds, terminal))
     for broken in plug_ins:
         if isinstance(broken, Unknown):
             click.echo(f"\n{broken}", err=True)
     return 0
 
 
-def _library(kinds: Sequence[Kind], terminal: Terminal) -> list[str]:
+def _format_library(kinds: Sequence[Kind], terminal: Terminal) -> list[str]:
     """The kinds in a table, with a blank line between folders."""
     rows: list[tuple[Cell, Cell]] = []
     folder = ""

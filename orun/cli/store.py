@@ -116,7 +116,7 @@ def pin(name: str, artifact: str, store: Path | None, as_json: bool) -> int:
     from orun.store.pins import pin as keep
 
     with options.open_store(store) as opened:
-        pinned = keep(opened, name, _tree(opened, artifact))
+        pinned = keep(opened, name, _find_tree(opened, artifact))
     if as_json:
         options.show_json(pinned)
     else:
@@ -148,7 +148,7 @@ def pins(store: Path | None, as_json: bool) -> int:
 
     with options.open_store(store) as opened:
         pinned = all_pins(opened)
-        makers = _makers(opened)
+        makers = _find_makers(opened)
     if as_json:
         options.show_json({"pins": pinned})
         return 0
@@ -156,7 +156,7 @@ def pins(store: Path | None, as_json: bool) -> int:
         (
             Cell(entry.name, "strong"),
             Cell(entry.tree[:SHORT]),
-            Cell(_maker(entry, makers.get(entry.tree, []))),
+            Cell(_choose_maker(entry, makers.get(entry.tree, []))),
             Cell(ago(time.time() - entry.at)),
         )
         for entry in pinned
@@ -165,7 +165,7 @@ def pins(store: Path | None, as_json: bool) -> int:
     return 0
 
 
-def _makers(store: Store) -> dict[str, list[tuple[str, str]]]:
+def _find_makers(store: Store) -> dict[str, list[tuple[str, str]]]:
     """Return the stages that made each artifact, with their pipelines; no stage of an investigation.
 
     Pipelines may share a result. Its record names only the first of them, and each has a pointer to it.
@@ -182,7 +182,7 @@ def _makers(store: Store) -> dict[str, list[tuple[str, str]]]:
     return makers
 
 
-def _maker(pin: Pin, makers: Sequence[tuple[str, str]]) -> str:
+def _choose_maker(pin: Pin, makers: Sequence[tuple[str, str]]) -> str:
     """Return which stage made a pinned artifact: of a baseline's model, a stage of its pipeline if there is one."""
     from orun.gates.pinned import is_of
 
@@ -190,7 +190,7 @@ def _maker(pin: Pin, makers: Sequence[tuple[str, str]]) -> str:
     return "/".join(best[0]) if best else ""
 
 
-def _tree(store: Store, artifact: str) -> str:
+def _find_tree(store: Store, artifact: str) -> str:
     """The digest of the artifact that is meant.
 
     Raises:

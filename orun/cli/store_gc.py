@@ -29,7 +29,7 @@ REMOVED = (Column("stage", flexible=True), Column("artifact"), Column("size", "r
 REMOVED_RUNS = (Column("run", flexible=True), Column("size", "right"))
 
 
-def _quantity(parse: Callable[[str | float], float], form: Form, unit: str) -> Callable[..., float | None]:
+def _build_parser(parse: Callable[[str | float], float], form: Form, unit: str) -> Callable[..., float | None]:
     """Return the callback of an option for a duration or a size.
 
     A plain number is refused: `--max-age 30` may mean days, and 30 seconds would be gone for good.
@@ -80,13 +80,13 @@ EXAMPLES = (
 )
 @click.option(
     "--max-size",
-    callback=_quantity(parse_size, SIZE_FORM, "GB"),
+    callback=_build_parser(parse_size, SIZE_FORM, "GB"),
     metavar="SIZE",
     help="Keep further results, the last used first, until all that is kept has this size, as in 20GB.",
 )
 @click.option(
     "--max-age",
-    callback=_quantity(parse_duration, DURATION_FORM, "d"),
+    callback=_build_parser(parse_duration, DURATION_FORM, "d"),
     metavar="AGE",
     help="Keep further results that were used, and runs that began, within this time, as in 30d.",
 )
@@ -136,11 +136,11 @@ def gc(
     else:
         terminal = detect(sys.stdout)
         warnings = [f"{terminal.paint('warning', 'doubt')}: {notice}" for notice in notices]
-        options.show([*warnings, *lines_of(collected, roots, pinned, terminal, dry_run=dry_run)])
+        options.show([*warnings, *format_collected(collected, roots, pinned, terminal, dry_run=dry_run)])
     return 0
 
 
-def lines_of(
+def format_collected(
     collected: Collected, roots: Sequence[Root], pinned: Sequence[Pin], terminal: Terminal, *, dry_run: bool
 ) -> list[str]:
     """The tables of what goes, what is kept by name, and the sum."""
@@ -156,12 +156,12 @@ def lines_of(
     kept = [f"kept: {root.tree[:SHORT]}, {root.why}" for root in roots]
     kept += [f"kept: {pin.tree[:SHORT]}, pinned as {pin.name}" for pin in pinned]
     runs = [(Cell(run.run, "strong"), Cell(show(run.size, "B"))) for run in collected.runs]
-    sums = [_sum(collected, dry_run=dry_run)]
+    sums = [_sum_up(collected, dry_run=dry_run)]
     blocks = [render(REMOVED, rows, terminal), render(REMOVED_RUNS, runs, terminal), kept, sums]
     return "\n\n".join("\n".join(block) for block in blocks if block).split("\n")
 
 
-def _sum(collected: Collected, *, dry_run: bool) -> str:
+def _sum_up(collected: Collected, *, dry_run: bool) -> str:
     stays = f"{count(collected.kept_objects, 'object')} ({show(collected.kept_size, 'B')})"
     if not (collected.objects or collected.removed or collected.runs):
         return f"nothing to remove; {stays} {'would stay' if dry_run else 'stay'}"

@@ -64,7 +64,7 @@ def command(stage: str, inputs: Sequence[str], values: Sequence[str], as_json: b
     if as_json:
         options.show_json({"stage": stage, "good": trial.is_good, "result": trial.result, "rebuilt": trial.rebuilt})
     elif trial.result.failure is None:
-        options.show(_lines(stage, trial))
+        options.show(_format_trial(stage, trial))
     if failure := trial.result.failure:
         if as_json:
             return StageFailed.exit_code
@@ -73,14 +73,14 @@ def command(stage: str, inputs: Sequence[str], values: Sequence[str], as_json: b
     return 0 if trial.is_good else DIFFERS
 
 
-def _lines(stage: str, trial: Trial) -> list[str]:
-    from orun.cli.verify import lines_of
+def _format_trial(stage: str, trial: Trial) -> list[str]:
+    from orun.cli.verify import format_comparison
     from orun.text.units import show
 
     lines = [f"metric {name}: {show(metric.value, metric.unit)}" for name, metric in trial.result.metrics.items()]
     lines += [f"metric {name}: declared, and not returned" for name in trial.unmeasured]
     assert trial.rebuilt  # noqa: S101 - it did not fail
-    lines += lines_of(trial.rebuilt, ("first", "second"))
+    lines += format_comparison(trial.rebuilt, ("first", "second"))
     if trial.is_good:
         return [*lines, f"{stage} works"]
     if trial.unmeasured:

@@ -29,7 +29,7 @@ def write_examples(formatter: click.HelpFormatter, examples: Examples) -> None:
             formatter.write(f"  # {meaning}\n  {command}\n")
 
 
-def lost_folder() -> UsageError | None:
+def explain_lost_folder() -> UsageError | None:
     """The error of a current folder that was removed or cannot be entered any more; None where all is well."""
     try:
         os.getcwd()  # noqa: PTH109 - its name is not needed
@@ -67,7 +67,7 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; relative paths need a current folder."""
-        if lost := lost_folder():
+        if lost := explain_lost_folder():
             raise lost
         if sys.platform == "win32" and self.name not in ON_WINDOWS:
             from orun.environment.platforms import require_posix
@@ -114,10 +114,10 @@ class Verbs(click.Group):
         """Complete verbs, importing none, and the files of a command line without a verb."""
         from click.shell_completion import CompletionItem
 
-        from orun.cli.complete import pipeline_files
+        from orun.cli.complete import list_pipeline_files
 
         verbs = [(name, summary) for name, summary in self.verbs.items() if name.startswith(incomplete)]
-        files = [] if incomplete.startswith("-") else pipeline_files(incomplete)
+        files = [] if incomplete.startswith("-") else list_pipeline_files(incomplete)
         options = click.Command.shell_complete(self, ctx, incomplete)
         return [*(CompletionItem(name, help=text) for name, text in verbs), *map(CompletionItem, files), *options]
 
@@ -149,20 +149,20 @@ class Verbs(click.Group):
                     accept_init(first)
                 return "init", self.get_command(ctx, "init"), args
         if not (os.path.lexists(first) or first.endswith((".yaml", ".yml")) or os.sep in first):
-            raise self._unknown_verb(first)
+            raise self._explain_unknown_verb(first)
         if len(args) > 1 and args[1] in self.verbs:
             from orun.fs.os_errors import quoted
 
             raise UsageError("the verb comes before the file", hint=f"orun {args[1]} {quoted(first)}")
         return DEFAULT, self.get_command(ctx, DEFAULT), args
 
-    def _unknown_verb(self, name: str) -> UsageError:
+    def _explain_unknown_verb(self, name: str) -> UsageError:
         from difflib import get_close_matches
 
-        from orun.cli.other_tools import VERBS, here
+        from orun.cli.other_tools import VERBS, translate
 
         close = [file for file in (f"{name}.yaml", f"{name}.yml") if os.path.lexists(file)]
-        close += filter(None, [here(name, VERBS)])
+        close += filter(None, [translate(name, VERBS)])
         close += get_close_matches(name, self.verbs, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}? " if close else ""
         return UsageError(

@@ -62,18 +62,18 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
         names = [] if ALL in rebuild else rebuild
         return _rebuild(target, names, options.parse_overrides(overrides), store, as_json=as_json)
     if presence(target) != FOLDER:
-        from orun.cli.bundle_checkout import no_bundle
+        from orun.cli.bundle_checkout import explain_no_bundle
 
-        raise no_bundle(target, store)
+        raise explain_no_bundle(target, store)
     return _verify_bundle(Path(target), as_json=as_json)
 
 
 def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
     from orun.api import verify
-    from orun.cli.bundle_checkout import bundle_near, earlier_run_note
+    from orun.cli.bundle_checkout import find_bundle_near, note_earlier_run
 
     check = verify(bundle)
-    note = earlier_run_note(str(bundle)) if check.ok else ""
+    note = note_earlier_run(str(bundle)) if check.ok else ""
     if as_json:
         options.show_json(
             {
@@ -92,7 +92,7 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
         notes = [f"note: {note}"] if note else []
         options.show([f"{bundle} is OK: all files match the manifest", *needs, *notes, "", "SHA-256", *digests])
     else:
-        hints = [f"  hint: orun verify {quoted(str(near))}"] if (near := bundle_near(bundle)) else []
+        hints = [f"  hint: orun verify {quoted(str(near))}"] if (near := find_bundle_near(bundle)) else []
         problems = (f"  {printable(text)}" for text in check.problems)
         options.show([f"{bundle} does not match its manifest:", *problems, *hints])
     return 0 if check.ok else DAMAGED
@@ -104,14 +104,14 @@ def _rebuild(file: str, names: Sequence[str], overrides: dict[str, str], store: 
 
     def report(stage: Rebuilt) -> None:
         if not as_json:
-            options.show(lines_of(stage))
+            options.show(format_comparison(stage))
 
     with stop_signals():
         stages = rebuild(file, only=names, set=overrides, store=store, on_result=report)
     if as_json:
         options.show_json({"file": file, "good": all(stage.good for stage in stages), "stages": stages})
     else:
-        counts = Counter(_word(stage) for stage in stages)
+        counts = Counter(_name_verdict(stage) for stage in stages)
         options.show(
             ["", f"{count(len(stages), 'stage')}: {', '.join(f'{number} {word}' for word, number in counts.items())}"]
         )
@@ -120,25 +120,26 @@ def _rebuild(file: str, names: Sequence[str], overrides: dict[str, str], store: 
     return 0 if all(stage.good for stage in stages) else DAMAGED
 
 
-def lines_of(stage: Rebuilt, builds: tuple[str, str] = ("stored", "rebuilt")) -> list[str]:
+def format_comparison(stage: Rebuilt, builds: tuple[str, str] = ("stored", "rebuilt")) -> list[str]:
     """Return what became of one stage, and below it each difference between its two builds, which have these names."""
-    verdict = f"{stage.stage}: {_word(stage)}"
+    verdict = f"{stage.stage}: {_name_verdict(stage)}"
     if why := stage.why or "; ".join(sentences(stage.reasons)):
         return [f"{verdict}: {why}"]
     if stage.verdict == "identical":
         return [f"{verdict}, {show(stage.size, 'B')}"]
     first, second = builds
     metrics = [
-        f"  metric {name}: {_plain(old)} {first}, {_plain(new)} {second}" for name, (old, new) in stage.metrics.items()
+        f"  metric {name}: {_format_value(old)} {first}, {_format_value(new)} {second}"
+        for name, (old, new) in stage.metrics.items()
     ]
-    return [verdict, *(_file_line(file, first, second) for file in stage.files), *metrics]
+    return [verdict, *(_format_file(file, first, second) for file in stage.files), *metrics]
 
 
-def _word(stage: Rebuilt) -> str:
+def _name_verdict(stage: Rebuilt) -> str:
     return "differs, as its kind says it may" if stage.verdict == "differs" and stage.declared else stage.verdict
 
 
-def _file_line(file: Changed, first: str, second: str) -> str:
+def _format_file(file: Changed, first: str, second: str) -> str:
     if file.stored is None or file.rebuilt is None:
         size = file.stored if file.rebuilt is None else file.rebuilt
         return f"  {file.path}: only {first if file.rebuilt is None else second}, {show(size or 0, 'B')}"
@@ -147,5 +148,5 @@ def _file_line(file: Changed, first: str, second: str) -> str:
     return f"  {file.path}: {show(file.stored, 'B')} {first}, {show(file.rebuilt, 'B')} {second}"
 
 
-def _plain(value: float | None) -> str:
+def _format_value(value: float | None) -> str:
     return "none" if value is None else repr(value)

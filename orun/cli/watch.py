@@ -86,15 +86,15 @@ def command(logs: Sequence[str], release: str, store: Path | None, as_json: bool
     choices["learn"] = _parse_learn(choices["learn"])
     choices["alpha"] = _parse_alpha(choices["alpha"])
     choices["per"] = options.parse_seconds("--per", choices["per"])
-    result = watch(logs, _release(release, store), **choices)
+    result = watch(logs, _find_release(release, store), **choices)
     if as_json:
         options.show_json({"drift": bool(result.drifted), **encode(result)})
     else:
-        options.show(lines_of(result, detect(sys.stdout), verbose=verbose))
+        options.show(format_result(result, detect(sys.stdout), verbose=verbose))
     return result.exit_code
 
 
-def _release(reference: str, store: Path | None) -> Path | Release:
+def _find_release(reference: str, store: Path | None) -> Path | Release:
     """Return the folder that is meant, or the only release of a run."""
     if presence(reference) == FOLDER or os.sep in reference:
         return Path(reference)
@@ -107,7 +107,7 @@ def _release(reference: str, store: Path | None) -> Path | Release:
             run = read_run(opened, reference)
         except UsageError as error:
             problem = f"{reference} is neither the folder of a release nor a run"
-            raise UsageError(problem, why=error.problem, hint=f"ls {options.outputs_folder(store)}") from error
+            raise UsageError(problem, why=error.problem, hint=f"ls {options.format_outputs_folder(store)}") from error
         named = {
             stage.stage: release_of_tree(opened, stage.tree, f"{stage.stage} of the run {run.folder.name}")
             for stage in run.stages
@@ -118,7 +118,7 @@ def _release(reference: str, store: Path | None) -> Path | Release:
         raise UsageError(f"the run {reference} has no release with a reference", hint=HINT)
     if len({item.digest for item in releases.values()}) > 1:
         why = f"with references of their own: {', '.join(releases)}"
-        hint = f"name a folder in {options.outputs_folder(store)}"
+        hint = f"name a folder in {options.format_outputs_folder(store)}"
         raise UsageError(f"the run {reference} has {len(releases)} releases", why=why, hint=hint)
     return next(iter(releases.values()))
 
@@ -140,33 +140,33 @@ def _parse_alpha(text: str) -> float:
         raise UsageError(f"--alpha wants {RATIO_FORM.describe()}, not {text!r}") from error
 
 
-def lines_of(result: WatchResult, terminal: Terminal, *, verbose: bool = False) -> list[str]:
+def format_result(result: WatchResult, terminal: Terminal, *, verbose: bool = False) -> list[str]:
     """Return the table of the statistics that have drifted, or of all, and a sentence that sums it up."""
     shown = result.statistics if verbose else result.drifted
     rows = [
         (
             Cell(item.name, "strong"),
-            Cell(_value(item.name, item.before)),
-            Cell(_value(item.name, item.now)),
-            Cell(_moment(item.since) if item.since is not None else ""),
+            Cell(_format_value(item.name, item.before)),
+            Cell(_format_value(item.name, item.now)),
+            Cell(_format_time(item.since) if item.since is not None else ""),
             Cell(f"{item.p:.2g}"),
             Cell(item.verdict, "bad" if item.verdict == "drift" else ""),
         )
         for item in shown
     ]
     table = render(COLUMNS, rows, terminal)
-    return [*table, *([""] if table else []), *_learnt_notes(shown), *_notes(result), _summary(result)]
+    return [*table, *([""] if table else []), *_iter_learnt_notes(shown), *_iter_notes(result), _summarize(result)]
 
 
-def _value(name: str, value: float | None) -> str:
+def _format_value(name: str, value: float | None) -> str:
     return ABSENT if value is None else show(value, "s") if name == LATENCY else f"{value:.3g}"
 
 
-def _moment(time: float) -> str:
+def _format_time(time: float) -> str:
     return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _learnt_notes(shown: Sequence[WatchedStatistic]) -> Iterable[str]:
+def _iter_learnt_notes(shown: Sequence[WatchedStatistic]) -> Iterable[str]:
     learnt = [item for item in shown if item.learnt and item.verdict != "learning"]
     for number in sorted({item.learnt for item in learnt}):
         names = _quote([item for item in learnt if item.learnt == number])
@@ -177,7 +177,7 @@ def _quote(items: Sequence[WatchedStatistic]) -> str:
     return items[0].name if len(items) == 1 else count(len(items), "statistic")
 
 
-def _notes(result: WatchResult) -> Iterable[str]:
+def _iter_notes(result: WatchResult) -> Iterable[str]:
     learning = [item for item in result.statistics if item.verdict == "learning"]
     if learning:
         number = max(item.learnt for item in learning)
@@ -190,10 +190,10 @@ def _notes(result: WatchResult) -> Iterable[str]:
         yield f"note: left out {count(number, 'line')}: {reason}"
 
 
-def _summary(result: WatchResult) -> str:
+def _summarize(result: WatchResult) -> str:
     span = ""
     if result.first is not None and result.last is not None:
-        span = f" from {_moment(result.first)} to {_moment(result.last)} UTC"
+        span = f" from {_format_time(result.first)} to {_format_time(result.last)} UTC"
     records = f"{count(result.records, 'record')}{span}"
     if drifted := result.drifted:
         return f"drift: {len(drifted)} of {count(len(result.statistics), 'statistic')}, in {records}"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.cli.bisect import lines_of
+from orun.cli.bisect import format_bisection
 from orun.report.terminal import Terminal
 from tests.blame.project import Project
 from tests.git import commit, git
@@ -32,7 +32,7 @@ def test_those_that_touch_the_file_that_did_it(project: Project) -> None:
     bad = project.run()
     bisection = project.bisect(good, bad)
     assert bisection.causes == (("helper.py was changed",),)
-    shown = lines_of(bisection, Terminal())
+    shown = format_bisection(bisection, Terminal())
     assert [line.split(" ", 3)[3] for line in shown[-2:]] == ["count one more", "count many more"]
     assert last.startswith(shown[-1].split()[0])
     assert shown[-3] == "commits that touch it:"

@@ -103,7 +103,7 @@ def test_a_search_of_its_own_that_was_cut_short_asks_for_twice_the_time(orun: Co
     assert diagnosis["stopped"] == f"{CUT_SHORT} --time 10min"
     (question,) = find_requests(orun_api.load("sized.yaml"), orun_api.run("sized.yaml"))
     cut = Diagnosis("", "size", "size", "B", "", stopped=OUT_OF_TIME)
-    assert blame.with_advice(cut, question, 930.0, None).stopped == f"{CUT_SHORT} --time 31min"
+    assert blame.add_advice(cut, question, 930.0, None).stopped == f"{CUT_SHORT} --time 31min"
 
 
 @pytest.mark.usefixtures("sized")

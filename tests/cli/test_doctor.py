@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from orun.cli.doctor import lines_of
+from orun.cli.doctor import format_facts
 from orun.environment import distributions
 from orun.environment.platforms import list_missing_functions
 from orun.executors import explain_partial_tracing
@@ -47,7 +47,7 @@ MISSING_ON_MACOS = (
 
 
 def test_the_whole_report() -> None:
-    assert "\n".join(lines_of(FACTS, Terminal())) == (
+    assert "\n".join(format_facts(FACTS, Terminal())) == (
         """\
 orun 0.2.0, Python 3.11.7, Linux-6.18-x86_64
 store: artifacts, 72.1 GB free
@@ -80,7 +80,7 @@ def test_a_store_that_cannot_be_written_and_no_runtime() -> None:
         "providers": {},
         "environments": [],
     }
-    lines = lines_of(facts, Terminal())
+    lines = format_facts(facts, Terminal())
     assert lines[1] == "store: artifacts, not writable"
     assert lines[-1] == "ONNX Runtime is not installed: no providers"
 
@@ -88,13 +88,13 @@ def test_a_store_that_cannot_be_written_and_no_runtime() -> None:
 def test_what_other_systems_lack(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list_missing_functions() == ()
     monkeypatch.setattr("orun.environment.platforms.sys", SimpleNamespace(platform="darwin"))
-    lines = lines_of({**FACTS, "missing": list_missing_functions()}, Terminal())
+    lines = format_facts({**FACTS, "missing": list_missing_functions()}, Terminal())
     assert lines[4:8] == [*(f"missing on this system: {clause}" for clause in MISSING_ON_MACOS), ""]
 
 
 def test_stages_that_are_traced_in_part() -> None:
     facts = {**FACTS, "trace": {"level": "python", "why": "only Linux reports it, and this is Darwin"}}
-    assert lines_of(facts, Terminal())[3] == (
+    assert format_facts(facts, Terminal())[3] == (
         "trace: python: files that native code and other programs open are not seen: only Linux reports it, and this "
         "is Darwin"
     )

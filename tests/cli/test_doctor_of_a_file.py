@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.cli.doctor import lines_of
+from orun.cli.doctor import format_facts
 from orun.environment import distributions
 from orun.report.terminal import Terminal
 
@@ -52,7 +52,7 @@ def test_without_a_file_all_kinds_are_looked_at(orun: CommandLine, project: Path
 
 
 def test_a_file_that_needs_no_tool_has_no_table_of_them() -> None:
-    shown = lines_of({**FACTS, "tools": []}, Terminal())
+    shown = format_facts({**FACTS, "tools": []}, Terminal())
     assert (shown[3:5], shown[5].split()) == (["trace: full", ""], ["provider", "loads", "why", "not"])
 
 
@@ -62,7 +62,7 @@ def test_what_is_in_an_environment_says_so() -> None:
         {"tool": "numpy", "version": None, "needed_by": ["import"], "install": "", "environment": "a", "made": True},
         {"tool": "onnx", "version": None, "needed_by": ["later"], "install": "", "environment": "b", "made": False},
     ]
-    assert lines_of({**FACTS, "tools": rows}, Terminal())[5:9] == [
+    assert format_facts({**FACTS, "tools": rows}, Terminal())[5:9] == [
         "tool        version       needed by",
         "onnx in a   1.23.2        import",
         "numpy in a  missing       import",

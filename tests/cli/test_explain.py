@@ -6,7 +6,7 @@ import json
 import re
 from pathlib import Path
 
-from orun.cli.explain import lines_of
+from orun.cli.explain import format_step
 from orun.core.source_location import Position
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
@@ -26,7 +26,7 @@ def test_changed_components_come_first_and_are_marked() -> None:
     step = Step(
         INT8, "run", reasons_of("parameter per_channel: true -> false", "tool onnx is gone"), 3.0, "a" * 64, NEW, OLD
     )
-    assert "\n".join(lines_of(step, Terminal())) == (
+    assert "\n".join(format_step(step, Terminal())) == (
         f"""\
 int8 (quantize/dynamic) would run
   parameter per_channel: true -> false
@@ -45,12 +45,12 @@ key {"a" * 64}"""
 
 def test_digests_in_full() -> None:
     step = Step(INT8, "run", reasons_of("never run before"), None, "a" * 64, components({"input model": "1" * 64}))
-    assert lines_of(step, Terminal(), full=True)[3:5] == ["key component  now", f"input model    {'1' * 64}"]
+    assert format_step(step, Terminal(), full=True)[3:5] == ["key component  now", f"input model    {'1' * 64}"]
 
 
 def test_a_stage_that_is_up_to_date() -> None:
     step = Step(INT8, "cached", reasons_of("up to date"), 3.0, "a" * 64, OLD, OLD)
-    assert lines_of(step, Terminal())[:3] == [
+    assert format_step(step, Terminal())[:3] == [
         "int8 (quantize/dynamic) is up to date",
         "",
         "key component          last time         now",
@@ -59,7 +59,7 @@ def test_a_stage_that_is_up_to_date() -> None:
 
 def test_a_stored_result_for_other_values_than_the_last() -> None:
     step = Step(INT8, "cached", reasons_of("up to date"), 3.0, "a" * 64, NEW, OLD)
-    assert lines_of(step, Terminal())[:3] == [
+    assert format_step(step, Terminal())[:3] == [
         "int8 (quantize/dynamic) is up to date",
         "  since the last time what is marked has changed, and a result for it was stored before",
         "",
@@ -68,7 +68,7 @@ def test_a_stored_result_for_other_values_than_the_last() -> None:
 
 def test_inputs_that_are_not_made_yet() -> None:
     step = Step(INT8, "maybe", reasons_of("after fuse"), 3.0, "", components({"seed": "0"}), components({"seed": "0"}))
-    lines = lines_of(step, Terminal())
+    lines = format_step(step, Terminal())
     assert (lines[0], lines[-1]) == (
         "int8 (quantize/dynamic) may run",
         "key not known before its inputs are made",
@@ -119,7 +119,7 @@ def test_what_it_was_seen_to_use_is_laid_side_by_side() -> None:
     }
     used = tuple(components({name: pair[side] for name, pair in read.items()}) for side in (0, 1))
     step = Step(INT8, "run", reasons_of("..."), 3.0, "a" * 64, OLD, OLD, used=(used[0], used[1]))
-    lines = lines_of(step, Terminal())
+    lines = format_step(step, Terminal())
     assert "\n".join(lines[lines.index("") + 6 :]) == (
         f"""\
 

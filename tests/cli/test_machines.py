@@ -91,7 +91,7 @@ def test_a_fleet_without_machines_says_how_one_joins(monkeypatch: pytest.MonkeyP
     ],
 )
 def test_what_is_wrong_with_a_machine_is_said_with_what_to_do(machine: Machine, problems: list[str]) -> None:
-    assert verb.problems_of(machine, NOW) == problems
+    assert verb.list_problems(machine, NOW) == problems
 
 
 def test_the_doctor_fails_if_something_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from orun import api
-from orun.cli.crash import bug
+from orun.cli.crash import report_bug
 from orun.cli.main import VERBS, group, main
 from orun.environment.install_commands import install_command
 from orun.errors import StoreError
@@ -313,7 +313,7 @@ def test_main_reads_the_words_of_the_process(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_bug_with_a_name_that_is_no_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    message = bug(ValueError("caf\udce9"), ["caf\udce9.yaml"])
+    message = report_bug(ValueError("caf\udce9"), ["caf\udce9.yaml"])
     (log,) = tmp_path.iterdir()
     assert message.why == f"the traceback and versions are in {log}"
     assert log.read_text().startswith("command: orun caf\\udce9.yaml\n")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.cli.crash import redacted
+from orun.cli.crash import redact
 from orun.cli.main import group, main
 from orun.cli.options import parse_overrides
 
@@ -24,7 +24,7 @@ def test_overrides() -> None:
 
 def test_values_of_set_are_kept_out_of_logs() -> None:
     arguments = ["run", "--set", "vars.token=s3cret", "--set=vars.key=k=v", "--set", "oops", "--jobs=2"]
-    assert redacted(arguments) == ["run", "--set", "vars.token=***", "--set=vars.key=***", "--set", "oops", "--jobs=2"]
+    assert redact(arguments) == ["run", "--set", "vars.token=***", "--set=vars.key=***", "--set", "oops", "--jobs=2"]
 
 
 def completed(orun: CommandLine, *arguments: str) -> list[str]:

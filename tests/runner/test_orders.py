@@ -11,8 +11,8 @@ import pytest
 
 from orun import api
 from orun.agent.local_machine import identify_store
-from orun.cli.explain import lines_of as explain_lines
-from orun.cli.plan import lines_of as plan_lines
+from orun.cli.explain import format_step as explain_lines
+from orun.cli.plan import format_plan as plan_lines
 from orun.core.events import Notice, StageStarted
 from orun.core.machines import Leaving
 from orun.core.run_record import RunResult
