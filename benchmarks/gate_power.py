@@ -47,7 +47,7 @@ from orun.measure.latency.metrics import metrics_of
 from orun.measure.workers import WorkerProcess
 from orun.pipeline.model import Gate, Stage, Threshold
 from orun.planning.key_diff import key_changes
-from orun.report.gates import why
+from orun.report.gates import explain_verdict
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
 from orun.stages.timing import Sizes, make_feeds
@@ -230,7 +230,7 @@ def _alone(subject: BenchmarkCase) -> Floats:
 def judge_measurement(measurement: Measurement, limit: float, batch: int) -> tuple[str, str]:
     """Return the outcome of the gate on a measurement, and why."""
     verdict = judge_metrics(metrics_of(measurement, batch), regression_gate(limit))
-    return verdict.outcome, why(verdict)
+    return verdict.outcome, explain_verdict(verdict)
 
 
 def regression_gate(limit: float) -> Gate:

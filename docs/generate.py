@@ -19,7 +19,7 @@ from orun.cli.main import group
 from orun.cli.verb import Verb, Verbs
 from orun.core.events import KINDS, VERSION, name_of
 from orun.pipeline.fragments import describe_type
-from orun.report.event_schema import fields, records
+from orun.report.event_schema import list_fields, list_records
 from orun.stages.kind import Kind
 from orun.stages.registry import all_kinds
 
@@ -167,7 +167,7 @@ def events_page() -> str:
     rows = [(f"[`{name_of(kind)}`](#{name_of(kind)})", _first(kind)) for kind in KINDS]
     blocks = ["# The event log", NOTE, EVENTS, _table(("event", "when"), rows)]
     blocks += [block for kind in KINDS for block in _fields(name_of(kind), kind)]
-    blocks += [block for cls in records() for block in _fields(cls.__name__, cls)]
+    blocks += [block for cls in list_records() for block in _fields(cls.__name__, cls)]
     return "\n\n".join(blocks) + "\n"
 
 
@@ -212,7 +212,9 @@ def _first(cls: type) -> str:
 def _fields(title: str, cls: type) -> Iterator[str]:
     yield f"## {title}"
     yield _first(cls)
-    rows = [(f"`{field.name}`", field.type_text, "yes" if field.optional else "", field.doc) for field in fields(cls)]
+    rows = [
+        (f"`{field.name}`", field.type_text, "yes" if field.optional else "", field.doc) for field in list_fields(cls)
+    ]
     yield _table(("field", "type", "may be left out", "what it is"), rows)
 
 

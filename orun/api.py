@@ -43,9 +43,9 @@ PathLike = str | os.PathLike[str]
 
 register("write_html", "orun.report.notebook", "write_html")
 register("to_frame", "orun.report.frame", "to_frame")
-register("notebook_html", "orun.report.notebook", "notebook_html")
-register("notebook_progress", "orun.report.notebook", "notebook_progress")
-register("plan_html", "orun.report.notebook", "plan_html")
+register("notebook_html", "orun.report.notebook", "render_html")
+register("notebook_progress", "orun.report.notebook", "create_progress")
+register("plan_html", "orun.report.notebook", "render_plan")
 
 
 def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # noqa: A002 - the word of `--set`

@@ -8,11 +8,11 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
-from orun.report.gates import caveat, why
+from orun.report.gates import explain_verdict, format_caveat
 from orun.text.wording.components import NAMES, by_name
 from orun.text.wording.reasons import sentences
 
-__all__ = ["caveat", "components", "named", "reasons_of", "sentences", "why"]
+__all__ = ["components", "explain_verdict", "format_caveat", "named", "reasons_of", "sentences"]
 
 OWNED = (ComponentKind.PACKAGE, ComponentKind.DEVICE)
 

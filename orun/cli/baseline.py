@@ -24,7 +24,7 @@ from orun.cli.verb import HELP_NAMES, Verb
 from orun.errors import UsageError
 from orun.fs.observed_state import seen_at
 from orun.fs.os_errors import quoted
-from orun.report.gates import why
+from orun.report.gates import explain_verdict
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
@@ -116,7 +116,10 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
         options.show_json({**document, "failing": failing})
     else:
         lines = [f"accepted {', '.join(accepted)} of run {result.run}", *notices]
-        lines += [f"warning: {verdict.title} is {verdict.outcome} all the same: {why(verdict)}" for verdict in failing]
+        lines += [
+            f"warning: {verdict.title} is {verdict.outcome} all the same: {explain_verdict(verdict)}"
+            for verdict in failing
+        ]
         options.show([*lines, f"commit {show_path(str(path))}"])
     return 0
 
@@ -126,7 +129,7 @@ def _build_unreleasable_error(pipeline: Pipeline, store: Path, failing: Sequence
     accept_again = format_command(pipeline, store, "baseline accept ")
     return UsageError(
         f"the last run of {show_path(str(pipeline.file))} fails whatever is accepted",
-        why="\n".join(f"{verdict.title} is {verdict.outcome}: {why(verdict)}" for verdict in failing),
+        why="\n".join(f"{verdict.title} is {verdict.outcome}: {explain_verdict(verdict)}" for verdict in failing),
         hint=f"see to these gates, or accept it all the same: {accept_again} --force",
     )
 

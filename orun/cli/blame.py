@@ -19,7 +19,7 @@ from orun.errors import Interrupted, OrunError, UsageError
 from orun.eventlog import ignore
 from orun.fs.os_errors import quoted
 from orun.pipeline.model import conditions
-from orun.report.run_options import run_options
+from orun.report.run_options import format_run_options
 from orun.store.layout import store_option
 from orun.text.suggestions import nearest, one_of, settings, show_path
 
@@ -72,7 +72,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
         requests = [item for item in judged if gate in (None, item.stage.id, f"{item.stage.id}.{item.gate.metric}")]
         diagnoses = _diagnose(requests, seconds, store, say)
     if not diagnoses and (broken := next((stage for stage in result.stages if stage.failure), None)) and broken.failure:
-        again = f"orun {quoted(show_path(file))}{run_options(result)}"
+        again = f"orun {quoted(show_path(file))}{format_run_options(result)}"
         raise UsageError(broken.failure.problem, why=broken.failure.why, hint=again)
     if as_json:
         options.show_json({"blame": diagnoses})
@@ -124,7 +124,7 @@ def _diagnose_and_keep(
 
 def show(diagnoses: Sequence[Diagnosis], *, sentences: bool = False) -> None:
     """Print what was found; `sentences` alone for those who want it short."""
-    from orun.report.blame import lines_of
+    from orun.report.blame import format_diagnosis
     from orun.report.terminal import detect
 
     terminal = detect(sys.stdout)
@@ -132,7 +132,7 @@ def show(diagnoses: Sequence[Diagnosis], *, sentences: bool = False) -> None:
         options.show(
             list(filter(None, (diagnosis.sentence, diagnosis.stopped)))
             if sentences
-            else ["", *lines_of(diagnosis, terminal)]
+            else ["", *format_diagnosis(diagnosis, terminal)]
         )
 
 

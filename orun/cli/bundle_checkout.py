@@ -10,9 +10,9 @@ from orun.cli import options
 from orun.errors import UsageError
 from orun.fs.observed_state import FOLDER, presence, seen_at
 from orun.fs.os_errors import quoted
-from orun.report.gates import headline_of, why, why_unjudged
-from orun.report.run_options import run_options
-from orun.report.summary import why_skipped
+from orun.report.gates import explain_unjudged, explain_verdict, format_located_title
+from orun.report.run_options import format_run_options
+from orun.report.summary import iter_skip_reasons
 from orun.store.layout import RECORD_FILE, VERSION_FILE, safe_name
 from orun.text.suggestions import show_path
 
@@ -71,7 +71,7 @@ def _explain_not_built(target: str) -> UsageError | None:
     if run is None or stage is None:
         return None
     file = quoted(show_path(run.file))
-    again = f"orun {file}{run_options(run)}"
+    again = f"orun {file}{format_run_options(run)}"
     if stage.outcome in ("built", "cached"):
         return UsageError(f"there is no bundle {target}", why="it was removed after the last run", hint=again)
     why = "\n".join([f"the last run of {file} built none:", *_list_causes(run, stage)])
@@ -115,5 +115,5 @@ def _list_causes(run: RunResult, stage: StageResult) -> list[str]:
     """Return a line for each failed stage and each gate that blocks releases; else why the stage did not run."""
     failures = [f"stage {failed.stage} failed: {failed.failure.problem}" for failed in run.stages if failed.failure]
     blocking = [verdict for verdict in run.verdicts if verdict.blocks and not verdict.depth]
-    gates = [f"{headline_of(verdict)}: {why(verdict)}" for verdict in blocking]
-    return failures + gates or [*why_skipped(run)] or [why_unjudged(stage)]
+    gates = [f"{format_located_title(verdict)}: {explain_verdict(verdict)}" for verdict in blocking]
+    return failures + gates or [*iter_skip_reasons(run)] or [explain_unjudged(stage)]

@@ -17,7 +17,7 @@ from orun.core.serialization import encode, foreign_json
 from orun.core.source_location import abridged
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
-from orun.report.figures import ABSENT, NOT_THERE, shortened
+from orun.report.figures import ABSENT, NOT_THERE, shorten_digests
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.store.layout import RECORD_FILE
@@ -85,7 +85,7 @@ def _read_run(reference: str, store: Path | None) -> RunResult:
 def _read_file(path: Path) -> RunResult:
     """The run of a record, an event log, or the output of `--json`."""
     from orun.eventlog import read_log
-    from orun.report.document import run_of
+    from orun.report.document import decode_run
     from orun.store.checksummed_json import decode_checksummed
 
     try:
@@ -93,7 +93,7 @@ def _read_file(path: Path) -> RunResult:
             return read_log(path)
         content = read_bounded(path, RECORD_LIMIT)
         data = foreign_json(content)
-        return run_of(decode_checksummed(content) if "record" in data else data)
+        return decode_run(decode_checksummed(content) if "record" in data else data)
     except (OSError, TypeError, KeyError, ValueError) as error:
         raise UsageError(
             f"{path} is not a run that this orun can read",
@@ -106,7 +106,7 @@ def format_difference(difference: RunDifference, terminal: Terminal, *, full: bo
     """The tables of what differs, and a sentence that sums it up."""
 
     def format_value(value: str | None) -> str:
-        return ABSENT if value is None else value if full else shortened(value)
+        return ABSENT if value is None else value if full else shorten_digests(value)
 
     def render_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         first, *rest = titles

@@ -14,8 +14,8 @@ from orun.cli import options
 from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
 from orun.core.serialization import encode
-from orun.report.facts import component_pairs, reason_fields
-from orun.report.figures import ABSENT, NOT_THERE, shortened
+from orun.report.facts import encode_reasons, pair_components
+from orun.report.figures import ABSENT, NOT_THERE, shorten_digests
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
 from orun.text.wording.components import by_name, component_name
@@ -78,7 +78,7 @@ def command(
 
 def format_step(step: Step, terminal: Terminal, *, full: bool = False) -> list[str]:
     """Return the decision, why, and the table of key components, changed ones first."""
-    pairs = component_pairs(step.previous, step.components)
+    pairs = pair_components(step.previous, step.components)
     rows = _build_rows(pairs, full=full, compared=bool(step.previous))
     lines = [f"{terminal.paint(step.stage.id, 'strong')} ({step.stage.uses}) {VERDICTS[step.action]}"]
     if step.action != "cached":
@@ -86,7 +86,7 @@ def format_step(step: Step, terminal: Terminal, *, full: bool = False) -> list[s
     elif step.previous and any(pair["old"] != pair["new"] for pair in pairs):
         lines += ["  since the last time what is marked has changed, and a result for it was stored before"]
     lines += ["", *render(COLUMNS, rows, terminal)] if rows else []
-    used = _build_rows(component_pairs(*step.used), full=full, absent=NOT_THERE)
+    used = _build_rows(pair_components(*step.used), full=full, absent=NOT_THERE)
     lines += ["", *render(USED, used, terminal)] if step.used[0] else []
     if step.machine:  # whose facts are in the key
         names = ", ".join(component_name(*item.identity) for item in step.facts)
@@ -116,7 +116,7 @@ def _build_rows(
 def _show_value(value: str | None, *, full: bool) -> str:
     if value is None:
         return ABSENT
-    return value if full else shortened(value)
+    return value if full else shorten_digests(value)
 
 
 def _to_data(step: Step) -> dict[str, Any]:
@@ -125,12 +125,12 @@ def _to_data(step: Step) -> dict[str, Any]:
         "stage": step.stage.id,
         "uses": step.stage.uses,
         "action": step.action,
-        **reason_fields(step.reasons),
+        **encode_reasons(step.reasons),
         "key": step.key,
         **({"machine": step.machine, "facts": encode(step.facts)} if step.machine else {}),
         "parts": by_name(step.components),
         "previous": by_name(step.previous),
-        "components": component_pairs(step.previous, step.components),
+        "components": pair_components(step.previous, step.components),
         "read": {name: [value, now[name]] for name, value in then.items()},
-        "used": component_pairs(*step.used),
+        "used": pair_components(*step.used),
     }

@@ -75,9 +75,9 @@ def command(
 
 def _draw(pipeline: Pipeline, form: str) -> str:
     if form in PICTURES:
-        from orun.report.html.graph import graph_file
+        from orun.report.html.graph import render_graph_file
 
-        return graph_file(pipeline, form)
+        return render_graph_file(pipeline, form)
     from orun.pipeline.graph import RENDERERS
 
     return RENDERERS[form](pipeline)

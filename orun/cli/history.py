@@ -109,7 +109,7 @@ def _choose_store(store: Path | None) -> Path:
 def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) -> None:
     from orun.history import series_of
     from orun.report.terminal import detect
-    from orun.report.trend import detail, overview
+    from orun.report.trend import format_detail, format_overview
 
     all_series = series_of(points)
     if as_json:
@@ -117,9 +117,11 @@ def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) 
         return
     terminal = detect(sys.stdout)
     if not detailed:
-        options.show(overview(all_series, time(), terminal))
+        options.show(format_overview(all_series, time(), terminal))
         return
-    options.show("\n\n".join("\n".join(detail(series, time(), terminal, last)) for series in all_series).split("\n"))
+    options.show(
+        "\n\n".join("\n".join(format_detail(series, time(), terminal, last)) for series in all_series).split("\n")
+    )
 
 
 def _to_data(series: Series) -> dict[str, object]:

@@ -161,13 +161,13 @@ def _fail(error: OrunError, command_line: Sequence[str]) -> int:
 
         error.hint = install_command(error.packages)
     if isinstance(error, PipelineError) and os.environ.get("GITHUB_ACTIONS") == "true":
-        from orun.report.github import mistakes
+        from orun.report.github import format_mistakes
 
-        click.echo("\n".join(mistakes(error)), err=True)  # the runner reads both streams
+        click.echo("\n".join(format_mistakes(error)), err=True)  # the runner reads both streams
     if "--json" in command_line:
-        from orun.report.document import dumps, error_document
+        from orun.report.document import build_error_document, dumps
 
-        click.echo(dumps(error_document(error)))
+        click.echo(dumps(build_error_document(error)))
         return error.exit_code
     from orun.report.terminal import detect
 

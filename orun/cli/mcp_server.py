@@ -29,7 +29,7 @@ from orun.fs.os_errors import quoted
 from orun.history.run_diff import RunDifference
 from orun.pipeline.model import conditions
 from orun.pipeline.problems import render
-from orun.report.run_options import run_options
+from orun.report.run_options import format_run_options
 from orun.text.positions import place
 from orun.text.suggestions import show_path
 
@@ -200,7 +200,7 @@ class Tools:
             path = result.folder / "blame.json"
             diagnoses = foreign_json(path.read_bytes())["blame"] if path.is_file() else []
         failed = [verdict.title for verdict in failed_gates(result.verdicts)]
-        command = f"orun blame {quoted(show_path(result.file))}{run_options(result)}" if failed else ""
+        command = f"orun blame {quoted(show_path(result.file))}{format_run_options(result)}" if failed else ""
         return decode(results.Blame, {"run": result.run, "failed": failed, "blame": diagnoses, "next_command": command})
 
     async def run(

@@ -16,8 +16,8 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import encode
 from orun.fs.os_errors import quoted
 from orun.planning.plan import DUE
-from orun.report.facts import reason_fields
-from orun.report.stages import why
+from orun.report.facts import encode_reasons
+from orun.report.stages import format_reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
 from orun.text.counts import count
@@ -116,7 +116,7 @@ def _build_row(step: Step, plan: Plan) -> tuple[Cell, ...]:
     return (
         Cell(step.stage.id, "strong"),
         Cell(DECISIONS[step.action], STYLES[step.action]),
-        Cell(why(step.reasons, every=True)),
+        Cell(format_reasons(step.reasons, every=True)),
         Cell("" if step.action in ("cached", "blocked") or step.seconds is None else show(step.seconds, "s")),
         Cell(step.machine or (HERE if step.stage.id in plan.here else "")),
     )
@@ -155,7 +155,7 @@ def _to_data(step: Step, plan: Plan) -> dict[str, Any]:
         "stage": step.stage.id,
         "uses": step.stage.uses,
         "action": step.action,
-        **reason_fields(step.reasons),
+        **encode_reasons(step.reasons),
         "seconds": step.seconds,
         "key": step.key,
         **({"machine": step.machine} if step.machine else {}),

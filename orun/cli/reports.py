@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from orun.core.run_record import RunResult
 
 RENDERERS = {  # module and function of each report of orun
-    "junit": ("orun.report.junit", "junit"),
-    "markdown": ("orun.report.markdown", "markdown"),
-    "html": ("orun.report.html.page", "page"),
-    "code-quality": ("orun.report.gitlab", "code_quality"),
-    "metrics": ("orun.report.gitlab", "metrics"),
+    "junit": ("orun.report.junit", "render_junit"),
+    "markdown": ("orun.report.markdown", "render_markdown"),
+    "html": ("orun.report.html.page", "render_page"),
+    "code-quality": ("orun.report.gitlab", "render_code_quality"),
+    "metrics": ("orun.report.gitlab", "render_metrics"),
     "json": ("orun.report.document", "dumps"),
 }
 FILES = ("junit", "markdown", "html")  # that have an option of their own
@@ -73,15 +73,15 @@ def _render(name: str, result: RunResult) -> str:
     module, function = RENDERERS[name]
     render = getattr(importlib.import_module(module), function)
     if name == "html":
-        from orun.report.trend import past_of
+        from orun.report.trend import read_past
 
-        return str(render(result, *past_of(result)))
+        return str(render(result, *read_past(result)))
     text = str(render(result))
     if name == "markdown":
-        from orun.report.trend import markdown_trend, past_of
+        from orun.report.trend import format_markdown, read_past
 
-        series, trouble = past_of(result)
-        text += f"\n_{trouble}_\n" if trouble else markdown_trend(series)
+        series, trouble = read_past(result)
+        text += f"\n_{trouble}_\n" if trouble else format_markdown(series)
     return text
 
 

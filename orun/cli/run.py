@@ -93,11 +93,11 @@ def command(
     choices["wait"] = options.parse_seconds("--wait", choices["wait"])
     with ExitStack() as stack:
         if as_json:
-            from orun.report.document import run_document
+            from orun.report.document import build_run_document
 
             result = orun.run(file, on_event=wrap_listener(stack, None), **choices)
             diagnoses = _diagnose(file, choices, result, quiet=True) if blames else ()
-            options.show_json(run_document(result, diagnoses))
+            options.show_json(build_run_document(result, diagnoses))
             _annotate(result, as_json=True)
         else:
 
@@ -121,9 +121,9 @@ def command(
 def _annotate(result: RunResult, *, as_json: bool) -> None:
     """In a step of GitHub Actions, say what is wrong at its line of the file; the runner reads both streams."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        from orun.report.github import commands
+        from orun.report.github import format_commands
 
-        click.echo("".join(f"{line}\n" for line in commands(result)), nl=False, err=as_json)
+        click.echo("".join(f"{line}\n" for line in format_commands(result)), nl=False, err=as_json)
 
 
 def _run_and_show(

@@ -14,7 +14,7 @@ from orun.cli.store_gc import gc
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
-from orun.report.figures import ago
+from orun.report.figures import format_age
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
@@ -157,7 +157,7 @@ def pins(store: Path | None, as_json: bool) -> int:
             Cell(entry.name, "strong"),
             Cell(entry.tree[:SHORT]),
             Cell(_choose_maker(entry, makers.get(entry.tree, []))),
-            Cell(ago(time.time() - entry.at)),
+            Cell(format_age(time.time() - entry.at)),
         )
         for entry in pinned
     ]

@@ -12,7 +12,7 @@ import click
 
 from orun.cli import options
 from orun.cli.verb import Verb
-from orun.report.figures import ago
+from orun.report.figures import format_age
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
@@ -149,7 +149,7 @@ def format_collected(
             Cell(f"{artifact.pipeline}/{artifact.stage}", "strong"),
             Cell(artifact.tree[:SHORT]),
             Cell(show(artifact.size, "B")),
-            Cell(ago(time.time() - artifact.used_at)),
+            Cell(format_age(time.time() - artifact.used_at)),
         )
         for artifact in collected.removed
     ]

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Literal, TextIO
 
 from orun.core.events import Event, Planning, RunStarted, StageStarted, StageWaiting
 from orun.core.run_record import RunResult
-from orun.report.gates import caveat_notes, gate_notes, gate_table
+from orun.report.gates import format_caveat_notes, format_gate_notes, format_gate_table
 from orun.report.lines import Lines
-from orun.report.notes import stage_notes, undeclared_write_lines
+from orun.report.notes import format_stage_notes, format_undeclared_writes
 from orun.report.progress import RunProgress
-from orun.report.stages import stage_table
-from orun.report.summary import summary_parts
-from orun.report.table import display_width, wrap
+from orun.report.stages import format_stage_table
+from orun.report.summary import summarize
+from orun.report.table import measure_width, wrap
 from orun.report.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -58,27 +58,27 @@ class Console:
 
             self._live = Live(self._stream, self._terminal, self._progress)
         self._progress.apply(event)
-        line = self._lines.line(event)
+        line = self._lines.format_event(event)
         if line:
             self._print(line)
 
     def finish(self, result: RunResult, look_into: Callable[[RunResult], None] = lambda _: None) -> None:
         """Show the tables, then what `look_into` shows about the run, and the verdict as the last line."""
         self.close()
-        lines = table_lines(result, self._terminal, self._detail)
+        lines = format_tables(result, self._terminal, self._detail)
         for line in lines:
             self._print(line)
         try:
             look_into(result)
         finally:
-            verdict = self._fold_verdict(summary_parts(result, self._terminal))
+            verdict = self._fold_verdict(summarize(result, self._terminal))
             for line in ("", *verdict) if lines else verdict:
                 self._print(line)
 
     def _fold_verdict(self, parts: Sequence[str]) -> list[str]:
         """Return the verdict in one line, or each part of it on lines of its own that fit the terminal."""
         verdict = "; ".join(parts)
-        if not self._terminal.live or display_width(verdict) <= self._terminal.width:
+        if not self._terminal.live or measure_width(verdict) <= self._terminal.width:
             return [verdict]
         first, *rest = parts
         return [line for part in (first, *(f"  {part}" for part in rest)) for line in wrap(part, self._terminal.width)]
@@ -101,27 +101,27 @@ class Console:
             print(line, file=self._stream, flush=True)
 
 
-def table_lines(result: RunResult, terminal: Terminal, detail: Detail) -> list[str]:
+def format_tables(result: RunResult, terminal: Terminal, detail: Detail) -> list[str]:
     """Return what is shown of a finished run before its verdict: stages, failures and gates, with blank lines between.
 
     Quiet leaves out all but failures and failed gates.
     """
     quiet = detail == "quiet"
     blocks = [
-        [] if quiet else stage_table(result, terminal, verbose=detail == "verbose"),
-        [] if quiet else undeclared_write_lines(result, terminal),
-        [] if quiet else stage_notes(result, terminal),
-        _failures(result, terminal),
-        [] if quiet else gate_table(result, terminal),
-        [] if quiet else caveat_notes(result, terminal),
-        gate_notes(result, terminal, failing_only=quiet),
+        [] if quiet else format_stage_table(result, terminal, verbose=detail == "verbose"),
+        [] if quiet else format_undeclared_writes(result, terminal),
+        [] if quiet else format_stage_notes(result, terminal),
+        _format_failures(result, terminal),
+        [] if quiet else format_gate_table(result, terminal),
+        [] if quiet else format_caveat_notes(result, terminal),
+        format_gate_notes(result, terminal, failing_only=quiet),
     ]
     return [line for block in blocks if block for line in ("", *block)][1:]
 
 
-def _failures(result: RunResult, terminal: Terminal) -> list[str]:
+def _format_failures(result: RunResult, terminal: Terminal) -> list[str]:
     if not any(stage.failure for stage in result.stages):
         return []
-    from orun.report.failures import failure_notes  # its patterns are compiled: not for a run with nothing to do
+    from orun.report.failures import format_failures  # its patterns are compiled: not for a run with nothing to do
 
-    return failure_notes(result, terminal)
+    return format_failures(result, terminal)

@@ -40,22 +40,22 @@ class Field:
 
 
 @functools.cache
-def fields(cls: type) -> tuple[Field, ...]:
+def list_fields(cls: type) -> tuple[Field, ...]:
     """The fields of a class in order; LookupError when its docstring leaves one out."""
-    hints, docs = typing.get_type_hints(cls), _documented(cls)
+    hints, docs = typing.get_type_hints(cls), _parse_docs(cls)
     return tuple(
         Field(item.name, *_describe_type(hints[item.name]), docs[item.name], not item.required)
         for item in structs.fields(cls)
     )
 
 
-def records() -> tuple[type, ...]:
+def list_records() -> tuple[type, ...]:
     """The classes that the events are made of, each once, those nearest to the events first."""
     records_: dict[type, None] = {}
     waiting: list[Any] = list(KINDS)
     while waiting:
         for hint in typing.get_type_hints(waiting.pop(0)).values():
-            for cls in _classes(hint):
+            for cls in _iter_classes(hint):
                 if cls not in records_:
                     records_[cls] = None
                     waiting.append(cls)
@@ -70,24 +70,24 @@ def build() -> dict[str, Any]:
         "title": f"an event of a run of orun, version {VERSION}",
         "oneOf": [{"$ref": f"#/definitions/{kind.__name__}"} for kind in KINDS],
         "definitions": {
-            **{kind.__name__: _object(kind, envelope | {"event": {"const": name_of(kind)}}) for kind in KINDS},
-            **{cls.__name__: _object(cls, {}) for cls in records()},
+            **{kind.__name__: _build_object(kind, envelope | {"event": {"const": name_of(kind)}}) for kind in KINDS},
+            **{cls.__name__: _build_object(cls, {}) for cls in list_records()},
         },
     }
 
 
-def _object(cls: type, before: Mapping[str, Any]) -> dict[str, Any]:
-    own = {item.name: {**item.schema, "description": item.doc} for item in fields(cls)}
+def _build_object(cls: type, before: Mapping[str, Any]) -> dict[str, Any]:
+    own = {item.name: {**item.schema, "description": item.doc} for item in list_fields(cls)}
     return {
         "type": "object",
         "description": inspect.cleandoc(cls.__doc__ or "").partition("\n\n")[0],
         "properties": {**before, **own},
-        "required": [*before, *(item.name for item in fields(cls) if not item.optional)],
+        "required": [*before, *(item.name for item in list_fields(cls) if not item.optional)],
         "additionalProperties": False,
     }
 
 
-def _documented(cls: type) -> dict[str, str]:
+def _parse_docs(cls: type) -> dict[str, str]:
     """What the docstring says of each attribute."""
     docs: dict[str, str] = {}
     names: list[str] = []
@@ -129,8 +129,8 @@ def _is_record(hint: Any) -> TypeGuard[type[Record]]:
     return isinstance(hint, type) and issubclass(hint, Record)
 
 
-def _classes(hint: Any) -> Iterator[type]:
+def _iter_classes(hint: Any) -> Iterator[type]:
     if _is_record(hint):
         yield hint
     for argument in typing.get_args(hint):
-        yield from _classes(argument)
+        yield from _iter_classes(argument)

@@ -9,7 +9,7 @@ from orun.core.key_component import Components
 from orun.core.reason import Reason
 from orun.core.run_record import Verdict
 from orun.core.serialization import encode
-from orun.report.gates import caveat, why
+from orun.report.gates import explain_verdict, format_caveat
 from orun.text.wording.components import by_name
 from orun.text.wording.reasons import sentences
 
@@ -18,12 +18,12 @@ WORDS_OF_VERDICT = ("why", "caveat")
 FACTS_OF_STAGE = {"causes": "reasons", "components": "inputs"}  # field of the output -> field of the record
 
 
-def reason_fields(reasons: Iterable[Reason]) -> dict[str, Any]:
+def encode_reasons(reasons: Iterable[Reason]) -> dict[str, Any]:
     """Return the sentences of reasons, `reasons`, and the reasons themselves, `causes`."""
     return {"reasons": list(sentences(reasons)), "causes": encode(tuple(reasons))}
 
 
-def component_pairs(old: Components, new: Components) -> list[dict[str, str | None]]:
+def pair_components(old: Components, new: Components) -> list[dict[str, str | None]]:
     """Return each component of two keys with its old and its new value; None if a key lacks it."""
     before, after = ({item.identity: item.value for item in components} for components in (old, new))
     return [
@@ -33,26 +33,26 @@ def component_pairs(old: Components, new: Components) -> list[dict[str, str | No
     ]
 
 
-def stage_fields(reasons: tuple[Reason, ...], inputs: Components) -> dict[str, Any]:
+def encode_stage(reasons: tuple[Reason, ...], inputs: Components) -> dict[str, Any]:
     """Return reasons and inputs of a stage's result in words, and as facts; what is empty is left out."""
-    fields = {**reason_fields(reasons), "inputs": by_name(inputs), "components": encode(inputs)}
+    fields = {**encode_reasons(reasons), "inputs": by_name(inputs), "components": encode(inputs)}
     return {name: value for name, value in fields.items() if value}
 
 
-def record_of_stage(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a stage from its part of a JSON document; the inverse of `stage_fields`."""
+def decode_stage(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a stage from its part of a JSON document; the inverse of `encode_stage`."""
     if FACTS_OF_STAGE.keys().isdisjoint(document):  # it is the record itself, or the stage has no facts
         return dict(document)
     record = {name: value for name, value in document.items() if name not in (*WORDS_OF_STAGE, *FACTS_OF_STAGE)}
     return record | {field: document[name] for name, field in FACTS_OF_STAGE.items() if name in document}
 
 
-def verdict_fields(verdict: Verdict) -> dict[str, str]:
-    """Return the sentences of a verdict: its finding, `why`, and what it does not tell, `caveat`."""
-    fields = {"why": why(verdict), "caveat": caveat(verdict)}
+def encode_verdict(verdict: Verdict) -> dict[str, str]:
+    """Return the sentences of a verdict: its finding, `explain_verdict`, and what it does not tell, `format_caveat`."""
+    fields = {"why": explain_verdict(verdict), "caveat": format_caveat(verdict)}
     return {name: text for name, text in fields.items() if text}
 
 
-def record_of_verdict(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the record of a verdict from its part of a JSON document; the inverse of `verdict_fields`."""
+def decode_verdict(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the record of a verdict from its part of a JSON document; the inverse of `encode_verdict`."""
     return {name: value for name, value in document.items() if name not in WORDS_OF_VERDICT}

@@ -29,12 +29,12 @@ TAIL_WIDTH = 500  # characters of a line that are shown, from its end
 ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]")
 
 
-def failure_notes(result: RunResult, terminal: Terminal) -> list[str]:
+def format_failures(result: RunResult, terminal: Terminal) -> list[str]:
     """The lines about each failed stage, in the order of the plan."""
-    return [line for stage in result.stages if stage.failure for line in failure_note(stage, terminal)]
+    return [line for stage in result.stages if stage.failure for line in format_failure(stage, terminal)]
 
 
-def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
+def format_failure(stage: StageResult, terminal: Terminal) -> list[str]:
     """The lines about one failed stage."""
     failure = stage.failure
     if failure is None:
@@ -44,7 +44,7 @@ def failure_note(stage: StageResult, terminal: Terminal) -> list[str]:
     lines += [f"  hint: {line}" for line in failure.hint.splitlines()]
     if failure.log:
         shown = {failure.problem, *(line.strip() for line in lines[1:])}
-        logged = [line for line in log_tail(Path(failure.log), MOST_LINES) if not LEADING.match(line)]
+        logged = [line for line in read_log_tail(Path(failure.log), MOST_LINES) if not LEADING.match(line)]
         tail = _list_other_lines(logged, failure)[-TAIL_LINES:]
         if shown.issuperset(line.strip() for line in tail):
             tail = []
@@ -90,7 +90,7 @@ def _is_of_library(path: str) -> bool:
     return bool(INSTALLED.search(path)) or (inside != path and (PACKAGE / inside).exists())
 
 
-def log_tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
+def read_log_tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
     """The ends of the last lines of a log without control characters; none when it is empty or gone."""
     try:
         with log.open("rb") as file:
@@ -99,12 +99,12 @@ def log_tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
             text = file.read().decode("utf-8", errors="replace")
     except OSError:  # the report about a failed stage must not fail over its log; its path is shown
         return []
-    kept = [plain(line).rstrip() for line in text.split("\n")]
+    kept = [strip_controls(line).rstrip() for line in text.split("\n")]
     while kept and not kept[-1]:
         kept.pop()
     return [line if len(line) <= TAIL_WIDTH else f"...{line[-TAIL_WIDTH:]}" for line in kept[-lines:]]
 
 
-def plain(line: str) -> str:
+def strip_controls(line: str) -> str:
     """The text as it reads after its last carriage return, without colours and other control sequences."""
     return ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2])

@@ -19,7 +19,7 @@ TELLING = ("p50", "speedup")  # shown before other metrics: of a latency, these 
 _AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
 
-def ago(seconds: float) -> str:
+def format_age(seconds: float) -> str:
     """An age: `3 hours ago`; below a minute `just now`."""
     for length, name in _AGES:
         if seconds >= length:
@@ -27,7 +27,7 @@ def ago(seconds: float) -> str:
     return "just now"
 
 
-def headline(metrics: Mapping[str, Metric], gated: Sequence[str]) -> str:
+def format_headline(metrics: Mapping[str, Metric], gated: Sequence[str]) -> str:
     """Return the most telling metrics: gated ones in the order of the gates, then p50 and speedup, then others by name.
 
     The size has a column of its own, so it is repeated only if a gate judges it. Counts of one kind of several, such as
@@ -39,11 +39,11 @@ def headline(metrics: Mapping[str, Metric], gated: Sequence[str]) -> str:
     return ", ".join(f"{name} {show(metrics[name].value, metrics[name].unit)}" for name in names[:SHOWN])
 
 
-def position_of(stage: StageResult, result: RunResult) -> Position:
+def find_position(stage: StageResult, result: RunResult) -> Position:
     """Return where a stage stands in its file; the beginning of the file if that is not known."""
     return stage.position or Position(result.file, 1, 1)
 
 
-def shortened(text: str) -> str:
+def shorten_digests(text: str) -> str:
     """The text with each digest in it cut to what tells two apart for people."""
     return DIGEST.sub(r"\1", text)

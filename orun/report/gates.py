@@ -12,9 +12,9 @@ from orun.core.reason import Reason
 from orun.core.run_record import GateOutcome, RunResult, StageResult, Unjudged, Verdict
 from orun.core.source_location import Position, abridged
 from orun.fs.os_errors import quoted
-from orun.report.figures import position_of
-from orun.report.run_options import run_options, store_of
-from orun.report.stages import why as reasons
+from orun.report.figures import find_position
+from orun.report.run_options import find_store, format_run_options
+from orun.report.stages import format_reasons as reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.store.layout import store_option
@@ -48,12 +48,12 @@ TITLES: Mapping[GateOutcome, str] = {
 }
 
 
-def gate_table(result: RunResult, terminal: Terminal) -> list[str]:
+def format_gate_table(result: RunResult, terminal: Terminal) -> list[str]:
     """The lines of the table; none when nothing was judged."""
     rows = [
-        [Cell(name, "strong"), *map(Cell, figures), Cell(verdict.outcome, style_of(verdict))]
+        [Cell(name, "strong"), *map(Cell, figures), Cell(verdict.outcome, choose_style(verdict))]
         for verdict in result.verdicts
-        for name, *figures in [gate_row(verdict)]
+        for name, *figures in [format_gate(verdict)]
     ]
     rows += [
         [
@@ -61,38 +61,40 @@ def gate_table(result: RunResult, terminal: Terminal) -> list[str]:
             *map(Cell, ("-", "", gate.condition)),
             Cell(NOT_JUDGED, "doubt"),
         ]
-        for _, gate in unjudged(result)
+        for _, gate in iter_unjudged(result)
     ]
     return render(COLUMNS, rows, terminal)
 
 
-def gate_row(verdict: Verdict) -> tuple[str, str, str, str]:
+def format_gate(verdict: Verdict) -> tuple[str, str, str, str]:
     """The cells of a gate before its verdict: name, measured value, its interval, threshold."""
     return (
         f"{INDENT * verdict.depth}{verdict.stage} {verdict.metric}",
         show_measured(verdict),
-        interval_of(verdict),
+        format_interval(verdict),
         verdict.condition,
     )
 
 
-def gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = False) -> list[str]:
+def format_gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = False) -> list[str]:
     """Return where, why and what next for each gate that did not pass or was not judged; a shared hint comes once."""
     verdicts = [verdict for verdict in open_gates(result.verdicts) if verdict.fails or not failing_only]
-    hints = [f"  hint: {next_step(verdict, result)}" if verdict.fails else "" for verdict in verdicts]
+    hints = [f"  hint: {suggest_next_step(verdict, result)}" if verdict.fails else "" for verdict in verdicts]
     lines: list[str] = []
     for verdict, hint, following in zip(verdicts, hints, [*hints, ""][1:], strict=True):
-        lines.append(f"{terminal.paint(headline_of(verdict), style_of(verdict))}: {why(verdict)}")
+        lines.append(
+            f"{terminal.paint(format_located_title(verdict), choose_style(verdict))}: {explain_verdict(verdict)}"
+        )
         if hint and hint != following:
             lines.append(hint)
-    return lines + [
-        f"{terminal.paint(f'{place(gate.position)}: gate {NOT_JUDGED}: {gate.title}', 'doubt')}: {why_unjudged(stage)}"
-        for stage, gate in unjudged(result)
-        if gate.fails or (stage.outcome == "skipped" and not failing_only)
-    ]
+    for stage, gate in iter_unjudged(result):
+        if gate.fails or (stage.outcome == "skipped" and not failing_only):
+            title = f"{place(gate.position)}: gate {NOT_JUDGED}: {gate.title}"
+            lines.append(f"{terminal.paint(title, 'doubt')}: {explain_unjudged(stage)}")
+    return lines
 
 
-def caveats(result: RunResult) -> list[Verdict]:
+def list_caveats(result: RunResult) -> list[Verdict]:
     """Return of each stage the first gate with caveats, unless another gate of it has these and more."""
     limited: list[Verdict] = []
     for verdict in result.verdicts:
@@ -107,7 +109,7 @@ def _says_more(verdict: Verdict, other: Verdict) -> bool:
     return verdict.stage == other.stage and more and all(item in verdict.caveats for item in other.caveats)
 
 
-def caveat(verdict: Verdict) -> str:
+def format_caveat(verdict: Verdict) -> str:
     """Return what a verdict does not tell, as a sentence; empty if it has no caveats."""
     if not verdict.caveats:
         return ""
@@ -116,13 +118,13 @@ def caveat(verdict: Verdict) -> str:
     return "; ".join(map(sentence, verdict.caveats))
 
 
-def caveat_notes(result: RunResult, terminal: Terminal) -> list[str]:
-    """A line for each of `caveats`."""
+def format_caveat_notes(result: RunResult, terminal: Terminal) -> list[str]:
+    """A line for each of `list_caveats`."""
     label = terminal.paint("note", "doubt")
-    return [f"{label}: {verdict.stage}: {caveat(verdict)}" for verdict in caveats(result)]
+    return [f"{label}: {verdict.stage}: {format_caveat(verdict)}" for verdict in list_caveats(result)]
 
 
-def settings_note(result: RunResult) -> str:
+def format_settings_note(result: RunResult) -> str:
     """Return which settings differ from the accepted release; empty unless a gate failed or is undecided."""
     if not any(verdict.outcome in ("failed", "undecided") for verdict in open_gates(result.verdicts)):
         return ""
@@ -142,12 +144,12 @@ def name_verdicts(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:
         yield verdict, verdict.title + (f" ({counts[verdict.title]})" if counts[verdict.title] > 1 else "")
 
 
-def unjudged(result: RunResult) -> Iterator[tuple[StageResult, Unjudged]]:
+def iter_unjudged(result: RunResult) -> Iterator[tuple[StageResult, Unjudged]]:
     """The gates of stages that have nothing to be judged."""
     return ((stage, gate) for stage in result.stages for gate in stage.unjudged)
 
 
-def why_unjudged(stage: StageResult) -> str:
+def explain_unjudged(stage: StageResult) -> str:
     """Why no gate of a stage was judged: `latency was skipped: ...`."""
     from orun.text.wording.reasons import VERBS
 
@@ -155,33 +157,33 @@ def why_unjudged(stage: StageResult) -> str:
     return f"{stage.stage} {VERBS[stage.outcome]}" + (f": {reason}" if reason else "")
 
 
-def headline_of(verdict: Verdict) -> str:
+def format_located_title(verdict: Verdict) -> str:
     """Where a gate stands and what became of it: `bert.yaml:44:7: gate failed: latency p50 max 12ms`."""
-    return f"{place(verdict.position)}: {title_of(verdict)}"
+    return f"{place(verdict.position)}: {format_title(verdict)}"
 
 
-def title_of(verdict: Verdict) -> str:
+def format_title(verdict: Verdict) -> str:
     """Return what became of a gate: `gate failed: latency p50 max 12ms`."""
     return f"{TITLES[verdict.outcome]}: {verdict.title}"
 
 
-def why(verdict: Verdict) -> str:
+def explain_verdict(verdict: Verdict) -> str:
     """Return the finding of a verdict as a sentence, with the pipeline file named as one types it here."""
     from orun.text.wording.findings import finding
 
-    return finding(_with_typed_file(verdict.finding))
+    return finding(_quote_file(verdict.finding))
 
 
-def _with_typed_file(reason: Reason) -> Reason:
-    because = tuple(map(_with_typed_file, reason.because))
+def _quote_file(reason: Reason) -> Reason:
+    because = tuple(map(_quote_file, reason.because))
     file = reason.arguments.get("file")
     arguments = {**reason.arguments, "file": quoted(show_path(file))} if file else reason.arguments
     return Reason(reason.code, arguments, because)
 
 
-def place_of(gate: Verdict | Unjudged, result: RunResult) -> Position:
+def find_place(gate: Verdict | Unjudged, result: RunResult) -> Position:
     """Return where a gate stands in its file; of a gate that the command line sets, where its stage stands."""
-    return position_of(result[gate.stage], result) if gate.position.file == OVERRIDE else gate.position
+    return find_position(result[gate.stage], result) if gate.position.file == OVERRIDE else gate.position
 
 
 def show_measured(verdict: Verdict) -> str:
@@ -196,7 +198,7 @@ def show_measured(verdict: Verdict) -> str:
     return f"{amount(abs(value), verdict.unit, verdict.threshold)} {noun}"
 
 
-def interval_of(verdict: Verdict) -> str:
+def format_interval(verdict: Verdict) -> str:
     """The interval of what was judged, in the direction of the word behind it: of a rise that of the rise."""
     interval = verdict.interval
     if interval and verdict.rule in CHANGES and (verdict.measured or 0.0) < 0:
@@ -204,19 +206,19 @@ def interval_of(verdict: Verdict) -> str:
     return span(interval, verdict.unit, verdict.threshold)
 
 
-def style_of(verdict: Verdict) -> Style:
+def choose_style(verdict: Verdict) -> Style:
     """Return how its outcome is painted; a member that failed without failing the run is in doubt."""
     tipped = (verdict.outcome, verdict.fails) in (("failed", False), ("no baseline", True))
     return "doubt" if tipped else STYLES[verdict.outcome]
 
 
-def next_step(verdict: Verdict, result: RunResult) -> str:
+def suggest_next_step(verdict: Verdict, result: RunResult) -> str:
     """What to type about a gate that makes the run fail."""
     from orun.core.reason_codes import ReasonCode
 
     if verdict.finding.code == ReasonCode.NO_DIRECTION:
         return 'judge it by min or max; a stage of your own can return orun.Metric(value, better="lower")'
-    file, stage, options = quoted(show_path(result.file)), quoted(verdict.stage), run_options(result)
+    file, stage, options = quoted(show_path(result.file)), quoted(verdict.stage), format_run_options(result)
     accept = f"orun baseline accept {file}{options}"
     if verdict.rule == "max_regression" and verdict.outcome == "failed" and verdict.measured is not None:
         return f"if the change is meant, accept it as the new baseline: {accept}"
@@ -234,5 +236,5 @@ def next_step(verdict: Verdict, result: RunResult) -> str:
     if metric is not None and metric.noise == "timing":
         return f"to measure again: orun {file} --only {stage} --fresh{options}"
     if judged.outcome == "built" and all(item.code != ReasonCode.NEVER_RUN for item in judged.reasons):
-        return f"to see what changed since the run before: orun diff{store_option(store_of(result), Path.cwd())}"
+        return f"to see what changed since the run before: orun diff{store_option(find_store(result), Path.cwd())}"
     return f"to see what it rests on: orun explain {file} {stage}{options}"

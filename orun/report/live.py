@@ -57,18 +57,18 @@ class Live:
 
     def render(self) -> Group:
         """Return the region: a line for each running stage, and the bar."""
-        running = list(self._progress.stages())
+        running = list(self._progress.iter_stages())
         names = min(max((cell_len(name) for name, _ in running), default=0), LONGEST_NAME)
-        lines = [self._line(name, text, names) for name, text in running]
+        lines = [self._build_line(name, text, names) for name, text in running]
         bar = Table.grid(padding=(0, 2, 0, 0))
         bar.add_column(width=BAR)
         bar.add_column(no_wrap=True, overflow="ellipsis")
         total = max(self._progress.total, 1)
         done = min(len(self._progress.done), total)
-        bar.add_row(ProgressBar(total, done, width=BAR, complete_style="green"), Text(self._progress.summary()))
+        bar.add_row(ProgressBar(total, done, width=BAR, complete_style="green"), Text(self._progress.summarize()))
         return Group(*lines, bar)
 
-    def _line(self, name: str, text: str, width: int) -> Table:
+    def _build_line(self, name: str, text: str, width: int) -> Table:
         shown = Text(name, style="bold")
         shown.truncate(width, overflow="ellipsis", pad=True)
         line = Table.grid(padding=(0, 1, 0, 0), expand=True)

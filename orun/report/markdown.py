@@ -6,21 +6,21 @@ import re
 
 from orun.core.open_gates import open_gates
 from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
-from orun.report.failures import failure_note
+from orun.report.failures import format_failure
 from orun.report.gates import (
     INDENT,
     NOT_ASKED,
     NOT_JUDGED,
-    caveat_notes,
-    gate_row,
-    settings_note,
-    unjudged,
-    why,
-    why_unjudged,
+    explain_unjudged,
+    explain_verdict,
+    format_caveat_notes,
+    format_gate,
+    format_settings_note,
+    iter_unjudged,
 )
-from orun.report.notes import stage_notes, undeclared_write_lines
-from orun.report.stages import stage_row
-from orun.report.summary import summary_parts
+from orun.report.notes import format_stage_notes, format_undeclared_writes
+from orun.report.stages import format_stage
+from orun.report.summary import summarize
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape, table
 from orun.text.positions import place
@@ -28,45 +28,46 @@ from orun.text.positions import place
 PLAIN = Terminal()
 
 
-def markdown(result: RunResult) -> str:
+def render_markdown(result: RunResult) -> str:
     """The Markdown document of a run."""
     blocks = [
         f"## {escape(result.pipeline)}",
-        escape("; ".join(summary_parts(result, PLAIN))),
-        *_checklist(result),
-        *([escape(note)] if (note := settings_note(result)) else []),
-        *[escape(note) for note in caveat_notes(result, PLAIN)],
-        *_stages(result),
-        *[escape(note) for note in undeclared_write_lines(result, PLAIN)],
-        *[escape(note) for note in stage_notes(result, PLAIN)],
-        *[_failure(stage) for stage in result.stages if stage.failure],
+        escape("; ".join(summarize(result, PLAIN))),
+        *_format_checklist(result),
+        *([escape(note)] if (note := format_settings_note(result)) else []),
+        *[escape(note) for note in format_caveat_notes(result, PLAIN)],
+        *_format_stages(result),
+        *[escape(note) for note in format_undeclared_writes(result, PLAIN)],
+        *[escape(note) for note in format_stage_notes(result, PLAIN)],
+        *[_format_failure(stage) for stage in result.stages if stage.failure],
     ]
     return "\n\n".join(blocks) + "\n"
 
 
-def _stages(result: RunResult) -> list[str]:
+def _format_stages(result: RunResult) -> list[str]:
     titles = ["stage", "result", "time", "size", "metrics"]
-    rows = [[*stage_row(result, stage)] for stage in result.stages]
+    rows = [[*format_stage(result, stage)] for stage in result.stages]
     if any(stage.machine for stage in result.stages):
         for row, text in zip([titles, *rows], ["machine", *(stage.machine for stage in result.stages)], strict=True):
             row.insert(2, text)
     return ["### Stages", table(titles, rows)] if rows else []
 
 
-def _checklist(result: RunResult) -> list[str]:
+def _format_checklist(result: RunResult) -> list[str]:
     """Return a task for each gate, ticked if it passed. Members of a group stand below it."""
     unsolved = open_gates(result.verdicts)
     lines = [
-        f"{INDENT * verdict.depth}- {_task(verdict, explained=verdict in unsolved)}" for verdict in result.verdicts
+        f"{INDENT * verdict.depth}- {_format_task(verdict, explained=verdict in unsolved)}"
+        for verdict in result.verdicts
     ]
-    lines += [f"- {_render_open_item(stage, gate)}" for stage, gate in unjudged(result)]
+    lines += [f"- {_render_open_item(stage, gate)}" for stage, gate in iter_unjudged(result)]
     lines += [f"- [ ] **{escape(title)}**, **{NOT_ASKED}**" for title in result.not_asked]
     return ["### Release checklist", "\n".join(lines)] if lines else []
 
 
-def _task(verdict: Verdict, *, explained: bool) -> str:
+def _format_task(verdict: Verdict, *, explained: bool) -> str:
     """`[x] **latency p50** max 12ms: 9.4 ms (9.1 ms to 9.8 ms)`."""
-    name, figure, interval, condition = gate_row(verdict)
+    name, figure, interval, condition = format_gate(verdict)
     text = f"**{escape(name.strip())}**" + (f" {escape(condition)}" if condition else "")
     if verdict.measured is not None:
         text += f": {escape(figure)}" + (f" ({escape(interval)})" if interval else "")
@@ -74,17 +75,19 @@ def _task(verdict: Verdict, *, explained: bool) -> str:
     if not explained:
         return tick if verdict.outcome == "passed" else f"{tick}, {verdict.outcome}"
     fails = " (fails the run)" if verdict.fails and verdict.outcome != "failed" else ""
-    return f"{tick}, **{verdict.outcome}**{fails}: {escape(why(verdict))} ({escape(place(verdict.position))})"
+    return (
+        f"{tick}, **{verdict.outcome}**{fails}: {escape(explain_verdict(verdict))} ({escape(place(verdict.position))})"
+    )
 
 
 def _render_open_item(stage: StageResult, gate: Unjudged) -> str:
     """`[ ] **latency p50** max 12ms, **not judged**: latency was skipped: ... (bert.yaml:40:7)`."""
     name = f"**{escape(f'{gate.stage} {gate.metric}')}**" + (f" {escape(gate.condition)}" if gate.condition else "")
     fails = " (fails the run)" if gate.fails else ""
-    return f"[ ] {name}, **{NOT_JUDGED}**{fails}: {escape(why_unjudged(stage))} ({escape(place(gate.position))})"
+    return f"[ ] {name}, **{NOT_JUDGED}**{fails}: {escape(explain_unjudged(stage))} ({escape(place(gate.position))})"
 
 
-def _failure(stage: StageResult) -> str:
-    text = "\n".join(failure_note(stage, PLAIN))
+def _format_failure(stage: StageResult) -> str:
+    text = "\n".join(format_failure(stage, PLAIN))
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}"

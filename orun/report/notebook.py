@@ -11,11 +11,11 @@ from orun.core.run_record import RunResult
 from orun.eventlog import Listener
 from orun.fs.output_file import OutputFile
 from orun.report.console import Console
-from orun.report.html.page import page
+from orun.report.html.page import render_page
 from orun.report.html.templating import render
-from orun.report.stages import why
+from orun.report.stages import format_reasons
 from orun.report.terminal import detect
-from orun.report.trend import past_of
+from orun.report.trend import read_past
 from orun.text.units import show
 
 if TYPE_CHECKING:
@@ -36,28 +36,28 @@ def write_html(result: RunResult, path: Path) -> None:
     refuse_here([path])
     refuse([path], of_run(result))
     with OutputFile(path) as file:
-        file.write(_page(result).encode("utf-8", errors="backslashreplace"))
+        file.write(_render_page(result).encode("utf-8", errors="backslashreplace"))
 
 
-def notebook_html(result: RunResult) -> str:
+def render_html(result: RunResult) -> str:
     """Return the HTML report in a frame, so that its style does not change the notebook's."""
-    text = html.escape(_page(result))
+    text = html.escape(_render_page(result))
     return f'<iframe title="{html.escape(result.pipeline)}" sandbox srcdoc="{text}" style="{FRAME_STYLE}"></iframe>'
 
 
-def plan_html(plan: Plan) -> str:
+def render_plan(plan: Plan) -> str:
     """Return a plan as a table."""
     rows = [
-        (step, why(step.reasons, every=True), "" if step.seconds is None else show(step.seconds, "s"))
+        (step, format_reasons(step.reasons, every=True), "" if step.seconds is None else show(step.seconds, "s"))
         for step in plan.steps
     ]
     return render("plan.html", plan=plan, rows=rows)
 
 
-def notebook_progress() -> Listener:
+def create_progress() -> Listener:
     """Return a listener that prints a line for each stage that ends."""
     return Console(sys.stdout, detect(sys.stdout))
 
 
-def _page(result: RunResult) -> str:
-    return page(result, *past_of(result))
+def _render_page(result: RunResult) -> str:
+    return render_page(result, *read_past(result))

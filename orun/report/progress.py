@@ -45,18 +45,18 @@ class RunProgress:
         elif isinstance(event, StageStarted):
             self.running[event.stage] = RunningStage(monotonic(), event.seconds)
         elif isinstance(event, StageWaiting):
-            self._stage(event.stage).note = f"waiting for {event.waits_for}"
+            self._ensure_stage(event.stage).note = f"waiting for {event.waits_for}"
         elif isinstance(event, StageProgress):
             share = f"{event.done} of {event.total} " if event.total else ""
-            self._stage(event.stage).note = f"{share}{event.unit}"
+            self._ensure_stage(event.stage).note = f"{share}{event.unit}"
         elif isinstance(event, StageFinished):
             self.done.add(event.result.stage)
             self.running.pop(event.result.stage, None)
 
-    def _stage(self, name: str) -> RunningStage:
+    def _ensure_stage(self, name: str) -> RunningStage:
         return self.running.setdefault(name, RunningStage(monotonic()))
 
-    def stages(self) -> Iterator[tuple[str, str]]:
+    def iter_stages(self) -> Iterator[tuple[str, str]]:
         """Yield each running stage with its time and how far it is: `3 s of about 12 s, 120 of 312 examples`."""
         now = monotonic()
         for name, stage in self.running.items():
@@ -64,14 +64,14 @@ class RunProgress:
             expected = f" of about {show(stage.expected, 's')}" if stage.expected else ""
             yield name, f"{elapsed}{expected}{f', {stage.note}' if stage.note else ''}"
 
-    def summary(self) -> str:
+    def summarize(self) -> str:
         """Return `3 of 7 stages, 12 s, about 40 s left`."""
         elapsed = show(float(int(monotonic() - self._began)), "s")
-        left = self.seconds_left()
+        left = self.estimate_seconds_left()
         rest = f", about {show(float(round(left)), 's')} left" if left is not None and left >= 1 else ""
         return f"{len(self.done)} of {count(self.total, 'stage')}, {elapsed}{rest}"
 
-    def seconds_left(self) -> float | None:
+    def estimate_seconds_left(self) -> float | None:
         """Return the time that the rest took last time, shared by the stages that run now; None if unknown."""
         now = monotonic()
         rest: Mapping[str, float | None] = {

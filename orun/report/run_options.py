@@ -8,11 +8,11 @@ from orun.core.run_record import RunResult
 from orun.store.layout import command_options
 
 
-def run_options(result: RunResult) -> str:
+def format_run_options(result: RunResult) -> str:
     """Return the options to append to a command about the pipeline file of a run."""
-    return command_options(result.overrides, store_of(result), Path(result.file).parent)
+    return command_options(result.overrides, find_store(result), Path(result.file).parent)
 
 
-def store_of(result: RunResult) -> Path:
+def find_store(result: RunResult) -> Path:
     """Return the folder of the store that holds a run."""
     return result.folder.parent.parent

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from orun.core.reason import Reason
 from orun.core.run_record import Outcome, RunResult, StageResult
-from orun.report.figures import ago, headline
+from orun.report.figures import format_age, format_headline
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.text.units import show
@@ -30,30 +30,30 @@ KEY_COLUMNS = (Column("key"), Column("artifact"))
 SHORT = 12  # characters of a digest that tell two apart for people
 
 
-def stage_table(result: RunResult, terminal: Terminal, *, verbose: bool = False) -> list[str]:
+def format_stage_table(result: RunResult, terminal: Terminal, *, verbose: bool = False) -> list[str]:
     """The lines of the table; verbose adds every reason, the key and the artifact's digest."""
     rows: list[list[Cell]] = []
     for stage in result.stages:
-        name, outcome, *rest = stage_row(result, stage, every=verbose)
+        name, outcome, *rest = format_stage(result, stage, every=verbose)
         digests = [Cell(digest[:SHORT], "dim") for digest in (stage.key, stage.tree)] if verbose else []
         cells = map(Cell, (stage.machine, *rest))
         rows.append([Cell(name, "strong"), Cell(outcome, STYLES[stage.outcome]), *cells, *digests])
     return render(COLUMNS + KEY_COLUMNS if verbose else COLUMNS, rows, terminal)
 
 
-def stage_row(result: RunResult, stage: StageResult, *, every: bool = False) -> tuple[str, str, str, str, str]:
+def format_stage(result: RunResult, stage: StageResult, *, every: bool = False) -> tuple[str, str, str, str, str]:
     """The cells of a stage: name, what happened and why, time in this run, size, main metrics."""
     gated = [verdict.metric for verdict in result.verdicts if verdict.stage == stage.stage]
     return (
         stage.stage,
-        stage.outcome + after_outcome(result, stage, every=every),
+        stage.outcome + describe_outcome(result, stage, every=every),
         show(stage.seconds, "s") if stage.outcome in ("built", "failed") and stage.seconds else "",
         show(stage.size, "B") if stage.size else "",
-        headline(stage.metrics, gated),
+        format_headline(stage.metrics, gated),
     )
 
 
-def after_outcome(result: RunResult, stage: StageResult, *, every: bool = False) -> str:
+def describe_outcome(result: RunResult, stage: StageResult, *, every: bool = False) -> str:
     """Return what follows a stage's outcome: `: opset changed from 17 to 20`, `, measured 3 hours ago`, ..."""
     if stage.failure:
         return f": {stage.failure.problem}"
@@ -61,11 +61,11 @@ def after_outcome(result: RunResult, stage: StageResult, *, every: bool = False)
     if stage.outcome == "cached" and not every:
         is_timing = stage.built_at and any(metric.noise == "timing" for metric in stage.metrics.values())
         age = result.started_at + result.seconds - stage.built_at
-        return f"{text}, measured {ago(age)}" if is_timing else text
-    return f"{text}: {why(stage.reasons, every=every)}" if stage.reasons else text
+        return f"{text}, measured {format_age(age)}" if is_timing else text
+    return f"{text}: {format_reasons(stage.reasons, every=every)}" if stage.reasons else text
 
 
-def why(reasons: Sequence[Reason], *, every: bool = False) -> str:
+def format_reasons(reasons: Sequence[Reason], *, every: bool = False) -> str:
     """Return the most telling reason and how many more there are, or every reason."""
     if not reasons:
         return ""

@@ -41,12 +41,12 @@ def render(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], terminal: 
     shown = [columns[index] for index in kept]
     body = [[row[index] for index in kept] for row in body]
     header = [Cell(column.title, "dim") for column in shown]
-    widths = _widths(shown, [header, *body], terminal.width)
-    return [line for row in (header, *body) for line in _row(shown, row, widths, terminal)]
+    widths = _choose_widths(shown, [header, *body], terminal.width)
+    return [line for row in (header, *body) for line in _format_row(shown, row, widths, terminal)]
 
 
-def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], limit: int) -> list[int]:
-    widths = [max(display_width(row[index].text) for row in rows) for index in range(len(columns))]
+def _choose_widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], limit: int) -> list[int]:
+    widths = [max(measure_width(row[index].text) for row in rows) for index in range(len(columns))]
     excess = sum(widths) + len(GAP) * (len(widths) - 1) - limit
     # The widest flexible column gives way first, down to the next one, until all are as narrow as may be.
     while excess > 0:
@@ -61,14 +61,14 @@ def _widths(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], limit: in
     return widths
 
 
-def _row(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], terminal: Terminal) -> list[str]:
+def _format_row(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence[int], terminal: Terminal) -> list[str]:
     cells = [wrap(cell.text, width) for cell, width in zip(row, widths, strict=True)]
     lines: list[str] = []
     for number in range(max(len(cell) for cell in cells)):
         pieces: list[str] = []
         for column, cell, lines_of_cell, width in zip(columns, row, cells, widths, strict=True):
             text = lines_of_cell[number] if number < len(lines_of_cell) else ""
-            padding = " " * (width - display_width(text))
+            padding = " " * (width - measure_width(text))
             painted = terminal.paint(text, cell.style)
             pieces.append(padding + painted if column.align == "right" else painted + padding)
         lines.append(GAP.join(pieces).rstrip())
@@ -84,30 +84,30 @@ def wrap(text: str, width: int) -> list[str]:
     current = ""
     for word in OF_UNIT.sub("\0", text.replace("\n", " ")).split(" "):
         joined = f"{current} {word}" if current else word
-        if display_width(joined) <= width:
+        if measure_width(joined) <= width:
             current = joined
             continue
         if current:
             lines.append(current)
         current = word
-        while display_width(current) > width:
-            cut = _prefix(current, width)
+        while measure_width(current) > width:
+            cut = _count_prefix(current, width)
             lines.append(current[:cut])
             current = current[cut:]
     return [line.replace("\0", " ") for line in (*lines, current)]
 
 
-def _prefix(text: str, width: int) -> int:
+def _count_prefix(text: str, width: int) -> int:
     """How many characters of the text fill at most that many columns; at least one, to get on."""
     used = 0
     for index, character in enumerate(text):
-        used += display_width(character)
+        used += measure_width(character)
         if used > width:
             return max(index, 1)
     return len(text)
 
 
-def display_width(text: str) -> int:
+def measure_width(text: str) -> int:
     """Columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)

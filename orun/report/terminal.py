@@ -37,10 +37,10 @@ def detect(stream: TextIO) -> Terminal:
     is_terminal = stream.isatty()
     capable = is_terminal and os.environ.get("TERM", "") not in ("dumb", "unknown")
     colour = not os.environ.get("NO_COLOR") and (bool(os.environ.get("FORCE_COLOR")) or capable)
-    return Terminal(colour, live=capable and not os.environ.get("CI"), width=_width(stream, is_terminal))
+    return Terminal(colour, live=capable and not os.environ.get("CI"), width=_detect_width(stream, is_terminal))
 
 
-def _width(stream: TextIO, is_terminal: bool) -> int:
+def _detect_width(stream: TextIO, is_terminal: bool) -> int:
     if (columns := os.environ.get("COLUMNS", "")).isdecimal() and int(columns) > 0:
         return int(columns)
     if not is_terminal:

@@ -13,8 +13,8 @@ from orun.history.changes import Change, changes
 from orun.history.database import History
 from orun.history.points import Point, Series
 from orun.history.search import past
-from orun.report.figures import ago
-from orun.report.run_options import store_of
+from orun.report.figures import format_age
+from orun.report.run_options import find_store
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.store.layout import history_path
@@ -47,95 +47,94 @@ BARS = "▁▂▃▄▅▆▇█"
 WIDEST = 40  # values of a sparkline
 
 
-def sparkline(values: Sequence[float]) -> str:
+def draw_sparkline(values: Sequence[float]) -> str:
     """The newest values as bars between their least and their largest; an x for what is no finite number."""
     shown = values[-WIDEST:]
     finite = [value for value in shown if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
-    return "".join(_bar(value, low, high) if math.isfinite(value) else "x" for value in shown)
+    return "".join(_choose_bar(value, low, high) if math.isfinite(value) else "x" for value in shown)
 
 
-def _bar(value: float, low: float, high: float) -> str:
+def _choose_bar(value: float, low: float, high: float) -> str:
     if high == low:
         return BARS[len(BARS) // 2]
     share = (value / 2 - low / 2) / (high / 2 - low / 2)  # the whole range may be too large for a number
     return BARS[round(share * (len(BARS) - 1))]
 
 
-def past_of(result: RunResult) -> tuple[Sequence[Series], str]:
+def read_past(result: RunResult) -> tuple[Sequence[Series], str]:
     """Return the past of a run's gated metrics on its machine, or why the history cannot be read."""
     try:
-        return past(History(history_path(store_of(result))), result), ""
+        return past(History(history_path(find_store(result))), result), ""
     except StoreError as error:  # the run has its verdicts; only its past is missing
         return (), error.problem
 
 
-def overview(all_series: Sequence[Series], now: float, terminal: Terminal) -> list[str]:
+def format_overview(all_series: Sequence[Series], now: float, terminal: Terminal) -> list[str]:
     """A line for each series."""
-    return render(OVERVIEW, [_overview_row(series, now) for series in all_series], terminal)
+    return render(OVERVIEW, [_build_overview_row(series, now) for series in all_series], terminal)
 
 
-def _overview_row(series: Series, now: float) -> list[Cell]:
+def _build_overview_row(series: Series, now: float) -> list[Cell]:
     last = series.last
     shifts = changes(series)
     return [
         Cell(last.pipeline),
         Cell(series.name, "strong"),
-        Cell(_machine(last)),
+        Cell(_format_machine(last)),
         Cell(f"{len(series.points)}x"),
-        Cell(sparkline(series.values)),
+        Cell(draw_sparkline(series.values)),
         Cell(amount(last.value, last.unit)),
-        Cell(ago(now - last.measured_at)),
-        Cell(shift(shifts[-1], series), _style(shifts[-1], last.better)) if shifts else Cell(""),
+        Cell(format_age(now - last.measured_at)),
+        Cell(format_shift(shifts[-1], series), _choose_style(shifts[-1], last.better)) if shifts else Cell(""),
     ]
 
 
-def markdown_trend(all_series: Sequence[Series]) -> str:
+def format_markdown(all_series: Sequence[Series]) -> str:
     """A section with a line for each series that has a past; empty where none has."""
-    rows = [trend_cells(series) for series in all_series if len(series.points) > 1]
+    rows = [build_trend_cells(series) for series in all_series if len(series.points) > 1]
     return f"\n### Trend on this machine\n\n{table(TREND, rows)}\n" if rows else ""
 
 
-def trend_cells(series: Series) -> list[str]:
+def build_trend_cells(series: Series) -> list[str]:
     """A series as a line of a report, under the titles `TREND`."""
     last, last_change = series.last, ""
     for change in changes(series)[-1:]:
-        last_change = (
-            f"{shift(change, series)} on {_moment(series.points[change.index])}{_name_runtime(series, change.index)}"
-        )
+        moment = _format_time(series.points[change.index])
+        last_change = f"{format_shift(change, series)} on {moment}{_name_runtime(series, change.index)}"
     return [
         series.name,
         f"{len(series.points)}x",
-        sparkline(series.values),
+        draw_sparkline(series.values),
         amount(last.value, last.unit),
         last_change,
     ]
 
 
-def detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[str]:
+def format_detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[str]:
     """One series: its trend, its newest changes, and its newest measurements; `limit` of each at most."""
     last, points = series.last, series.points
-    title = f"{last.pipeline} {series.name} on {_machine(last)}: {count(len(points), 'measurement')}"
+    title = f"{last.pipeline} {series.name} on {_format_machine(last)}: {count(len(points), 'measurement')}"
     rows = [
-        _point_row(points[number - 1] if number else None, points[number], now)
+        _build_point_row(points[number - 1] if number else None, points[number], now)
         for number in range(max(0, len(points) - limit), len(points))
     ]
     shifts = changes(series)
     lines = [f"{count(len(shifts) - limit, 'change')} before these"] if len(shifts) > limit else []
     lines += [
-        f"changed {_moment(points[change.index])}: {_shift_text(change, series, terminal)}"
+        f"changed {_format_time(points[change.index])}: {_describe_shift(change, series, terminal)}"
         for change in shifts[-limit:]
     ]
     return [
         terminal.paint(title, "strong"),
-        sparkline(series.values),
+        draw_sparkline(series.values),
         *lines,
         "",
         *render(POINTS, rows, terminal),
     ]
 
 
-def shift(change: Change, series: Series) -> str:
+def format_shift(change: Change, series: Series) -> str:
     """`8.04 ms -> 8.52 ms (+6.0 %)`."""
     unit = series.last.unit
     moved = show_change(change.before, change.after, unit)
@@ -143,8 +142,8 @@ def shift(change: Change, series: Series) -> str:
     return f"{amount(change.before, unit)} -> {amount(change.after, unit)}{relative}"
 
 
-def _shift_text(change: Change, series: Series, terminal: Terminal) -> str:
-    text = terminal.paint(shift(change, series), _style(change, series.last.better))
+def _describe_shift(change: Change, series: Series, terminal: Terminal) -> str:
+    text = terminal.paint(format_shift(change, series), _choose_style(change, series.last.better))
     run = series.points[change.index].run
     place = f", p = {change.p:.3f}, from run {run} on" if change.p else f" in run {run}"
     return f"{text}{place}{_name_runtime(series, change.index)}"
@@ -156,28 +155,28 @@ def _name_runtime(series: Series, index: int) -> str:
     return f", the first with {now} after {before}" if before and now and before != now else ""
 
 
-def _style(change: Change, better: Better) -> Style:
+def _choose_style(change: Change, better: Better) -> Style:
     if better == "neither" or change.after == change.before:
         return ""
     return "good" if (change.after > change.before) == (better == "higher") else "bad"
 
 
-def _point_row(before: Point | None, point: Point, now: float) -> list[Cell]:
+def _build_point_row(before: Point | None, point: Point, now: float) -> list[Cell]:
     interval = None if point.low is None or point.high is None else Estimate(point.value, point.low, point.high)
     relative = show_change(before.value, point.value, point.unit) if before else ""
     return [
-        Cell(_moment(point)),
+        Cell(_format_time(point)),
         Cell(amount(point.value, point.unit)),
         Cell(span(interval, point.unit)),
         Cell(relative),
-        Cell(ago(now - point.measured_at)),
+        Cell(format_age(now - point.measured_at)),
         Cell(point.run),
     ]
 
 
-def _moment(point: Point) -> str:
+def _format_time(point: Point) -> str:
     return datetime.fromtimestamp(point.measured_at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def _machine(point: Point) -> str:
+def _format_machine(point: Point) -> str:
     return f"{point.host} ({point.machine})"

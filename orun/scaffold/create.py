@@ -14,7 +14,7 @@ from orun.environment.providers import explain
 from orun.errors import MissingPackages, StageFailed, UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
-from orun.report.run_options import store_of
+from orun.report.run_options import find_store
 from orun.scaffold.data_text import FUNCTION, data_text
 from orun.scaffold.goal import Condition, gates_of, list_objectives
 from orun.scaffold.init_command import init_command
@@ -49,7 +49,7 @@ class Created(Record, frozen=True):
     @property
     def store_option(self) -> str:
         """Option that names the store of its run in commands; empty for the default one."""
-        return store_option(store_of(self.result), self.file.parent)
+        return store_option(find_store(self.result), self.file.parent)
 
     @property
     def counts(self) -> str:

@@ -17,7 +17,7 @@ from orun.environment.env_vars import variable
 from orun.errors import UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import convert_os_errors, quoted
-from orun.report.failures import log_tail
+from orun.report.failures import read_log_tail
 from orun.stages import registry
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
         failed = next((stage for stage in run.stages if stage.failure), None)
         if failed is not None:
             assert failed.failure  # noqa: S101 - it was chosen by it
-            lines = log_tail(Path(failed.failure.log))
+            lines = read_log_tail(Path(failed.failure.log))
             log = "" if lines[:1] == [failed.failure.problem] else "\n".join(lines)
             return Trial(failed, hint=failed.failure.advice, log=log)
         result = run[stage]

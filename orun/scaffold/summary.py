@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from orun.core.serialization import replace
 from orun.fs.os_errors import quoted
-from orun.report.summary import why_skipped
+from orun.report.summary import iter_skip_reasons
 from orun.scaffold.create import Created
 from orun.scaffold.goal import parse_goal
 from orun.scaffold.init_command import init_command
@@ -53,7 +53,7 @@ def goal_lines(created: Created) -> list[str]:
 def skipped_notes(created: Created) -> list[str]:
     """Return a note on each reason for which stages were skipped, such as a provider that this machine lacks."""
     names = ", ".join(stage.stage for stage in created.result.stages if stage.outcome == "skipped")
-    return [f"note: {names} {why}" for why in why_skipped(created.result)]
+    return [f"note: {names} {why}" for why in iter_skip_reasons(created.result)]
 
 
 def worse_note(created: Created) -> str:

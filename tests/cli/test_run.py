@@ -14,7 +14,7 @@ import pytest
 
 from orun import api
 from orun.remote.options import Remote
-from orun.report.document import run_of
+from orun.report.document import decode_run
 from tests.thin import mostly_slow
 
 from .conftest import CommandLine, steady
@@ -117,7 +117,7 @@ def test_with_json_the_result_is_the_document(orun: CommandLine, project: Path) 
     shown = orun("words.yaml", "--json")
     assert (shown.code, shown.err) == (0, "")
     document = json.loads(shown.out)
-    result = run_of(document)
+    result = decode_run(document)
     assert [(stage.stage, stage.outcome) for stage in result.stages] == [("write", "built"), ("count", "built")]
     assert [verdict.outcome for verdict in result.verdicts] == ["passed"]
     record = json.loads((project / "artifacts/runs" / result.run / "record.json").read_text())["record"]

@@ -8,7 +8,7 @@ import pytest
 
 from orun.core.metrics import Estimate
 from orun.environment.hosts import device
-from tests.facts import why
+from tests.facts import explain_verdict
 from tests.gates.support import HERE, PLACE, gate, metric, verdict_of
 
 
@@ -16,7 +16,7 @@ def test_an_exact_value_within_its_minimum() -> None:
     verdict = verdict_of(gate("cosine", "min", "0.97", 0.97), {"cosine": metric(0.98734, better="higher")})
     assert verdict.outcome == "passed"
     assert not verdict.fails
-    assert why(verdict) == "cosine is 0.9873, at or above the minimum of 0.97"
+    assert explain_verdict(verdict) == "cosine is 0.9873, at or above the minimum of 0.97"
     assert (verdict.measured, verdict.unit, verdict.interval) == (0.98734, "", None)
     assert (verdict.stage, verdict.metric, verdict.rule, verdict.threshold) == ("latency", "cosine", "min", "0.97")
     assert verdict.position == PLACE
@@ -30,22 +30,22 @@ def test_a_value_that_looks_like_its_limit_is_shown_in_full() -> None:
     verdict = verdict_of(gate("cosine", "min", "0.97", 0.97), {"cosine": metric(0.96999, better="higher")})
     assert verdict.outcome == "failed"
     assert verdict.fails
-    assert why(verdict) == "cosine is 0.96999, below the minimum of 0.97"
+    assert explain_verdict(verdict) == "cosine is 0.96999, below the minimum of 0.97"
     size = verdict_of(gate("size", "max", "25MB", 25e6), {"size": metric(25_000_001, "B", "lower")})
-    assert why(size) == "size is 25.000001 MB, above the maximum of 25MB"
+    assert explain_verdict(size) == "size is 25.000001 MB, above the maximum of 25MB"
 
 
 def test_a_size_above_its_maximum() -> None:
     verdict = verdict_of(gate("size", "max", "20MB", 20e6), {"size": metric(22.9e6, "B", "lower")})
     assert verdict.outcome == "failed"
-    assert why(verdict) == "size is 22.9 MB, above the maximum of 20MB"
+    assert explain_verdict(verdict) == "size is 22.9 MB, above the maximum of 20MB"
 
 
 def test_a_value_on_a_sample_is_judged_itself() -> None:
     recall = metric(0.8, "ratio", "higher", "sample", (0.75, 0.84))
     verdict = verdict_of(gate("recall", "min", "79%", 0.79), {"recall": recall})
     assert verdict.outcome == "passed"
-    assert why(verdict) == "recall is 80 % (95 % interval 75 % to 84 %), at or above the minimum of 79%"
+    assert explain_verdict(verdict) == "recall is 80 % (95 % interval 75 % to 84 %), at or above the minimum of 79%"
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_time_is_judged_by_its_interval(limit: float, text: str, outcome: str,
     verdict = verdict_of(gate("p50", "max", text, limit), {"p50": p50})
     assert verdict.outcome == outcome
     assert verdict.fails == (outcome != "passed")
-    assert why(verdict) == f"p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms){ending}"
+    assert explain_verdict(verdict) == f"p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms){ending}"
     assert verdict.interval == Estimate(0.0124, 0.0121, 0.0127)
 
 
@@ -75,16 +75,16 @@ def test_a_wall_time_has_the_undisturbed_time_beside_it() -> None:
         "cpu": metric(0.0162, "s", "lower", "timing"),
         "load": metric(0.7, "s", "lower", "timing"),
     }
-    assert why(verdict_of(gate("p50", "max", "30ms", 0.03), measured)) == (
+    assert explain_verdict(verdict_of(gate("p50", "max", "30ms", 0.03), measured)) == (
         "p50 is 95 ms on EPYC (95 % interval 74 ms to 122 ms; 16.2 ms without waiting for a core), "
         "above the maximum of 30ms"
     )
     alone = verdict_of(gate("cpu", "max", "30ms", 0.03), measured)
-    assert why(alone) == "cpu is 16.2 ms on EPYC, within the maximum of 30ms"
+    assert explain_verdict(alone) == "cpu is 16.2 ms on EPYC, within the maximum of 30ms"
     tail = verdict_of(gate("p99", "max", "30ms", 0.03), measured)
-    assert why(tail) == "p99 is 195 ms on EPYC, above the maximum of 30ms"
+    assert explain_verdict(tail) == "p99 is 195 ms on EPYC, above the maximum of 30ms"
     load = verdict_of(gate("load", "max", "1s", 1.0), measured)
-    assert why(load) == "load is 700 ms on EPYC, within the maximum of 1s"
+    assert explain_verdict(load) == "load is 700 ms on EPYC, within the maximum of 1s"
 
 
 def test_a_time_of_another_machine_says_so() -> None:
@@ -92,10 +92,13 @@ def test_a_time_of_another_machine_says_so() -> None:
     limit = gate("p50", "max", "13ms", 0.013)
     verdict = verdict_of(limit, p50, host={**HERE, "cpu": "Xeon"})
     newer = verdict_of(limit, p50, host={**HERE, "runtime": "onnxruntime 1.32"})
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "p50 is 12.4 ms on another machine (EPYC) (95 % interval 12.1 ms to 12.7 ms), within the maximum of 13ms"
     )
-    assert why(newer) == "p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms), within the maximum of 13ms"
+    assert (
+        explain_verdict(newer)
+        == "p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms), within the maximum of 13ms"
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +111,7 @@ def test_what_did_the_work(host: dict[str, str], name: str) -> None:
 def test_a_size_is_the_same_on_every_machine() -> None:
     size = {"size": metric(22.9e6, "B", "lower")}
     verdict = verdict_of(gate("size", "max", "25MB", 25e6), size, host={**HERE, "cpu": "Xeon"})
-    assert why(verdict) == "size is 22.9 MB, within the maximum of 25MB"
+    assert explain_verdict(verdict) == "size is 22.9 MB, within the maximum of 25MB"
 
 
 @pytest.mark.parametrize(("limit", "outcome"), [(80, "passed"), (83, "failed"), (81.5, "undecided")])
@@ -123,8 +126,8 @@ def test_a_quantile_that_nothing_bounds_above() -> None:
     failed = verdict_of(gate("p99", "max", "10ms", 0.01), {"p99": p99})
     start = "p99 is 21 ms on EPYC (95 % interval 18 ms and up), "
     assert (undecided.outcome, failed.outcome) == ("undecided", "failed")
-    assert why(undecided) == f"{start}and the interval holds the maximum of 30ms: raise `samples`"
-    assert why(failed) == f"{start}above the maximum of 10ms"
+    assert explain_verdict(undecided) == f"{start}and the interval holds the maximum of 30ms: raise `samples`"
+    assert explain_verdict(failed) == f"{start}above the maximum of 10ms"
 
 
 def test_an_undecided_gate_may_pass() -> None:
@@ -143,7 +146,7 @@ def test_a_value_that_is_not_finite_fails_every_rule(value: float) -> None:
     for rule in ("min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"):
         verdict = verdict_of(gate("cosine", rule, "0.97", 0.97), {"cosine": metric(value)})
         assert verdict.outcome == "failed"
-        assert why(verdict) == f"cosine is {value}, not a finite number"
+        assert explain_verdict(verdict) == f"cosine is {value}, not a finite number"
 
 
 def test_a_metric_that_is_not_there() -> None:
@@ -151,7 +154,7 @@ def test_a_metric_that_is_not_there() -> None:
     close = verdict_of(gate("p5O", "max", "1s", 1.0), times)
     far = verdict_of(gate("recall", "max", "1s", 1.0), times)
     none = verdict_of(gate("recall", "max", "1s", 1.0), {})
-    assert why(close) == "latency measured no p5O; did you mean p50?"
-    assert why(far) == "latency measured no recall; it has p50, p90"
-    assert why(none) == "latency measured no recall; it has no metrics"
+    assert explain_verdict(close) == "latency measured no p5O; did you mean p50?"
+    assert explain_verdict(far) == "latency measured no recall; it has p50, p90"
+    assert explain_verdict(none) == "latency measured no recall; it has no metrics"
     assert {close.outcome, far.outcome, none.outcome} == {"failed"}

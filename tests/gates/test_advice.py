@@ -24,7 +24,7 @@ from orun.pipeline.model import Gate
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
 from orun.text.wording.advice import advice
-from tests.facts import why
+from tests.facts import explain_verdict
 from tests.gates.support import PARAMS, accepted, gate, verdict_of
 from tests.measure.support import case_of, launched
 
@@ -124,11 +124,11 @@ def test_what_it_says_decides_it(
     monkeypatch.setattr(measurement, "run_launch", draw_launch)
     for _ in range(TRIALS):
         verdict = measured(other, condition, Params(time=Duration(1e6)))
-        if verdict.outcome != "undecided" or TOO_NEAR in why(verdict):
+        if verdict.outcome != "undecided" or TOO_NEAR in explain_verdict(verdict):
             continue
         advices += 1
-        advised = re.search(r"`resolution: ([\d.]+)%`", why(verdict))
-        assert advised, why(verdict)
+        advised = re.search(r"`resolution: ([\d.]+)%`", explain_verdict(verdict))
+        assert advised, explain_verdict(verdict)
         again = measured(other, condition, Params(time=Duration(1e6), resolution=Ratio(float(advised[1]) / 100)))
         decided += again.outcome != "undecided"
     assert advices >= 5

@@ -11,7 +11,7 @@ import pytest
 import orun
 from orun.cli.main import main
 from orun.gates import baselines
-from tests.facts import why
+from tests.facts import explain_verdict
 
 PIPELINE = """
 stages:
@@ -33,7 +33,7 @@ def judged(trained: float, int8: float) -> tuple[str, str]:
         text = f"{header} g (float[batch, 1] x) => (float[batch, 2] y) {weights} {{ y = MatMul (x, w) }}"
         onnx.save(onnx.parser.parse_model(text), f"{name}.onnx")
     (verdict,) = orun.run("release.yaml").verdicts
-    return verdict.outcome, re.sub(r"\d{4}-\d\d-\d\d", "DAY", why(verdict))
+    return verdict.outcome, re.sub(r"\d{4}-\d\d-\d\d", "DAY", explain_verdict(verdict))
 
 
 def test_the_accepted_model_is_not_held_against_a_reference_that_it_was_not_made_from(

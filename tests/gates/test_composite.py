@@ -17,7 +17,7 @@ from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Group, Stage, Undecided, conditions
 from orun.planning.key_diff import key_changes
-from tests.facts import why
+from tests.facts import explain_verdict
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
 OUTCOMES: tuple[GateOutcome, ...] = ("passed", "failed", "undecided", "no baseline")
@@ -41,17 +41,19 @@ def judged(condition: Gate | Group, measured: Mapping[str, Metric] = MEASURED) -
 def test_one_that_passes_is_enough_for_any() -> None:
     verdict, slow, quicker = judged(group("any", SLOW, QUICKER))
     assert (verdict.title, verdict.outcome, verdict.fails, verdict.depth) == ("latency any of 2", "passed", False, 0)
-    assert why(verdict) == "passed: speedup min 1.3; failed: p50 max 11ms"
+    assert explain_verdict(verdict) == "passed: speedup min 1.3; failed: p50 max 11ms"
     assert (verdict.measured, verdict.interval, verdict.position) == (None, None, PLACE)
     assert (slow.title, slow.outcome, slow.fails, slow.depth) == ("latency p50 max 11ms", "failed", False, 1)
-    assert why(slow) == "p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms), above the maximum of 11ms"
+    assert (
+        explain_verdict(slow) == "p50 is 12.4 ms on EPYC (95 % interval 12.1 ms to 12.7 ms), above the maximum of 11ms"
+    )
     assert (quicker.outcome, quicker.fails, quicker.depth) == ("passed", False, 1)
 
 
 def test_one_that_fails_is_enough_against_all() -> None:
     verdict, *members = judged(group("all", SLOW, QUICKER, CLOSE))
     assert (verdict.title, verdict.outcome, verdict.fails) == ("latency all of 3", "failed", True)
-    assert why(verdict) == "passed: speedup min 1.3; failed: p50 max 11ms; undecided: p50 max 12.5ms"
+    assert explain_verdict(verdict) == "passed: speedup min 1.3; failed: p50 max 11ms; undecided: p50 max 12.5ms"
     assert [member.fails for member in members] == [False, False, False]
 
 
@@ -73,7 +75,7 @@ def test_an_undecided_group_does_what_the_gravest_of_its_undecided_members_would
 def test_a_group_whose_members_have_no_baseline_blocks_in_a_strict_run_alone(strict: bool, fails: bool) -> None:
     verdict, *_ = judged(group("any", SLOW, replace(NEW, strict=strict)))
     assert (verdict.outcome, verdict.fails, verdict.blocks) == ("no baseline", fails, fails)
-    assert why(verdict) == "failed: p50 max 11ms; no baseline: p50 max_regression 5%"
+    assert explain_verdict(verdict) == "failed: p50 max 11ms; no baseline: p50 max_regression 5%"
 
 
 def test_groups_in_groups() -> None:
@@ -86,7 +88,7 @@ def test_groups_in_groups() -> None:
         ("latency p50 max 11ms", "failed", 2),
         ("latency speedup min 1.3", "passed", 1),
     ]
-    assert why(verdicts[0]) == "passed: speedup min 1.3; failed: all of 2"
+    assert explain_verdict(verdicts[0]) == "passed: speedup min 1.3; failed: all of 2"
     assert list(conditions((group("any", inner, QUICKER),))) == [FAST, SLOW, QUICKER]
 
 
@@ -125,10 +127,10 @@ def test_a_gate_against_a_further_reference() -> None:
         "reference", "reference.fused", "reference.other",
     ]  # fmt: skip
     assert (fused.title, fused.outcome) == ("latency recall max_drop 1% against fused", "failed")
-    assert why(fused) == (
+    assert explain_verdict(fused) == (
         "the drop of recall against fused is 10 % (95 % interval 8 % to 12 %; by test): shown to be more than 1%"
     )
-    assert why(other) == (
+    assert explain_verdict(other) == (
         "other has no recall to compare with: the stage has no `reference.other` input, or the metric itself is what "
         "lies between the two: use min or max; or max_regression, which compares with the release that was accepted "
         "last, once there is one"
@@ -148,14 +150,16 @@ BY_LABEL = replace(gate("accuracy", "min", "60%", 0.6), by="label")
 def test_every_slice_must_pass() -> None:
     (verdict,) = judged(BY_LABEL, sliced({"0": (0.95, 40), "1": (0.7, 1), "2": (0.8, 30)}))
     assert (verdict.title, verdict.outcome) == ("latency accuracy min 60% by label", "passed")
-    assert why(verdict) == "3 of 3 slices passed; the smallest is 1 with 1 example; the worst is 1 with 70 %"
+    assert (
+        explain_verdict(verdict) == "3 of 3 slices passed; the smallest is 1 with 1 example; the worst is 1 with 70 %"
+    )
     assert verdict.measured == 0.7
 
 
 def test_a_slice_that_fails_is_named() -> None:
     (verdict,) = judged(BY_LABEL, sliced({"0": (0.95, 40), "1": (0.5, 12), "2": (0.8, 30)}))
     assert (verdict.outcome, verdict.fails, verdict.measured) == ("failed", True, 0.5)
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "2 of 3 slices passed, 1 failed; the smallest is 1 with 12 examples; "
         "accuracy[label=1] is 50 %, below the minimum of 60%"
     )
@@ -167,7 +171,7 @@ def test_of_slices_that_fail_the_worst_is_told_first() -> None:
     (verdict,) = judged(BY_LABEL, sliced(shares | {"good": (0.9, 50), "none": (float("nan"), 9)}))
     assert verdict.measured is not None
     assert math.isnan(verdict.measured)
-    assert why(verdict) == "; ".join(
+    assert explain_verdict(verdict) == "; ".join(
         [
             "1 of 10 slices passed, 9 failed",
             "the smallest is 0 with 9 examples",
@@ -187,7 +191,7 @@ def test_what_is_the_same_of_every_slice_is_said_once() -> None:
     nothing = replace(gate("accuracy", "max_regression", "5%", 0.05, undecided="allow"), by="label")
     (verdict,) = judged(nothing, sliced({"0": (0.95, 40), "1": (0.7, 12)}))
     assert (verdict.outcome, verdict.measured) == ("no baseline", None)
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "0 of 2 slices passed, 2 no baseline; the smallest is 1 with 12 examples; "
         "no baseline yet for `latency`; to accept this release: `orun baseline accept bert.yaml`"
     )
@@ -202,7 +206,7 @@ def test_a_slice_that_is_undecided() -> None:
     drop = replace(gate("accuracy", "max_drop", "1%", 0.01, undecided="allow"), by="label")
     (verdict,) = judged(drop, measured)
     assert (verdict.outcome, verdict.fails) == ("undecided", False)
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "1 of 2 slices passed, 1 undecided; the smallest is cat with 20 examples; "
         "the drop of accuracy[label=dog] against the reference is 2 % (95 % interval -1 % to 10 %; by test): "
         "the interval holds 1%; about 160 more examples would decide it"
@@ -217,7 +221,7 @@ def test_a_slice_that_was_accepted_and_is_not_measured_any_more() -> None:
     regression = replace(gate("accuracy", "max_regression", "5%", 0.05), by="label")
     verdict = verdict_of(regression, now, known)
     assert (verdict.outcome, verdict.fails) == ("undecided", True)
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "1 of 2 slices passed, 1 undecided; the smallest is 0 with 40 examples; "
         "accuracy[label=1] was accepted, and is not measured any more"
     )
@@ -229,15 +233,17 @@ def test_slices_without_a_figure_are_named() -> None:
     """As where an area under a curve needs two classes: they are not judged, and do not count as passed."""
     measured = sliced({"0": (0.95, 40)}) | {"auc[label=1]": metric(0.9), "auc[label=2]": metric(0.9)}
     (verdict,) = judged(BY_LABEL, measured)
-    assert why(verdict) == "1 of 1 slice passed; the smallest is 0 with 40 examples; 1, 2 have no figure of it"
+    assert (
+        explain_verdict(verdict) == "1 of 1 slice passed; the smallest is 0 with 40 examples; 1, 2 have no figure of it"
+    )
     del measured["auc[label=2]"]
-    assert why(judged(BY_LABEL, measured)[0]).endswith("; 1 has no figure of it")
+    assert explain_verdict(judged(BY_LABEL, measured)[0]).endswith("; 1 has no figure of it")
 
 
 def test_a_figure_of_all_examples_has_no_slices() -> None:
     condition = replace(gate("bleu", "min", "60%", 0.6), by="label")
     (verdict,) = judged(condition, sliced({"0": (0.95, 40)}) | {"bleu": metric(0.9, "ratio", "higher")})
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "bleu was not measured by label: no slice has a figure of it; one number of your own needs `resamples`, and "
         "f1, iou, auc and average_precision need slices of several classes: a field that copies the label is "
         "`by: label`"
@@ -246,4 +252,7 @@ def test_a_figure_of_all_examples_has_no_slices() -> None:
 
 def test_slices_that_were_not_measured() -> None:
     (verdict,) = judged(BY_LABEL, {"accuracy": metric(0.9)})
-    assert (verdict.outcome, why(verdict)) == ("failed", "accuracy was not measured by label: add it to `slices`")
+    assert (verdict.outcome, explain_verdict(verdict)) == (
+        "failed",
+        "accuracy was not measured by label: add it to `slices`",
+    )

@@ -17,8 +17,8 @@ from orun.pipeline.model import Stage
 from orun.planning.key_diff import key_changes
 from orun.store.records import ImplicitDependencies
 from orun.text.wording.caveats import caveat
-from tests.facts import caveat as caveat_of
 from tests.facts import components
+from tests.facts import format_caveat as caveat_of
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric
 
 MEASURED = {"p50": metric(0.010, "s", "lower", "timing", (0.009, 0.011))}

@@ -9,14 +9,14 @@ from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
 from orun.planning.key_diff import key_changes
-from tests.facts import why
+from tests.facts import explain_verdict
 from tests.gates.support import HERE, PLACE, action, compared
 
 
 def verdict(metric: Metric, rule: Rule, threshold: Threshold) -> tuple[str, str]:
     stage = Stage("latency", "measure/latency", PLACE, gates=(Gate("p50", rule, threshold, "block", PLACE),))
     (judged,) = judge(stage, action({"p50": metric}), Terms(None, HERE, key_changes))
-    return judged.outcome, why(judged)
+    return judged.outcome, explain_verdict(judged)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from orun.core.run_record import Verdict
 from orun.gates import baselines
 from orun.store import Store
 from tests.diagnosis.planted import layers
-from tests.facts import why
+from tests.facts import explain_verdict
 
 STAGES = """
 from orun import Estimate, Metric, stage
@@ -45,7 +45,7 @@ def verdicts(file: Path, seconds: float) -> tuple[Verdict, ...]:
 def test_a_portable_stage_that_takes_times(file: Path) -> None:
     """Its key does not hold the machine, and its result says all the same where it was made."""
     within, _ = verdicts(file, 1.0)
-    assert why(within) == "wait is 1 s (95 % interval 990 ms to 1.01 s), within the maximum of 1min"
+    assert explain_verdict(within) == "wait is 1 s (95 % interval 990 ms to 1.01 s), within the maximum of 1min"
     pipeline = orun.load(file)
     with Store.open(file.parent / "store") as store:
         action = store.latest("pipeline", "wait")
@@ -54,7 +54,7 @@ def test_a_portable_stage_that_takes_times(file: Path) -> None:
     baselines.accept(pipeline, baselines.candidate(pipeline, result, {"wait": action}))
     _, slower = verdicts(file, 2.0)
     assert slower.outcome == "failed"
-    assert re.sub(r"\d{4}-\d\d-\d\d", "DAY", why(slower)).startswith(
+    assert re.sub(r"\d{4}-\d\d-\d\d", "DAY", explain_verdict(slower)).startswith(
         "the regression of wait against the accepted baseline is 100 % (95 % interval 96 % to 104 %; figures stored on "
         "DAY on this machine, not side by side: wait measures no model that could be measured again): "
         "shown to be more than 5%; "
@@ -70,5 +70,5 @@ def test_memory_is_of_this_machine(file: Path) -> None:
     )
     (verdict,) = orun.run(file, store=file.parent / "store").verdicts
     assert verdict.outcome == "failed"
-    assert re.fullmatch(r"peak is [\d.]+ MB.*, above the maximum of 1B", why(verdict))
-    assert "another machine" not in why(verdict)
+    assert re.fullmatch(r"peak is [\d.]+ MB.*, above the maximum of 1B", explain_verdict(verdict))
+    assert "another machine" not in explain_verdict(verdict)

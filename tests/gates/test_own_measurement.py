@@ -13,7 +13,7 @@ import pytest
 import orun
 from orun.cli.main import main
 from orun.gates import baselines
-from tests.facts import why
+from tests.facts import explain_verdict
 
 STAGES = """
 import numpy as np
@@ -99,7 +99,7 @@ def judged(share: float, scores: str = "1.0", rows: str = "some", beams: int = 4
     Path("rows.txt").write_text(rows)
     values = {} if beams == 4 else {"stages.right.with.beams": beams}
     (verdict,) = orun.run("release.yaml", set=values).verdicts
-    return verdict.outcome, re.sub(r"\d{4}-\d\d-\d\d", "DAY", why(verdict))
+    return verdict.outcome, re.sub(r"\d{4}-\d\d-\d\d", "DAY", explain_verdict(verdict))
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from orun.measure.latency.sequential_test import Evidence
 from orun.pipeline.model import Stage
 from orun.planning.key_diff import key_changes
 from orun.store.records import Action
-from tests.facts import components, why
+from tests.facts import components, explain_verdict
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
 METHOD = "paired on-CPU time, 4 launches"
@@ -36,7 +36,7 @@ def timed(mean: float, count: int = 4, spread: float = 0.01, *, higher: bool = F
 def test_a_slow_down_fails() -> None:
     verdict = verdict_of(LIMIT, timed(0.048), accepted({}))
     assert verdict.outcome == "failed"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "the regression of p50 against the accepted baseline is 4.8 % (95 % interval 3.15 % to 6.48 %; "
         "paired on-CPU time, 4 launches): one of 5% or more fits 836 times better than none (95 times fail)"
         "; Ada accepted that baseline on 2026-11-02"
@@ -49,7 +49,7 @@ def test_a_slow_down_fails() -> None:
 def test_an_equal_model_passes() -> None:
     verdict = verdict_of(LIMIT, timed(0.002), accepted({}))
     assert verdict.outcome == "passed"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "the regression of p50 against the accepted baseline is 0.2 % (95 % interval -1.38 % to 1.81 %; "
         "paired on-CPU time, 4 launches): none fits 822 times better than one of 5% or more (20 times pass)"
     )
@@ -58,14 +58,16 @@ def test_an_equal_model_passes() -> None:
 def test_a_faster_model_passes_beyond_doubt() -> None:
     verdict = verdict_of(LIMIT, timed(-0.4, count=9), accepted({}))
     assert verdict.outcome == "passed"
-    assert why(verdict).endswith("none fits over a million times better than one of 5% or more (20 times pass)")
+    assert explain_verdict(verdict).endswith(
+        "none fits over a million times better than one of 5% or more (20 times pass)"
+    )
 
 
 def test_a_slow_down_that_is_clearly_smaller_passes() -> None:
     """It fits "none" no better than the limit, and is well below the limit all the same."""
     verdict = verdict_of(gate("p50", "max_regression", "900%", 9.0), timed(2.0, count=3), accepted({}))
     assert verdict.outcome == "passed"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "the regression of p50 against the accepted baseline is 200 % (95 % interval 193 % to 208 %; "
         "paired on-CPU time, 4 launches): it is clearly less than 900%"
     )
@@ -76,7 +78,7 @@ def test_too_few_launches_decide_nothing(count: int, mean: float) -> None:
     verdict = verdict_of(LIMIT, timed(mean, count), accepted({}))
     assert verdict.outcome == "undecided"
     assert verdict.fails
-    assert why(verdict).endswith(
+    assert explain_verdict(verdict).endswith(
         ": too few launches to tell one of 5% from none: its time was used up: set a longer `time`"
     )
 
@@ -99,7 +101,7 @@ def test_a_threshold_in_the_unit_of_the_metric() -> None:
     assert verdict.outcome == "failed"
     assert verdict.unit == "s"
     assert verdict.measured == pytest.approx(0.00048)
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "the regression of p50 against the accepted baseline is 480 µs (95 % interval 315 µs to 648 µs; "
         "paired on-CPU time, 4 launches): one of 0.5ms or more fits 836 times better than none (95 times fail); "
         "Ada accepted that baseline on 2026-11-02"
@@ -113,8 +115,8 @@ def test_a_threshold_of_nothing() -> None:
     nothing = gate("p50", "max_regression", "0%", 0.0)
     slower, faster, alike = (verdict_of(nothing, timed(mean), accepted({})) for mean in (0.048, -0.048, 0.001))
     assert (slower.outcome, faster.outcome, alike.outcome) == ("failed", "passed", "undecided")
-    assert why(slower).endswith("): shown to be more than 0%; Ada accepted that baseline on 2026-11-02")
-    assert why(alike).endswith(": a threshold of 0 tells no two times apart; allow 1 % or more")
+    assert explain_verdict(slower).endswith("): shown to be more than 0%; Ada accepted that baseline on 2026-11-02")
+    assert explain_verdict(alike).endswith(": a threshold of 0 tells no two times apart; allow 1 % or more")
 
 
 def test_a_whole_regression_can_always_pass() -> None:
@@ -127,7 +129,7 @@ def test_a_sample_is_judged_by_its_paired_interval() -> None:
     recall = metric(0.72, "ratio", "higher", "sample", (0.7, 0.74), baseline=comparison)
     verdict = verdict_of(gate("recall", "max_regression", "5%", 0.05), {"recall": recall}, accepted({}))
     assert verdict.outcome == "failed"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "the regression of recall against the accepted baseline is 10 % (95 % interval 6 % to 15 %; "
         "paired bootstrap over 312 examples): shown to be more than 5%; Ada accepted that baseline on 2026-11-02"
     )
@@ -136,10 +138,13 @@ def test_a_sample_is_judged_by_its_paired_interval() -> None:
 def test_nothing_was_accepted_yet() -> None:
     verdict = verdict_of(LIMIT, timed(0.0))
     assert (verdict.outcome, verdict.fails, verdict.blocks) == ("no baseline", False, False)
-    assert why(verdict) == "no baseline yet for `latency`; to accept this release: `orun baseline accept bert.yaml`"
+    assert (
+        explain_verdict(verdict)
+        == "no baseline yet for `latency`; to accept this release: `orun baseline accept bert.yaml`"
+    )
     stage = Stage("latency[on=cpu]", "measure/latency", PLACE, gates=(LIMIT,))
     (renamed,) = judge(stage, action(timed(0.0)), Terms(None, HERE, key_changes, removed=("latency",)))
-    assert why(renamed) == (
+    assert explain_verdict(renamed) == (
         "no baseline yet for `latency[on=cpu]` (the baseline has `latency`, no longer in the file); "
         "to accept this release: `orun baseline accept bert.yaml`"
     )
@@ -151,7 +156,7 @@ def test_the_accepted_model_is_this_very_one() -> None:
     verdict = verdict_of(LIMIT, slow, accepted({"p50": metric(0.01, "s", "lower", "timing")}, model="aa11"))
     assert verdict.outcome == "passed"
     assert verdict.measured == 0.0
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "the regression of p50 against the accepted baseline is 0 % "
         "(the accepted baseline is this very model): within 5%"
     )
@@ -162,12 +167,12 @@ def test_an_exact_figure_is_compared_with_the_stored_one() -> None:
     bigger = verdict_of(gate("size", "max_regression", "5%", 0.05), {"size": metric(22e6, "B", "lower")}, known)
     smaller = verdict_of(gate("size", "max_regression", "1MB", 1e6), {"size": metric(19e6, "B", "lower")}, known)
     assert bigger.outcome == "failed"
-    assert why(bigger) == (
+    assert explain_verdict(bigger) == (
         "the regression of size against the accepted baseline is 10 % (figure stored on 2026-11-02): more than 5%"
         "; Ada accepted that baseline on 2026-11-02"
     )
     assert smaller.outcome == "passed"
-    assert why(smaller) == (
+    assert explain_verdict(smaller) == (
         "the regression of size against the accepted baseline is -1 MB (figure stored on 2026-11-02): within 1MB"
     )
 
@@ -182,7 +187,7 @@ def test_an_exact_figure_may_grow_from_nothing() -> None:
 def test_a_figure_that_was_not_accepted() -> None:
     verdict = verdict_of(gate("size", "max_regression", "5%", 0.05), {"size": metric(1.0, "B", "lower")}, accepted({}))
     assert (verdict.outcome, verdict.fails, verdict.blocks) == ("no baseline", False, False)
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "no baseline yet for `size` of `latency`; to accept this release: `orun baseline accept bert.yaml`"
     )
 
@@ -193,13 +198,13 @@ def test_stored_times_serve_on_the_same_machine_only() -> None:
     here = verdict_of(LIMIT, slower, known, HERE | {"runtime": "onnxruntime 1.32.0"})
     verdict = verdict_of(LIMIT, slower, known, HERE | {"cpu": "Xeon"})
     assert here.outcome == "failed"
-    assert why(here) == (
+    assert explain_verdict(here) == (
         "the regression of p50 against the accepted baseline is 20 % (95 % interval 15.7 % to 24.5 %; figures stored "
         "on 2026-11-02 on this machine, not side by side: the accepted model is not in the store): "
         "shown to be more than 5%; Ada accepted that baseline on 2026-11-02"
     )
     assert verdict.outcome == "undecided"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "the accepted model is not in the store, and the accepted figures are of another machine (forge, EPYC); "
         "`orun baseline accept bert.yaml` on this one"
     )
@@ -213,7 +218,7 @@ def test_stored_times_whose_intervals_hold_the_threshold() -> None:
     assert verdict.interval is not None
     assert verdict.interval.low == pytest.approx(0.01 / 0.0105 - 1)
     assert verdict.interval.high == pytest.approx(0.0107 / 0.0095 - 1)
-    assert why(verdict).endswith(": the interval holds 5%; intervals 4.8 times as narrow would decide it")
+    assert explain_verdict(verdict).endswith(": the interval holds 5%; intervals 4.8 times as narrow would decide it")
 
 
 def test_a_stored_time_that_nothing_bounds_above() -> None:
@@ -232,10 +237,10 @@ def test_a_sample_whose_baseline_is_gone() -> None:
     worse, alone = (verdict_of(condition, drop, known, side_by_side=side_by_side) for side_by_side in (True, False))
     lost = verdict_of(condition, {"recall": metric(0.4, "ratio", "higher", "sample", (0.3, 0.5))}, known)
     assert (worse.outcome, alone.outcome, lost.outcome) == ("undecided", "undecided", "failed")
-    assert why(alone) == why(worse).replace(
+    assert explain_verdict(alone) == explain_verdict(worse).replace(
         "the accepted model is not in the store", "measure/latency measures no second model"
     )
-    assert why(worse) == (
+    assert explain_verdict(worse) == (
         "the regression of recall against the accepted baseline is 10 % (95 % interval -7.68 % to 29.5 %; figures "
         "stored on 2026-11-02, not example by example: the accepted model is not in the store): the interval holds 5%; "
         "intervals 3.5 times as narrow would decide it"
@@ -247,7 +252,7 @@ def test_a_sample_that_was_stored_without_an_interval_tells_nothing() -> None:
     metrics = {"recall": metric(0.72, "ratio", "higher", "sample", (0.6, 0.82))}
     verdict = verdict_of(gate("recall", "max_regression", "5%", 0.05), metrics, known, side_by_side=False)
     assert verdict.outcome == "undecided"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "measure/latency measures no second model, and figures on a sample tell nothing without their intervals; "
         "`orun baseline accept bert.yaml`"
     )
@@ -260,7 +265,7 @@ def test_the_accepted_figure_is_of_this_very_measurement(noise: Noise) -> None:
     known = accepted({"p50": replace(measured, reference=None)}, model="")
     verdict = verdict_of(LIMIT, {"p50": measured}, known, HERE | {"cpu": "Xeon"})
     assert verdict.outcome == "passed"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "the regression of p50 against the accepted baseline is 0 % "
         "(the figure that was accepted on 2026-11-02 is of this very measurement): within 5%"
     )
@@ -279,12 +284,12 @@ def test_why_it_was_not_measured_side_by_side(model: str, side_by_side: bool, re
     metrics = {"p50": metric(0.0101, "s", "lower", "timing", (0.0096, 0.0106))}
     here = verdict_of(LIMIT, metrics, known, side_by_side=side_by_side)
     verdict = verdict_of(LIMIT, metrics, known, {"cpu": "Xeon"}, side_by_side=side_by_side)
-    assert why(here) == (
+    assert explain_verdict(here) == (
         "the regression of p50 against the accepted baseline is 1 % (95 % interval -8.57 % to 11.6 %; figures stored "
         f"on 2026-11-02 on this machine, not side by side: {reason}): the interval holds 5%; "
         "intervals 2.6 times as narrow would decide it"
     )
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         f"{reason}, and the accepted figures are of another machine (forge, EPYC); "
         "`orun baseline accept bert.yaml` on this one"
     )
@@ -339,7 +344,7 @@ def test_figures_of_two_models_are_each_against_their_own_reference(
     """The accepted model is always far from a reference that was trained again: 0.6 here."""
     verdict = judge_beside_reference("bb", metric(0.96, better="higher", baseline=comparison), model)
     assert verdict.outcome == "failed"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "the regression of cosine against the accepted baseline is 3.03 % (figure stored on 2026-11-02: the reference "
         "changed since, and each figure is against its own): more than 1%; Ada accepted that baseline on 2026-11-02"
     )
@@ -348,7 +353,9 @@ def test_figures_of_two_models_are_each_against_their_own_reference(
 def test_figures_of_two_models_beside_the_same_reference(judge_beside_reference: Callable[..., Verdict]) -> None:
     verdict = judge_beside_reference("aa", metric(0.96, better="higher", baseline=compared(0.96, (1.0, 1.0, 1.0))))
     assert verdict.outcome == "passed"
-    assert why(verdict) == "the regression of cosine against the accepted baseline is 0 % (by test): within 1%"
+    assert (
+        explain_verdict(verdict) == "the regression of cosine against the accepted baseline is 0 % (by test): within 1%"
+    )
 
 
 def test_a_figure_of_one_model_is_measured_beside_the_accepted_one_whatever_the_reference(
@@ -357,7 +364,9 @@ def test_a_figure_of_one_model_is_measured_beside_the_accepted_one_whatever_the_
     comparison = compared(0.96, (1.0, 1.0, 1.0))
     verdict = judge_beside_reference("bb", metric(0.96, better="higher", reference=comparison, baseline=comparison))
     assert verdict.outcome == "passed"
-    assert why(verdict) == "the regression of cosine against the accepted baseline is 0 % (by test): within 1%"
+    assert (
+        explain_verdict(verdict) == "the regression of cosine against the accepted baseline is 0 % (by test): within 1%"
+    )
 
 
 def with_reference(digest: str, metrics: dict[str, Metric], model: str = "aa11") -> Action:
@@ -369,7 +378,7 @@ def test_a_figure_that_was_accepted_in_another_unit() -> None:
     known = accepted({"size": metric(20e6, "", "lower")})
     verdict = verdict_of(gate("size", "max_regression", "5%", 0.05), {"size": metric(20e6, "B", "lower")}, known)
     assert verdict.outcome == "undecided"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "size is a size, and in the accepted baseline it has no unit; `orun baseline accept bert.yaml`"
     )
 
@@ -399,4 +408,4 @@ def test_ratios_that_have_no_logarithm(other: Comparison) -> None:
 def test_a_regression_needs_a_direction() -> None:
     verdict = verdict_of(gate("nodes", "max_regression", "5%", 0.05), {"nodes": metric(3.0)}, accepted({}))
     assert verdict.outcome == "failed"
-    assert why(verdict) == "nodes has no direction of improvement, so it has no regression"
+    assert explain_verdict(verdict) == "nodes has no direction of improvement, so it has no regression"

@@ -9,7 +9,7 @@ import pytest
 from orun.core.metrics import UNBOUNDED, Comparison, Disturbance, Estimate, Metric
 from orun.core.serialization import replace
 from orun.measure.metrics.paired import tango_interval
-from tests.facts import why
+from tests.facts import explain_verdict
 from tests.gates.support import accepted, compared, gate, metric, verdict_of
 
 METHOD = "paired bootstrap over 312 examples"
@@ -42,7 +42,7 @@ def recall(ratio: tuple[float, float, float], count: int = 312) -> dict[str, Met
 def test_a_drop_on_a_sample(ratio: tuple[float, float, float], outcome: str, sentence: str) -> None:
     verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall(ratio))
     assert verdict.outcome == outcome
-    assert why(verdict) == sentence
+    assert explain_verdict(verdict) == sentence
     assert verdict.unit == "ratio"
     assert verdict.measured == pytest.approx(1 - ratio[0])
     assert verdict.interval is not None
@@ -53,8 +53,8 @@ def test_a_drop_in_the_unit_of_the_metric() -> None:
     measured = {"cosine": metric(0.97, better="higher", reference=compared(1.0, (0.97, 0.97, 0.97), "exact"))}
     passed = verdict_of(gate("cosine", "max_drop", "0.03", 0.03), measured)
     failed = verdict_of(gate("cosine", "max_drop", "0.02", 0.02), measured)
-    assert why(passed) == "the drop of cosine against the reference is 0.03 (exact): within 0.03"
-    assert why(failed) == "the drop of cosine against the reference is 0.03 (exact): more than 0.02"
+    assert explain_verdict(passed) == "the drop of cosine against the reference is 0.03 (exact): within 0.03"
+    assert explain_verdict(failed) == "the drop of cosine against the reference is 0.03 (exact): more than 0.02"
     assert (passed.outcome, failed.outcome) == ("passed", "failed")
     assert passed.unit == ""
     assert passed.interval is None
@@ -65,9 +65,9 @@ def test_an_increase_of_a_size() -> None:
     relative = verdict_of(gate("size", "max_increase", "10%", 0.1), measured)
     absolute = verdict_of(gate("size", "max_increase", "5MB", 5e6), measured)
     assert relative.outcome == "failed"
-    assert why(relative) == "the increase of size against the reference is 20 % (exact): more than 10%"
+    assert explain_verdict(relative) == "the increase of size against the reference is 20 % (exact): more than 10%"
     assert absolute.outcome == "passed"
-    assert why(absolute) == "the increase of size against the reference is 4 MB (exact): within 5MB"
+    assert explain_verdict(absolute) == "the increase of size against the reference is 4 MB (exact): within 5MB"
 
 
 def test_the_direction_is_the_one_that_is_named() -> None:
@@ -82,8 +82,8 @@ def test_a_difference_of_proportions_is_told_as_its_threshold_is_written() -> No
     points = verdict_of(gate("recall", "max_drop", "0.06", 0.06), measured)
     share = verdict_of(gate("recall", "max_drop", "6%", 0.06), measured)
     start = "the drop of recall against the reference is"
-    assert why(points) == f"{start} 0.05 (95 % interval 0.04 to 0.06; test): shown to be within 0.06"
-    assert why(share) == f"{start} 10 % (95 % interval 8 % to 12 %; test): shown to be more than 6%"
+    assert explain_verdict(points) == f"{start} 0.05 (95 % interval 0.04 to 0.06; test): shown to be within 0.06"
+    assert explain_verdict(share) == f"{start} 10 % (95 % interval 8 % to 12 %; test): shown to be more than 6%"
     assert (points.unit, share.unit) == ("ratio", "ratio")
 
 
@@ -111,7 +111,7 @@ def test_a_speed_up(text: str, limit: float, outcome: str, ending: str) -> None:
     verdict = verdict_of(gate("p50", "min_speedup", text, limit), times)
     start = "the speed-up of p50 against the reference is 1.58x (95 % interval 1.55x to 1.61x; "
     assert verdict.outcome == outcome
-    assert why(verdict) == f"{start}paired on-CPU time, 4 launches): {ending}"
+    assert explain_verdict(verdict) == f"{start}paired on-CPU time, 4 launches): {ending}"
     assert verdict.unit == "x"
 
 
@@ -145,8 +145,8 @@ def test_launches_on_a_shared_core_decide_only_what_is_clear(
     absolute = verdict_of(gate("speedup", "min", f"{limit}", limit), {"speedup": speedup})
     relative = verdict_of(gate("p50", "min_speedup", f"{limit}", limit), {"p50": p50})
     assert (absolute.outcome, relative.outcome) == (outcome, outcome)
-    assert why(absolute) == f"speedup is 1.58x on EPYC (95 % interval 1.29x to 1.93x){itself}"
-    assert why(relative) == (
+    assert explain_verdict(absolute) == f"speedup is 1.58x on EPYC (95 % interval 1.29x to 1.93x){itself}"
+    assert explain_verdict(relative) == (
         f"the speed-up of p50 against the reference is 1.58x (95 % interval 1.29x to 1.93x; paired){compares}"
     )
 
@@ -159,18 +159,18 @@ def test_disturbed_launches_decide_nothing() -> None:
     speedup = verdict_of(gate("p50", "min_speedup", "9", 9.0), times)
     regression = verdict_of(gate("p50", "max_regression", "5%", 0.05), times, accepted({}))
     assert (speedup.outcome, regression.outcome) == ("undecided", "undecided")
-    assert why(speedup) == (
+    assert explain_verdict(speedup) == (
         "the speed-up of p50 against the reference is 1.58x (95 % interval unknown; "
         f"paired on-CPU time, 14 launches): {WAITED}"
     )
-    assert why(regression) == (
+    assert explain_verdict(regression) == (
         "the regression of p50 against the accepted baseline is -36.8 % (95 % interval unknown; "
         f"paired on-CPU time, 14 launches): {WAITED}"
     )
     itself = replace(metric(1.58, "x", "higher", "timing", (-math.inf, math.inf)), disturbance=Disturbance(12, 14))
     verdict = verdict_of(gate("speedup", "min", "1.5", 1.5), {"speedup": itself})
     assert verdict.outcome == "undecided"
-    assert why(verdict) == f"speedup is 1.58x on EPYC (95 % interval unknown): {WAITED}"
+    assert explain_verdict(verdict) == f"speedup is 1.58x on EPYC (95 % interval unknown): {WAITED}"
 
 
 def test_a_speed_up_of_what_should_be_high() -> None:
@@ -182,13 +182,13 @@ def test_a_speed_up_needs_a_direction() -> None:
     measured = {"nodes": metric(90, reference=compared(50, (1.8, 1.8, 1.8)))}
     verdict = verdict_of(gate("nodes", "min_speedup", "1.5", 1.5), measured)
     assert verdict.outcome == "failed"
-    assert why(verdict) == "nodes has no direction of improvement, so it has no speed-up"
+    assert explain_verdict(verdict) == "nodes has no direction of improvement, so it has no speed-up"
 
 
 def test_without_a_reference_there_is_nothing_to_compare() -> None:
     verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), {"recall": metric(0.8)})
     assert verdict.outcome == "failed"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "the reference has no recall to compare with: the stage has no `reference` input, or the metric itself is what "
         "lies between the two: use min or max; or max_regression, which compares with the release that was accepted "
         "last, once there is one"
@@ -216,13 +216,13 @@ def test_nothing_is_a_proportion_of_nothing(
 ) -> None:
     verdict = verdict_of(gate("error", "max_increase", "5%", 0.05), of_nothing(*figures))
     assert verdict.outcome == outcome
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         f"the increase of error against the reference is {figure}{METHOD}; "
         f"nothing is a proportion of 0, which the reference has: write the threshold without %): {ending}"
     )
     in_its_unit = verdict_of(gate("error", "max_increase", "0.05", 0.05), of_nothing(*figures))
     assert in_its_unit.outcome == outcome
-    assert "proportion" not in why(in_its_unit)
+    assert "proportion" not in explain_verdict(in_its_unit)
 
 
 @pytest.mark.parametrize("other", [0.0, -0.0])
@@ -241,7 +241,7 @@ def test_a_figure_below_0_has_no_speed_up() -> None:
             gate("loss", "min_speedup", "1.5", 1.5), {"loss": metric(value, "", "lower", reference=known)}
         )
         assert verdict.outcome == "failed"
-        assert why(verdict) == (
+        assert explain_verdict(verdict) == (
             f"loss is {value:.0f}, and {other:.0f} of the reference: a figure below 0 has no speed-up"
         )
 
@@ -257,8 +257,8 @@ def test_a_speed_up_whose_ratio_may_be_anything() -> None:
 def test_an_interval_that_no_number_of_examples_narrows_enough() -> None:
     at_limit = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall((0.99, 0.98, 1.0)))
     uncounted = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall((0.995, 0.98, 1.01), count=0))
-    assert why(at_limit).endswith(": the interval holds 1%")
-    assert why(uncounted).endswith(": the interval holds 1%")
+    assert explain_verdict(at_limit).endswith(": the interval holds 1%")
+    assert explain_verdict(uncounted).endswith(": the interval holds 1%")
 
 
 def test_too_few_examples_say_so() -> None:
@@ -268,7 +268,7 @@ def test_too_few_examples_say_so() -> None:
         measured = {"f1": metric(0.8, "ratio", "higher", "sample", (-math.inf, math.inf), nothing)}
         verdict = verdict_of(gate("f1", "max_drop", text, 0.01), measured)
         assert verdict.outcome == "undecided"
-        assert why(verdict) == (
+        assert explain_verdict(verdict) == (
             f"the drop of f1 against the reference is {drop} (95 % interval unknown; {method}): "
             f"{text} is neither kept nor broken"
         )
@@ -276,18 +276,18 @@ def test_too_few_examples_say_so() -> None:
 
 def test_a_drop_that_is_next_to_its_limit() -> None:
     verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall((0.9901, 0.98, 1.0)))
-    assert why(verdict).endswith(
+    assert explain_verdict(verdict).endswith(
         ": the interval holds 1%; over 100 times as many examples would decide it: choose another threshold"
     )
     enough = verdict_of(gate("recall", "max_drop", "1%", 0.01), recall((0.991, 0.981, 1.001)))
-    assert why(enough).endswith(": the interval holds 1%; about 31000 more examples would decide it")
+    assert explain_verdict(enough).endswith(": the interval holds 1%; about 31000 more examples would decide it")
 
 
 def test_a_comparison_without_a_figure_fails() -> None:
     other = Comparison(0.0, Estimate(math.nan, math.nan, math.nan), Estimate(0.0, 0.0, 0.0), "exact")
     verdict = verdict_of(gate("recall", "max_drop", "1%", 0.01), {"recall": metric(0.8, reference=other)})
     assert verdict.outcome == "failed"
-    assert why(verdict) == (
+    assert explain_verdict(verdict) == (
         "recall cannot be compared: the drop of recall against the reference is nan (95 % interval nan to nan; exact; "
         "nothing is a proportion of 0, which the reference has: write the threshold without %)"
     )
@@ -324,7 +324,7 @@ def test_as_many_more_examples_as_it_says_decide_it(better: int, worse: int, exa
     measured = {"accuracy": right_or_wrong(better, worse, examples)}
     verdict = verdict_of(gate("accuracy", "max_drop", f"{limit}", limit), measured)
     assert verdict.outcome == "undecided"
-    more = int(why(verdict).rpartition("; about ")[2].split(" ")[0])
+    more = int(explain_verdict(verdict).rpartition("; about ")[2].split(" ")[0])
     times = (examples + more) / examples
     for factor, decided in ((0.8, False), (1.2, True)):
         scaled = right_or_wrong(*(round(factor * times * count) for count in (better, worse, examples)))
@@ -335,4 +335,4 @@ def test_as_many_more_examples_as_it_says_decide_it(better: int, worse: int, exa
 def test_a_proportion_of_little_asks_for_as_many_examples() -> None:
     measured = {"accuracy": right_or_wrong(0, 0, 30)}
     verdict = verdict_of(gate("accuracy", "max_drop", "1.25%", 0.0125), measured)
-    assert why(verdict).endswith("the interval holds 1.25%; about 350 more examples would decide it")
+    assert explain_verdict(verdict).endswith("the interval holds 1.25%; about 350 more examples would decide it")

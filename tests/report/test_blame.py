@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orun.blame.diagnosis import Diagnosis, Place
-from orun.report.blame import lines_of
+from orun.report.blame import format_diagnosis
 from orun.report.terminal import Terminal
 
 
@@ -15,7 +15,7 @@ def test_a_place_that_makes_up_for_another_has_no_share() -> None:
     diagnosis = Diagnosis(
         "accuracy agreement min 0.97", "accuracy", "agreement", "ratio", "The sentence.", places=places
     )
-    assert lines_of(diagnosis, Terminal()) == [
+    assert format_diagnosis(diagnosis, Terminal()) == [
         "accuracy agreement min 0.97",
         "",
         "  place  share                nodes",

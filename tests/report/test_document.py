@@ -13,7 +13,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import encode, replace
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError, StoreError
-from orun.report.document import dumps, error_document, run_of
+from orun.report.document import build_error_document, decode_run, dumps
 from tests.facts import components
 
 from .support import COSINE, GATE_FAILED, INT8, PASSED, crashed
@@ -25,14 +25,14 @@ def test_a_run_is_its_record_and_its_verdict() -> None:
         assert {**document, "stages": [], "verdicts": []} == {
             "outcome": result.outcome, **encode(result), "stages": [], "verdicts": [],
         }  # fmt: skip
-        assert run_of(document) == result
-        assert run_of({**document, "blame": [{"culprit": "int8"}]}) == result
+        assert decode_run(document) == result
+        assert decode_run({**document, "blame": [{"culprit": "int8"}]}) == result
 
 
 @pytest.mark.parametrize("damage", [{"stages": 5}, {"stages": [[1]]}, {"verdicts": [[]]}, {"verdicts": None}])
 def test_a_damaged_run(damage: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"^Expected `(array|object)`, got "):
-        run_of({**json.loads(dumps(PASSED)), **damage})
+        decode_run({**json.loads(dumps(PASSED)), **damage})
 
 
 def test_facts_stand_beside_the_words_for_them() -> None:
@@ -68,7 +68,7 @@ def test_a_figure_that_is_not_finite_is_a_text() -> None:
 
 def test_an_error() -> None:
     error = StoreError("the disk is full", why="no space left", hint="free some")
-    assert error_document(error) == {
+    assert build_error_document(error) == {
         "error": {
             "type": "StoreError",
             "exit_code": 3,
@@ -82,7 +82,7 @@ def test_an_error() -> None:
 def test_every_problem_of_a_file() -> None:
     place = Position("bert.yaml", 3, 5)
     error = PipelineError([Problem(place, "unknown key 'neeeds'", "    neeeds: export", 6, suggestion="needs")])
-    assert json.loads(dumps(error_document(error))) == {
+    assert json.loads(dumps(build_error_document(error))) == {
         "error": {
             "type": "PipelineError",
             "exit_code": 2,

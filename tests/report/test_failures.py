@@ -9,7 +9,7 @@ import onnx
 from orun.core.run_record import Failure
 from orun.core.serialization import replace
 from orun.report import failures
-from orun.report.failures import LINKS, TRACEBACK, failure_note, log_tail, plain
+from orun.report.failures import LINKS, TRACEBACK, format_failure, read_log_tail, strip_controls
 from orun.report.terminal import Terminal
 from tests.report.support import PASSED
 
@@ -17,8 +17,8 @@ from tests.report.support import PASSED
 def test_the_last_lines(tmp_path: Path) -> None:
     log = tmp_path / "stage.log"
     log.write_text("".join(f"{number}\n" for number in range(100)))
-    assert log_tail(log) == [str(number) for number in range(85, 100)]
-    assert log_tail(log, 2) == ["98", "99"]
+    assert read_log_tail(log) == [str(number) for number in range(85, 100)]
+    assert read_log_tail(log, 2) == ["98", "99"]
 
 
 def test_a_log_that_says_no_more_than_the_failure_is_not_shown(tmp_path: Path) -> None:
@@ -27,9 +27,9 @@ def test_a_log_that_says_no_more_than_the_failure_is_not_shown(tmp_path: Path) -
     stage = replace(PASSED.stages[0], stage="judge", outcome="failed", failure=failure)
     log.write_text("no labels\n  it has x\n  hint: give it some\n")
     lines = ["stage judge failed: no labels", "  it has x", "  hint: give it some", f"  hint: Its log: {log}"]
-    assert failure_note(stage, Terminal()) == lines
+    assert format_failure(stage, Terminal()) == lines
     log.write_text("loading\nno labels\n")
-    assert failure_note(stage, Terminal()) == [*lines, "  last 2 lines of its log:", "  | loading", "  | no labels"]
+    assert format_failure(stage, Terminal()) == [*lines, "  last 2 lines of its log:", "  | loading", "  | no labels"]
 
 
 CHAIN = """\
@@ -53,7 +53,7 @@ def test_where_orun_refused_something_is_not_shown(tmp_path: Path) -> None:
 
     def shown(why: str, problem: str = "cut.onnx is not an ONNX model") -> list[str]:
         failure = Failure("StageFailed", problem, why, f"Its log: {log}", str(log))
-        return failure_note(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[-5:]
+        return format_failure(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[-5:]
 
     assert shown("wire format was corrupt")[-2:] == ["  last 1 line of its log:", "  | loading"]
     log.write_text(
@@ -85,7 +85,7 @@ def test_frames_of_libraries_that_led_to_a_refusal_are_not_shown(tmp_path: Path)
             f"{TRACEBACK}\n{frames}{cause}\n{LINKS[0]}\n\n{refused}"
         )
         failure = Failure("StageFailed", "PyTorch cannot export it", why, f"try another\nIts log: {log}", str(log))
-        return failure_note(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[3:]
+        return format_failure(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[3:]
 
     assert shown(library + own) == ["  last 1 line of its log:", "  | 12:00:00 INFO tracing"]
     user = '  File "/home/ada/orun/mine.py", line 6, in forward\n    x + y\n'
@@ -101,7 +101,7 @@ def test_of_a_crash_what_led_to_the_user_s_function_is_not_shown(tmp_path: Path)
     )
     log.write_text(f"{crash}Extension modules: numpy\n")
     failure = Failure("StageCrashed", "f crashed", "", f"Its log: {log}", str(log))
-    assert failure_note(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[-3:] == [
+    assert format_failure(replace(PASSED.stages[0], outcome="failed", failure=failure), Terminal())[-3:] == [
         "  | Fatal Python error: Aborted",
         '  |   File "mine.py", line 6 in f',
         "  | Extension modules: numpy",
@@ -111,30 +111,30 @@ def test_of_a_crash_what_led_to_the_user_s_function_is_not_shown(tmp_path: Path)
 def test_blank_lines_at_the_end_are_left_out(tmp_path: Path) -> None:
     log = tmp_path / "stage.log"
     log.write_text("one\n\ntwo\n\n  \n")
-    assert log_tail(log) == ["one", "", "two"]
+    assert read_log_tail(log) == ["one", "", "two"]
 
 
 def test_a_log_of_one_endless_line_is_read_from_its_end(tmp_path: Path) -> None:
     log = tmp_path / "stage.log"
     log.write_text("x" * 1_000_000 + " the end")
-    (line,) = log_tail(log)
+    (line,) = read_log_tail(log)
     assert line == "..." + "x" * 492 + " the end"
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
     log = tmp_path / "stage.log"
     log.write_bytes(b"caf\xe9\n")
-    assert log_tail(log) == ["caf\ufffd"]
+    assert read_log_tail(log) == ["caf\ufffd"]
 
 
 def test_a_log_that_is_gone_or_empty(tmp_path: Path) -> None:
-    assert log_tail(tmp_path / "gone.log") == []
+    assert read_log_tail(tmp_path / "gone.log") == []
     (tmp_path / "empty.log").touch()
-    assert log_tail(tmp_path / "empty.log") == []
+    assert read_log_tail(tmp_path / "empty.log") == []
 
 
 def test_control_sequences() -> None:
-    assert plain("\x1b[1;31mfailed\x1b[0m\x1b]8;;https://example.com\x07link\x1b]8;;\x07") == "failedlink"
-    assert plain("10 %\r50 %\r100 %") == "100 %"
-    assert plain("windows line\r") == "windows line"
-    assert plain("bell\x07 tab\tkept") == "bell tab\tkept"
+    assert strip_controls("\x1b[1;31mfailed\x1b[0m\x1b]8;;https://example.com\x07link\x1b]8;;\x07") == "failedlink"
+    assert strip_controls("10 %\r50 %\r100 %") == "100 %"
+    assert strip_controls("windows line\r") == "windows line"
+    assert strip_controls("bell\x07 tab\tkept") == "bell tab\tkept"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Metric
-from orun.report.figures import ago, headline
+from orun.report.figures import format_age, format_headline
 from orun.text.suggestions import show_path
 
 
@@ -25,19 +25,19 @@ from orun.text.suggestions import show_path
     ],
 )
 def test_ages(seconds: float, expected: str) -> None:
-    assert ago(seconds) == expected
+    assert format_age(seconds) == expected
 
 
 def test_metrics_with_a_gate_are_told_first() -> None:
     metrics = {"size": Metric(1e6, "B"), "c": Metric(3), "a": Metric(1), "b": Metric(2), "d": Metric(4)}
-    assert headline(metrics, ()) == "a 1, b 2, c 3"
-    assert headline(metrics, ["size", "d", "d", "gone"]) == "size 1 MB, d 4, a 1"
-    assert headline({}, ()) == ""
+    assert format_headline(metrics, ()) == "a 1, b 2, c 3"
+    assert format_headline(metrics, ["size", "d", "d", "gone"]) == "size 1 MB, d 4, a 1"
+    assert format_headline({}, ()) == ""
     latency = {name: Metric(1) for name in ("cpu", "first", "load", "p50", "speedup")}
-    assert headline(latency, ()) == "p50 1, speedup 1, cpu 1"
-    assert headline(latency, ["load", "speedup"]) == "load 1, speedup 1, p50 1"
+    assert format_headline(latency, ()) == "p50 1, speedup 1, cpu 1"
+    assert format_headline(latency, ["load", "speedup"]) == "load 1, speedup 1, p50 1"
     fused = {"fused.Attention": Metric(0), "fused.MultiHeadAttention": Metric(3), "lost": Metric(0)}
-    assert headline(fused, ()) == "fused.MultiHeadAttention 3, lost 0, fused.Attention 0"
+    assert format_headline(fused, ()) == "fused.MultiHeadAttention 3, lost 0, fused.Attention 0"
 
 
 def test_paths_are_shown_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,18 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.report.gates import caveat_notes, gate_notes, gate_row, next_step, place_of, why
-from orun.report.github import commands
-from orun.report.gitlab import code_quality
-from orun.report.junit import junit
-from orun.report.markdown import markdown
+from orun.report.gates import (
+    explain_verdict,
+    find_place,
+    format_caveat_notes,
+    format_gate,
+    format_gate_notes,
+    suggest_next_step,
+)
+from orun.report.github import format_commands
+from orun.report.gitlab import render_code_quality
+from orun.report.junit import render_junit
+from orun.report.markdown import render_markdown
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape
 from tests.facts import reasons_of
@@ -60,7 +67,7 @@ from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOW
     ],
 )
 def test_the_next_step(verdict: Verdict, expected: str) -> None:
-    assert next_step(verdict, PASSED) == expected
+    assert suggest_next_step(verdict, PASSED) == expected
 
 
 @pytest.mark.parametrize(
@@ -76,7 +83,10 @@ def test_the_next_step(verdict: Verdict, expected: str) -> None:
     ],
 )
 def test_the_next_step_names_the_store_of_the_run(verdict: Verdict, expected: str) -> None:
-    assert next_step(verdict, replace(PASSED, folder=Path("other store/runs/1"))) == f"{expected} --store 'other store'"
+    assert (
+        suggest_next_step(verdict, replace(PASSED, folder=Path("other store/runs/1")))
+        == f"{expected} --store 'other store'"
+    )
 
 
 def test_the_file_to_accept_is_named_as_one_types_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,42 +94,47 @@ def test_the_file_to_accept_is_named_as_one_types_it(tmp_path: Path, monkeypatch
     monkeypatch.chdir(tmp_path)
     file = str(tmp_path / "my next.yaml")
     unsure = replace(NO_BASELINE, finding=reason(ReasonCode.NO_BASELINE, stage="latency", file=file))
-    assert why(unsure) == "no baseline yet for `latency`; to accept this release: `orun baseline accept 'my next.yaml'`"
+    assert (
+        explain_verdict(unsure)
+        == "no baseline yet for `latency`; to accept this release: `orun baseline accept 'my next.yaml'`"
+    )
 
 
 def test_a_gate_of_the_command_line_is_where_its_stage_is() -> None:
     verdict = replace(COSINE, position=Position("--set", 1, 31))
     stage = replace(PASSED["accuracy"], position=Position("pipelines/bert.yaml", 20, 3))
     other_stages = tuple(item for item in PASSED.stages if item.stage != "accuracy")
-    assert place_of(verdict, replace(PASSED, stages=(*other_stages, stage))) == Position("pipelines/bert.yaml", 20, 3)
+    assert find_place(verdict, replace(PASSED, stages=(*other_stages, stage))) == Position("pipelines/bert.yaml", 20, 3)
     without = replace(PASSED, stages=(*other_stages, replace(stage, position=None)))
-    assert place_of(verdict, without) == Position(PASSED.file, 1, 1)
-    assert place_of(COSINE, PASSED) == COSINE.position
+    assert find_place(verdict, without) == Position(PASSED.file, 1, 1)
+    assert find_place(COSINE, PASSED) == COSINE.position
 
 
 def test_a_gate_of_the_command_line_has_its_place_there() -> None:
     result = replace(PASSED, verdicts=(replace(UNSURE, position=Position("--set", 1, 25)),))
-    assert gate_notes(result, Terminal()) == [
+    assert format_gate_notes(result, Terminal()) == [
         (
             "--set: gate undecided: accuracy recall_at_1 max_drop 1%: "
             "the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide it"
         )
     ]
-    assert markdown(result).partition("checklist")[2].splitlines()[2].endswith(" (--set)")
+    assert render_markdown(result).partition("checklist")[2].splitlines()[2].endswith(" (--set)")
 
 
 def test_names_are_quoted_for_the_shell() -> None:
     stage = "accuracy[bits=8]"
     first = replace(PASSED["accuracy"], stage=stage, reasons=(reason(ReasonCode.NEVER_RUN),))
     result = replace(PASSED, file="my pipeline.yaml", stages=(first,))
-    assert next_step(replace(COSINE, stage=stage), result) == (
+    assert suggest_next_step(replace(COSINE, stage=stage), result) == (
         "to see what it rests on: orun explain 'my pipeline.yaml' 'accuracy[bits=8]'"
     )
 
 
 def test_gates_that_share_the_next_step_are_told_it_once() -> None:
     failed = replace(COSINE, outcome="failed", fails=True)
-    notes = gate_notes(replace(GATE_FAILED, verdicts=(failed, replace(failed, metric="cosine.mean"))), Terminal())
+    notes = format_gate_notes(
+        replace(GATE_FAILED, verdicts=(failed, replace(failed, metric="cosine.mean"))), Terminal()
+    )
     assert [line.partition(":")[0] for line in notes] == [PASSED.file, PASSED.file, "  hint"]
 
 
@@ -127,24 +142,24 @@ def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
     caveat = "since the baseline was accepted on 2026-11-02: runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1"
     verdicts = [replace(item, caveats=reasons_of(caveat)) for item in (RECALL, P50, SPEEDUP)]
     result = replace(PASSED, verdicts=(COSINE, *verdicts))
-    assert caveat_notes(result, Terminal()) == [f"note: accuracy: {caveat}", f"note: latency: {caveat}"]
+    assert format_caveat_notes(result, Terminal()) == [f"note: accuracy: {caveat}", f"note: latency: {caveat}"]
     assert f"\n\nnote: accuracy: {caveat}\nnote: latency: {caveat}\n" in "\n".join(result_lines(result, Terminal()))
     assert caveat not in "\n".join(result_lines(result, Terminal(), "quiet"))
-    assert f"\n\n{escape(f'note: latency: {caveat}')}\n\n" in markdown(result)
-    assert commands(result)[1] == (
+    assert f"\n\n{escape(f'note: latency: {caveat}')}\n\n" in render_markdown(result)
+    assert format_commands(result)[1] == (
         "::notice file=pipelines/bert.yaml,line=37,col=7,title=what no gate of latency tells::"
         "since the baseline was accepted on 2026-11-02: runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1"
     )
-    issues = json.loads(code_quality(result))
+    issues = json.loads(render_code_quality(result))
     assert [(issue["description"], issue["severity"], issue["check_name"]) for issue in issues] == [
         (f"accuracy: {caveat}", "info", "orun/caveat"),
         (f"latency: {caveat}", "info", "orun/caveat"),
     ]
     more = replace(verdicts[2], caveats=reasons_of(caveat, "its data is the `dataset` of int8"))
-    assert caveat_notes(replace(result, verdicts=(verdicts[1], more)), Terminal()) == [
+    assert format_caveat_notes(replace(result, verdicts=(verdicts[1], more)), Terminal()) == [
         f"note: latency: {caveat}; its data is the `dataset` of int8"
     ]
-    assert f": it is well within; {caveat.replace('>', '&gt;')}</system-out>" in junit(result)
+    assert f": it is well within; {caveat.replace('>', '&gt;')}</system-out>" in render_junit(result)
 
 
 @pytest.mark.parametrize(
@@ -160,10 +175,10 @@ def test_what_a_comparison_does_not_tell_is_told_once_a_stage() -> None:
 def test_a_change_for_the_better_is_no_negative_one(rule: str, value: float, cells: tuple[str, str]) -> None:
     ends = sorted((value / 2, value * 1.5))
     verdict = replace(RECALL, rule=rule, measured=value, interval=Estimate(value, *ends))
-    assert gate_row(verdict)[1:3] == cells
+    assert format_gate(verdict)[1:3] == cells
 
 
 def test_a_figure_is_told_from_the_limit_that_it_misses() -> None:
     finding = reason(ReasonCode.VALUE_BEYOND, limit=0.012)
     verdict = replace(P50, rule="max", threshold="12ms", unit="s", measured=0.01200001, interval=None, finding=finding)
-    assert gate_row(verdict)[1] == "12.00001 ms"
+    assert format_gate(verdict)[1] == "12.00001 ms"

@@ -7,7 +7,7 @@ from xml.etree import ElementTree as ET
 
 from orun.core.run_record import Failure, RunResult
 from orun.core.serialization import replace
-from orun.report.junit import junit
+from orun.report.junit import render_junit
 from tests.facts import reasons_of
 
 from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, crashed
@@ -32,7 +32,7 @@ CHILDREN = {
 
 def parsed(result: RunResult) -> ET.Element:
     """The document, after checking it against the schema."""
-    root = ET.fromstring(junit(result))  # noqa: S314 -- our own document
+    root = ET.fromstring(render_junit(result))  # noqa: S314 -- our own document
     for element in root.iter():
         attributes = set(element.attrib)
         assert attributes <= ALLOWED[element.tag]
@@ -42,7 +42,7 @@ def parsed(result: RunResult) -> ET.Element:
 
 
 def test_a_run_whose_gate_failed() -> None:
-    assert junit(replace(GATE_FAILED, stages=(EXPORT, INT8, GATE_FAILED.stages[-1]))) == (
+    assert render_junit(replace(GATE_FAILED, stages=(EXPORT, INT8, GATE_FAILED.stages[-1]))) == (
         """\
 <?xml version="1.0" encoding="UTF-8"?>
 <testsuites name="bert" tests="7" failures="1" errors="0" time="12.340">

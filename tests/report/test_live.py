@@ -104,15 +104,15 @@ def test_a_finished_stage_stays_gone(clock: list[float], event: Event) -> None:
 
 def test_no_time_is_promised_if_a_stage_never_ran(clock: list[float]) -> None:
     run = after(clock, (0, RUN), (0, StageStarted("latency", reasons_of("never run before"), "l", None)))
-    assert run.seconds_left() is None
+    assert run.estimate_seconds_left() is None
     assert drawn(run)[-1] == "0 of 3 stages, 0 s"
 
 
 def test_stages_at_a_time_share_the_time_left(clock: list[float]) -> None:
     run = after(clock, (0, RUN), (0, STARTED), (0, StageStarted("latency", reasons_of("r"), "l", 19.0)))
-    assert run.seconds_left() == 19.0
+    assert run.estimate_seconds_left() == 19.0
     clock[0] = 130.0
-    assert run.seconds_left() == 0.0
+    assert run.estimate_seconds_left() == 0.0
     assert drawn(run)[-1] == "0 of 3 stages, 30 s"
 
 

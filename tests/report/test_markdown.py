@@ -11,7 +11,7 @@ from markdown_it import MarkdownIt
 from orun.core.run_record import ChangedSetting, Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.report.markdown import markdown
+from orun.report.markdown import render_markdown
 from orun.text.markdown import escape
 from tests.facts import reasons_of
 
@@ -19,7 +19,7 @@ from .support import EXPORT, GATE_FAILED, INT8, PASSED, SLOWER, SPEEDUP, crashed
 
 
 def test_a_run_whose_gate_failed() -> None:
-    assert markdown(replace(GATE_FAILED, stages=(EXPORT, INT8, GATE_FAILED.stages[-1]))) == (
+    assert render_markdown(replace(GATE_FAILED, stages=(EXPORT, INT8, GATE_FAILED.stages[-1]))) == (
         """\
 ## bert
 
@@ -47,10 +47,12 @@ the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide
 
 def test_a_failed_gate_says_what_changed_since_the_accepted_release() -> None:
     changes = tuple(ChangedSetting("int8", f"p{number}", "false", "[1]") for number in range(7))
-    (note,) = (line for line in markdown(replace(GATE_FAILED, changed_settings=changes)).split("\n") if "since" in line)
+    (note,) = (
+        line for line in render_markdown(replace(GATE_FAILED, changed_settings=changes)).split("\n") if "since" in line
+    )
     named = ", ".join(f"int8.p{number} false -\\> \\[1\\]" for number in range(5))
     assert note == f"since the accepted release: {named}, and 2 more"
-    assert "since" not in markdown(replace(PASSED, changed_settings=changes))
+    assert "since" not in render_markdown(replace(PASSED, changed_settings=changes))
 
 
 def test_a_gate_that_fails_because_it_is_undecided_says_so() -> None:
@@ -59,7 +61,7 @@ def test_a_gate_that_fails_because_it_is_undecided_says_so() -> None:
         "**accuracy recall\\_at\\_1** max\\_drop 1%: 0.9 % drop (-0.3 % to 2.1 %), **undecided** (fails the run):"
         " the drop"
     )
-    assert f"- [ ] {task}" in markdown(replace(PASSED, exit_code=4, verdicts=(unsure,)))
+    assert f"- [ ] {task}" in render_markdown(replace(PASSED, exit_code=4, verdicts=(unsure,)))
 
 
 ANY = Verdict(
@@ -71,7 +73,7 @@ ANY = Verdict(
 
 def test_members_of_a_group_stand_below_it() -> None:
     members = tuple(replace(verdict_of_member, fails=False, depth=1) for verdict_of_member in (SLOWER, SPEEDUP))
-    text = markdown(replace(PASSED, verdicts=(ANY, *members)))
+    text = render_markdown(replace(PASSED, verdicts=(ANY, *members)))
     assert "5 stages (3 built, 2 cached), 1 gate passed, 12.3 s" in text
     assert (
         "### Release checklist\n\n"
@@ -83,7 +85,7 @@ def test_members_of_a_group_stand_below_it() -> None:
 
 def test_a_group_that_failed_says_why_its_members_did() -> None:
     failed = replace(ANY, outcome="failed", fails=True, finding=reasons_of("failed: p50 max_regression 5%")[0])
-    text = markdown(replace(PASSED, exit_code=1, verdicts=(failed, replace(SLOWER, fails=False, depth=1))))
+    text = render_markdown(replace(PASSED, exit_code=1, verdicts=(failed, replace(SLOWER, fails=False, depth=1))))
     assert (
         "- [ ] **latency any of 2**, **failed**: failed: p50 max\\_regression 5% (pipelines/bert.yaml:39:7)\n"
         "  - [ ] **latency p50** max\\_regression 5%: 8.1 % worse (6.2 % to 9.9 %), **failed**: "
@@ -94,7 +96,7 @@ def test_a_group_that_failed_says_why_its_members_did() -> None:
 def test_the_log_of_a_failed_stage_is_fenced_whatever_is_in_it(tmp_path: Path) -> None:
     log = tmp_path / "int8.log"
     log.write_text("```\nSegmentation fault\n````\n")
-    assert markdown(crashed(log)).endswith(
+    assert render_markdown(crashed(log)).endswith(
         f"""
 | release | blocked: int8 failed |  |  |  |
 
@@ -125,7 +127,7 @@ ODD = (
 def test_odd_names_are_read_back_as_they_are() -> None:
     """By a reader of GitHub's Markdown, of which formulas are the only part that is missing."""
     verdicts = tuple(replace(SPEEDUP, metric=f"accuracy[label={odd}]", finding=reasons_of(odd)[0]) for odd in ODD)
-    document = MarkdownIt("gfm-like", {"linkify": False}).render(markdown(replace(PASSED, verdicts=verdicts)))
+    document = MarkdownIt("gfm-like", {"linkify": False}).render(render_markdown(replace(PASSED, verdicts=verdicts)))
     assert re.findall("<strong>(.*)</strong>", document) == [
         html.escape(f"latency accuracy[label={odd}]") for odd in ODD
     ]

@@ -12,8 +12,8 @@ import pytest
 
 import orun
 from orun.errors import UsageError
-from orun.report.html.page import page
-from orun.report.trend import past_of
+from orun.report.html.page import render_page
+from orun.report.trend import read_past
 
 CODE = """
 from orun import Context, stage
@@ -37,7 +37,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.usefixtures("project")
 def test_a_result_is_the_report() -> None:
     result = orun.run("p.yaml")
-    text = page(result, *past_of(result))
+    text = render_page(result, *read_past(result))
     assert result.report("report.html") == Path("report.html")
     assert Path("report.html").read_text(encoding="utf-8") == text
     assert result._repr_html_() == (

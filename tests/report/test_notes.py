@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 from orun.core.serialization import replace
-from orun.report.github import commands
-from orun.report.gitlab import code_quality
-from orun.report.junit import junit
-from orun.report.markdown import markdown
+from orun.report.github import format_commands
+from orun.report.gitlab import render_code_quality
+from orun.report.junit import render_junit
+from orun.report.markdown import render_markdown
 from orun.report.terminal import Terminal
 from tests.project import Project, built
 from tests.report.support import INT8, PASSED, result_lines
@@ -37,12 +37,12 @@ def test_every_report_has_them() -> None:
     start = shown.index(lines[0])
     assert shown[start : start + 2] == lines
     assert "note: int8" not in "\n".join(result_lines(result, Terminal(), "quiet"))
-    assert f"\n\nnote: int8: {SAID[0]}\n\nnote: int8: no example has a \\| in it\n" in markdown(result)
-    assert commands(result) == [
+    assert f"\n\nnote: int8: {SAID[0]}\n\nnote: int8: no example has a \\| in it\n" in render_markdown(result)
+    assert format_commands(result) == [
         f"::notice file=pipelines/bert.yaml,line=1,col=1,title=int8 says::{SAID[0]}%0A{SAID[1]}"
     ]
-    assert [(issue["description"], issue["severity"]) for issue in json.loads(code_quality(result))] == [
+    assert [(issue["description"], issue["severity"]) for issue in json.loads(render_code_quality(result))] == [
         (f"int8: {SAID[0]}", "info"),
         (f"int8: {SAID[1]}", "info"),
     ]
-    assert f"<system-out>{SAID[0]}\n{SAID[1]}</system-out>" in junit(result)
+    assert f"<system-out>{SAID[0]}\n{SAID[1]}</system-out>" in render_junit(result)

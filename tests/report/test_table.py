@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orun.report.table import Cell, Column, display_width, render, wrap
+from orun.report.table import Cell, Column, measure_width, render, wrap
 from orun.report.terminal import Terminal
 
 COLUMNS = (Column("stage"), Column("result", flexible=True), Column("time", "right"))
@@ -76,8 +76,8 @@ def test_a_cell_of_several_lines_is_told_as_one() -> None:
 
 
 def test_wide_and_combining_characters_take_the_columns_that_they_take() -> None:
-    assert display_width("模型") == 4
-    assert display_width("e\u0301") == 1
+    assert measure_width("模型") == 4
+    assert measure_width("e\u0301") == 1
     assert lines([("模型", "cached", ""), ("four", "cached", "")]) == [
         "stage  result",
         "模型   cached",

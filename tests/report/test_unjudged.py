@@ -16,10 +16,10 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.eventlog import read_result
 from orun.history.run_diff import Change, compare
-from orun.report.github import commands
-from orun.report.gitlab import code_quality
-from orun.report.junit import junit
-from orun.report.markdown import markdown
+from orun.report.github import format_commands
+from orun.report.gitlab import render_code_quality
+from orun.report.junit import render_junit
+from orun.report.markdown import render_markdown
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape
 from tests.facts import sentences
@@ -79,7 +79,7 @@ def test_of_a_skipped_stage(skipped: RunResult) -> None:
     assert (result.exit_code, [stage.outcome for stage in result.stages]) == (0, ["built", "skipped"])
     why = f"covered was skipped: {sentences(result['covered'].reasons)[0]}"
     assert why.startswith("covered was skipped: target windows: DmlExecutionProvider does not load on this machine (")
-    checklist = markdown(result).split("### ")[1].splitlines()[2:5]
+    checklist = render_markdown(result).split("### ")[1].splitlines()[2:5]
     size = result["import"].size
     assert checklist == [
         f"- [x] **import size** max 1MB: {size} B",
@@ -103,17 +103,19 @@ def test_of_a_skipped_stage(skipped: RunResult) -> None:
         r"windows: DmlExecutionProvider does not load on this machine .*\.\.\.; results in store/out/gated",
         shown[-1],
     )
-    assert gates(junit(result)) == [
+    assert gates(render_junit(result)) == [
         ("import size max 1MB", ""),
         ("covered coverage min 90%", f"not judged: {why}"),
         ("covered any of 2", f"not judged: {why}"),
     ]
-    (notice,) = commands(result)
+    (notice,) = format_commands(result)
     assert notice.startswith(
         "::notice file=gated.yaml,line=5,col=3,title=not judged%3A covered coverage min 90%25%2C covered any of 2::"
         "covered was skipped: target windows"
     )
-    assert [(issue["severity"], issue["location"]["lines"]["begin"]) for issue in json.loads(code_quality(result))] == [
+    assert [
+        (issue["severity"], issue["location"]["lines"]["begin"]) for issue in json.loads(render_code_quality(result))
+    ] == [
         ("info", 10),
         ("info", 11),
     ]
@@ -159,7 +161,7 @@ def test_of_a_stage_that_failed_and_one_behind_it(project: Path) -> None:
     result = run(project, values)
     failure = result["import"].failure
     assert failure is not None
-    assert [message for _, message in gates(junit(result))] == [
+    assert [message for _, message in gates(render_junit(result))] == [
         f"not judged: import failed: {failure.problem}",
         "not judged: covered did not run: import failed",
         "not judged: covered did not run: import failed",
@@ -181,15 +183,16 @@ def test_a_strict_run_fails_for_them(project: Path) -> None:
     assert result_lines(result, Terminal())[-1].startswith(
         "not judged: 2 stages (1 cached, 1 skipped), 1 gate passed, 2 not judged (covered coverage min 90%, covered any"
     )
-    assert f"- [ ] **covered any of 2**, **not judged** (fails the run): {escape(why)} (gated.yaml:11:7)\n" in markdown(
-        result
+    assert (
+        f"- [ ] **covered any of 2**, **not judged** (fails the run): {escape(why)} (gated.yaml:11:7)\n"
+        in render_markdown(result)
     )
-    (command,) = commands(result)
+    (command,) = format_commands(result)
     assert command.startswith(
         "::error file=gated.yaml,line=5,col=3,title=not judged%3A covered coverage min 90%25%2C covered"
     )
-    assert [issue["severity"] for issue in json.loads(code_quality(result))] == ["critical", "critical"]
-    root = ET.fromstring(junit(result))  # noqa: S314 -- our own document
+    assert [issue["severity"] for issue in json.loads(render_code_quality(result))] == ["critical", "critical"]
+    root = ET.fromstring(render_junit(result))  # noqa: S314 -- our own document
     assert [element.get("message") for element in root.iter("failure")] == [f"not judged: {why}"] * 2
     assert run(project).exit_code == 0
 

@@ -12,7 +12,7 @@ import pytest
 from orun.core.events import Notice
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import decode
-from orun.report.stages import stage_table
+from orun.report.stages import format_stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store
 from orun.store.checksummed_json import read_record
@@ -118,7 +118,7 @@ def test_the_first_result_is_kept(project: Project) -> None:
     assert (third.tree, len(third.other_trees), third.other_trees[0]) == (first.tree, 2, other)
     later = project.run()
     assert (later["roll"].outcome, later["roll"].other_trees) == ("cached", third.other_trees)
-    assert "cached, not deterministic" in stage_table(later, Terminal())[1]
+    assert "cached, not deterministic" in format_stage_table(later, Terminal())[1]
 
 
 @pytest.mark.parametrize("kind", ["declared"])

@@ -19,7 +19,7 @@ from orun.core.run_record import RunResult
 from orun.errors import NoMachine, UsageError
 from orun.fs.digests import digest_bytes
 from orun.planning.assignment import SAME_STORE
-from orun.report.stages import stage_table
+from orun.report.stages import format_stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store
 from tests.project import Project, built, failure_of, outcomes
@@ -564,7 +564,7 @@ def test_a_plan_shows_facts_of_machines_and_why_stages_run_here(on: Fixture) -> 
 
 def test_the_table_of_a_run_has_the_machine_of_each_stage(on: Fixture) -> None:
     on.run()
-    table = stage_table(on.run(), Terminal())
+    table = format_stage_table(on.run(), Terminal())
     assert [line.split()[:3] for line in table] == [
         ["stage", "result", "machine"],
         ["make", "cached", "builder"],

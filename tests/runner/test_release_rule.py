@@ -16,11 +16,11 @@ import orun
 from orun.cli.main import main
 from orun.core.run_record import RunResult
 from orun.report.document import dumps
-from orun.report.github import commands
-from orun.report.gitlab import code_quality
-from orun.report.html.page import page
-from orun.report.junit import junit
-from orun.report.markdown import markdown
+from orun.report.github import format_commands
+from orun.report.gitlab import render_code_quality
+from orun.report.html.page import render_page
+from orun.report.junit import render_junit
+from orun.report.markdown import render_markdown
 from orun.report.terminal import Terminal
 from tests.facts import sentences
 from tests.project import outcomes
@@ -249,10 +249,10 @@ NO_GATES = "\nstages:\n  make: {uses: ./own.py:make}\n"
 
 def reports_of(result: RunResult) -> dict[str, object]:
     """The verdict of a run in each report."""
-    document = page(result)
+    document = render_page(result)
     return {
         "console": result_lines(result, Terminal())[-1].partition(":")[0],
-        "markdown": markdown(result).splitlines()[2].partition(":")[0],
+        "markdown": render_markdown(result).splitlines()[2].partition(":")[0],
         "json": json.loads(dumps(result))["outcome"],
         "html": document.partition("<title>")[2].partition("</title>")[0],
         "colour": document.partition('class="verdict ')[2].partition('"')[0],
@@ -268,7 +268,7 @@ def test_a_run_without_gates_is_done(project: Path) -> None:
         assert reports_of(result) == {
             "console": "done", "markdown": "done", "json": "done", "html": "p: done", "colour": "dim", "exit code": 0
         }  # fmt: skip
-        assert (commands(result), code_quality(result)) == ([], "[]\n")
+        assert (format_commands(result), render_code_quality(result)) == ([], "[]\n")
     assert main(["p.yaml", "--strict"]) == 0
 
 
@@ -278,10 +278,10 @@ def test_a_run_that_is_not_asked_for_its_gates_says_so(project: Path) -> None:
     left = ["time p50 max 13ms", "time size max 9B"]
     assert last_line(result) == f"done: 1 stage (1 cached), 2 gates not asked for ({', '.join(left)})"
     assert reports_of(result)["colour"] == "doubt"
-    assert [line for line in markdown(result).splitlines() if line.startswith("- [")] == [
+    assert [line for line in render_markdown(result).splitlines() if line.startswith("- [")] == [
         f"- [ ] **{title}**, **not asked for**" for title in left
     ]
-    cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
+    cases = ET.fromstring(render_junit(result)).iter("testcase")  # noqa: S314 -- our own document
     messages = [
         (case.get("name"), [element.get("message") for element in case])
         for case in cases
@@ -303,12 +303,12 @@ def test_gates_that_passed_do_not_hide_those_that_were_not_asked_for(project: Pa
 
 def gate_report(result: RunResult) -> Mapping[str, object]:
     """What each report says of the only gate, which is at line 4."""
-    cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
+    cases = ET.fromstring(render_junit(result)).iter("testcase")  # noqa: S314 -- our own document
     case = next(element for element in cases if element.get("classname") == GATES)
-    (issue,) = json.loads(code_quality(result))
-    (annotation,) = (line.split("::")[1].split(" ")[0] for line in commands(result))
-    (task,) = (line[:5] for line in markdown(result).splitlines() if line.startswith("- ["))
-    document = page(result)
+    (issue,) = json.loads(render_code_quality(result))
+    (annotation,) = (line.split("::")[1].split(" ")[0] for line in format_commands(result))
+    (task,) = (line[:5] for line in render_markdown(result).splitlines() if line.startswith("- ["))
+    document = render_page(result)
     return {
         "junit": next((child.tag for child in case), "passed"),
         "gitlab": issue["severity"],
@@ -342,7 +342,7 @@ def gate_report(result: RunResult) -> Mapping[str, object]:
 def test_no_report_is_green(project: Path, gate: str, release: str, reports: Mapping[str, str]) -> None:
     result = run(project, gate, release)
     assert gate_report(result) == reports
-    assert 'class="pill good"' not in page(result)
+    assert 'class="pill good"' not in render_page(result)
 
 
 def test_the_console_says_why_and_what_to_type(project: Path) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from orun.core.serialization import replace
 from orun.fs.machine_folder import readings_file
-from orun.report.github import commands
-from orun.report.gitlab import code_quality
-from orun.report.junit import junit
-from orun.report.markdown import markdown
+from orun.report.github import format_commands
+from orun.report.gitlab import render_code_quality
+from orun.report.junit import render_junit
+from orun.report.markdown import render_markdown
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape
 from tests.project import Project, failure_of, outcomes
@@ -304,14 +304,14 @@ def test_how_it_is_said(tmp_path: Path) -> None:
     hint = f"{' '.join(SAID.split())} orun {result.file} --force writes --store {store}"
     assert [line for line in result_lines(result, Terminal()) if "beside" in line] == [f"warning: {hint}"]
     assert not [line for line in result_lines(result, Terminal(), "quiet") if "beside" in line]
-    assert [line for line in markdown(result).splitlines() if "beside" in line] == [escape(f"warning: {hint}")]
-    (line,) = commands(result)
+    assert [line for line in render_markdown(result).splitlines() if "beside" in line] == [escape(f"warning: {hint}")]
+    (line,) = format_commands(result)
     assert line.startswith("::warning file=")
     assert line.endswith(f",line=4,col=3,title=writes wrote beside its output::{hint}")
-    (issue,) = json.loads(code_quality(result))
+    (issue,) = json.loads(render_code_quality(result))
     assert (issue["description"], issue["severity"], issue["check_name"]) == (hint, "minor", "orun/undeclared-write")
     assert issue["location"]["lines"] == {"begin": 4}
-    cases = ET.fromstring(junit(result)).iter("testcase")  # noqa: S314 -- our own document
+    cases = ET.fromstring(render_junit(result)).iter("testcase")  # noqa: S314 -- our own document
     assert {case.get("name"): case.findtext("system-out") for case in cases} == {"writes": hint, "reads": None}
 
 

@@ -18,7 +18,7 @@ from orun.gates.baseline_file import Baseline, path_beside, read_file
 from orun.history.run_diff import Origin, RunDifference, compare, completed
 from orun.report.figures import ABSENT
 from orun.report.html.source import Source
-from orun.report.html.templating import plain_value
+from orun.report.html.templating import format_parameter
 from orun.store.layout import RECORD_FILE
 from orun.text.units import show, show_change
 
@@ -58,21 +58,21 @@ class Accepted:
 
 def compare_with_accepted(source: Source) -> Accepted | None:
     """Return the differences; None if nothing was accepted before this run."""
-    baseline = _baseline(Path(source.result.file))
+    baseline = _read_baseline(Path(source.result.file))
     if baseline is None or not baseline.stages:
         return None
     (main_run, _), *_ = Counter(stage.run for stage in baseline.stages.values()).most_common(1)
     stage = next(stage for stage in baseline.stages.values() if stage.run == main_run)
     if stage.run in (source.result.run, source.result.repeats):
         return Accepted(stage.day, stage.who, stage.run, is_this=True)
-    run = _stored_run(source, stage.run)
+    run = _read_run(source, stage.run)
     if run is None:
-        return _by_file(source, baseline, stage)
+        return _compare_with_file(source, baseline, stage)
     if run.started_at > source.result.started_at:
         return None
     difference = compare(run, source.complete)
     old, new = difference.origins
-    figures, settings = _figures(difference), _settings(difference)
+    figures, settings = _list_figures(difference), _list_settings(difference)
     versions = {
         (change.subject, change.old or ABSENT, change.new or ABSENT)
         for stage in difference.stages
@@ -83,7 +83,7 @@ def compare_with_accepted(source: Source) -> Accepted | None:
         day=stage.day,
         who=stage.who,
         run=run.run,
-        commits=(_commit(old), _commit(new)) if old.commit or new.commit else None,
+        commits=(_format_commit(old), _format_commit(new)) if old.commit or new.commit else None,
         orun=(old.orun or ABSENT, new.orun or ABSENT) if old.orun != new.orun else None,
         versions=sorted(versions),
         figures=figures[:MOST],
@@ -92,14 +92,14 @@ def compare_with_accepted(source: Source) -> Accepted | None:
     )
 
 
-def _baseline(file: Path) -> Baseline | None:
+def _read_baseline(file: Path) -> Baseline | None:
     try:
         return read_file(path_beside(file))
     except (OrunError, ValueError):  # the run has said what is wrong with it; a file of a name that is no path
         return None
 
 
-def _stored_run(source: Source, name: str) -> RunResult | None:
+def _read_run(source: Source, name: str) -> RunResult | None:
     """Return a run with the dependencies of its stages; None if the store does not have it."""
     folder = source.result.folder.parent
     try:
@@ -109,11 +109,11 @@ def _stored_run(source: Source, name: str) -> RunResult | None:
         return None
 
 
-def _by_file(source: Source, baseline: Baseline, stage: AcceptedStage) -> Accepted | None:
+def _compare_with_file(source: Source, baseline: Baseline, stage: AcceptedStage) -> Accepted | None:
     """Return the differences from what the baseline file holds; None if it was accepted after this run."""
     if stage.date > datetime.fromtimestamp(source.result.started_at, UTC).isoformat(timespec="seconds"):
         return None
-    figures = _differing(
+    figures = _format_differing(
         (result.stage, name, metric.unit, old.metrics[name].value, metric.value)
         for result in source.complete.stages
         if (old := baseline.stages.get(result.stage))
@@ -121,7 +121,7 @@ def _by_file(source: Source, baseline: Baseline, stage: AcceptedStage) -> Accept
         if name in old.metrics
     )
     settings = [
-        (setting.stage, setting.name, plain_value(setting.accepted), plain_value(setting.current))
+        (setting.stage, setting.name, format_parameter(setting.accepted), format_parameter(setting.current))
         for setting in source.result.changed_settings
     ]
     return Accepted(
@@ -135,12 +135,12 @@ def _by_file(source: Source, baseline: Baseline, stage: AcceptedStage) -> Accept
     )
 
 
-def _commit(origin: Origin) -> str:
+def _format_commit(origin: Origin) -> str:
     return (origin.commit or ABSENT)[:COMMIT] + (" with edits" if origin.edited else "")
 
 
-def _figures(difference: RunDifference) -> list[tuple[str, ...]]:
-    return _differing(
+def _list_figures(difference: RunDifference) -> list[tuple[str, ...]]:
+    return _format_differing(
         (stage.stage, figure.name, figure.unit, figure.old, figure.new)
         for stage in difference.stages
         for figure in stage.metrics
@@ -148,7 +148,7 @@ def _figures(difference: RunDifference) -> list[tuple[str, ...]]:
     )
 
 
-def _differing(figures: Iterable[tuple[str, str, Unit, float, float]]) -> list[tuple[str, ...]]:
+def _format_differing(figures: Iterable[tuple[str, str, Unit, float, float]]) -> list[tuple[str, ...]]:
     """Return stage, metric, accepted, now and change of the figures whose texts differ."""
     return [
         (stage, name, *texts, show_change(old, new, unit))
@@ -158,9 +158,9 @@ def _differing(figures: Iterable[tuple[str, str, Unit, float, float]]) -> list[t
     ]
 
 
-def _settings(difference: RunDifference) -> list[tuple[str, ...]]:
+def _list_settings(difference: RunDifference) -> list[tuple[str, ...]]:
     return [
-        (stage.stage, change.subject, plain_value(change.old or ABSENT), plain_value(change.new or ABSENT))
+        (stage.stage, change.subject, format_parameter(change.old or ABSENT), format_parameter(change.new or ABSENT))
         for stage in difference.stages
         for change in stage.inputs
         if change.kind == ComponentKind.PARAMETER

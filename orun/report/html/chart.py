@@ -22,7 +22,7 @@ SCALES: Mapping[Unit, Sequence[tuple[float, str]]] = {
 }
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """Return `12.5%`."""
     return f"{100 * share:.2f}".rstrip("0").rstrip(".") + "%"
 
@@ -44,16 +44,16 @@ class Scale:
             padding = abs(high) * margin or 1.0
         return cls(max(low - padding, -UNBOUNDED), min(high + padding, UNBOUNDED))
 
-    def share(self, value: float) -> float:
+    def compute_share(self, value: float) -> float:
         """Return a place from 0 to 1; an end for values beyond it and for those that are no number."""
         if math.isnan(value):
             return 0.0
         width = self.high / 2 - self.low / 2
         return min(max((value / 2 - self.low / 2) / width, 0.0), 1.0) if math.isfinite(value) else float(value > 0)
 
-    def at(self, value: float) -> str:
+    def locate(self, value: float) -> str:
         """Return the place in a drawing: `12.5%`."""
-        return percent(self.share(value))
+        return format_percent(self.compute_share(value))
 
 
 @dataclass(frozen=True)
@@ -75,16 +75,16 @@ class Axis:
         if not math.isfinite(step):  # values near the largest number
             return cls(title, bounds, (f"{bounds.low:.2g}", f"{bounds.high:.2g}"))
         first, last = math.floor(bounds.low / factor / step), math.ceil(bounds.high / factor / step)
-        labels = [f"{text}{suffix}" for text in _labels(range(first, last + 1), step)]
+        labels = [f"{text}{suffix}" for text in _format_labels(range(first, last + 1), step)]
         return cls(title, Scale(first * step * factor, last * step * factor), labels)
 
-    def across(self, value: float) -> float:
+    def locate_across(self, value: float) -> float:
         """Return the horizontal place of a value."""
-        return round(SIDE * self.scale.share(value), 1)
+        return round(SIDE * self.scale.compute_share(value), 1)
 
-    def down(self, value: float) -> float:
+    def locate_down(self, value: float) -> float:
         """Return the vertical place of a value, from the top."""
-        return round(SIDE * (1 - self.scale.share(value)), 1)
+        return round(SIDE * (1 - self.scale.compute_share(value)), 1)
 
 
 def _round_step(least: float) -> float:
@@ -92,7 +92,7 @@ def _round_step(least: float) -> float:
     return next((step * magnitude for step in STEPS if step * magnitude >= least), math.inf)
 
 
-def _labels(multiples: Iterable[int], step: float) -> list[str]:
+def _format_labels(multiples: Iterable[int], step: float) -> list[str]:
     """Return the multiples of a step with as many digits as the step has."""
     magnitude = math.floor(math.log10(step) + 1e-9)
     quarter = math.isclose(step, 2.5 * 10.0**magnitude)  # has one digit more

@@ -9,10 +9,10 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import subjects
 from orun.report.html.source import Source
 from orun.report.html.stages import NO_FACT
-from orun.report.html.templating import code
+from orun.report.html.templating import render_code
 
 
-def environment(source: Source) -> Mapping[str, Any] | None:
+def view_environment(source: Source) -> Mapping[str, Any] | None:
     """Return facts of the machine, machines of a fleet and tools with their stages; None if nothing is known."""
     host = {
         name: text for name, text in source.result.host.items() if name not in NO_FACT and text not in (*NO_FACT, "")
@@ -24,6 +24,6 @@ def environment(source: Source) -> Mapping[str, Any] | None:
             machines.setdefault(stage.machine, []).append(stage.stage)
         for tool in subjects(source.inputs.get(stage.stage, ()), ComponentKind.TOOL).items():
             tools.setdefault(tool, []).append(stage.stage)
-    rows = [(code(version), ", ".join(stages)) for (_, version), stages in sorted(tools.items())]
-    ran = [(code(name), ", ".join(stages)) for name, stages in sorted(machines.items())]
+    rows = [(render_code(version), ", ".join(stages)) for (_, version), stages in sorted(tools.items())]
+    ran = [(render_code(name), ", ".join(stages)) for name, stages in sorted(machines.items())]
     return {"host": host, "machines": ran, "tools": rows} if host or ran or rows else None

@@ -17,18 +17,18 @@ from orun.core.run_record import Verdict
 from orun.core.source_location import Position
 from orun.report.gates import (
     NOT_JUDGED,
-    caveat,
-    caveats,
-    gate_row,
-    next_step,
-    style_of,
-    unjudged,
-    why,
-    why_unjudged,
+    choose_style,
+    explain_unjudged,
+    explain_verdict,
+    format_caveat,
+    format_gate,
+    iter_unjudged,
+    list_caveats,
+    suggest_next_step,
 )
-from orun.report.html.limits import LimitDrawing, limit_drawing
+from orun.report.html.limits import LimitDrawing, draw_limit
 from orun.report.html.source import Source
-from orun.report.html.templating import moment
+from orun.report.html.templating import render_time
 from orun.report.terminal import Style
 from orun.text.counts import count
 from orun.text.units import amount, show, span
@@ -77,10 +77,10 @@ class Gate:
     evidence: list[tuple[str, str | Markup]] = field(default_factory=list)
 
 
-def gates(source: Source) -> list[Gate]:
+def view_gates(source: Source) -> list[Gate]:
     """Return the gates of a run, judged ones first."""
     result = source.result
-    unsolved, limited = set(map(id, open_gates(result.verdicts))), set(map(id, caveats(result)))
+    unsolved, limited = set(map(id, open_gates(result.verdicts))), set(map(id, list_caveats(result)))
     judged = [
         _view_gate(source, verdict, number, is_open=id(verdict) in unsolved, has_note=id(verdict) in limited)
         for number, verdict in enumerate(result.verdicts, 1)
@@ -94,20 +94,20 @@ def gates(source: Source) -> list[Gate]:
             stage=gate.stage,
             rest=f" {gate.metric}",
             condition=gate.condition,
-            why=why_unjudged(stage),
+            why=explain_unjudged(stage),
             position=gate.position,
         )
-        for number, (stage, gate) in enumerate(unjudged(result), 1)
+        for number, (stage, gate) in enumerate(iter_unjudged(result), 1)
     ]
     return judged + left
 
 
 def _view_gate(source: Source, verdict: Verdict, number: int, *, is_open: bool, has_note: bool) -> Gate:
-    _, measured, interval, condition = gate_row(verdict)
+    _, measured, interval, condition = format_gate(verdict)
     return Gate(
         ident=f"gate-{number}",
         outcome=verdict.outcome,
-        style=style_of(verdict),
+        style=choose_style(verdict),
         fails=FAILS if verdict.fails and verdict.outcome != "failed" else "",
         stage=verdict.stage,
         rest=f" {verdict.metric}",
@@ -115,17 +115,17 @@ def _view_gate(source: Source, verdict: Verdict, number: int, *, is_open: bool, 
         measured=measured if verdict.measured is not None else "",
         interval=interval,
         depth=min(verdict.depth, DEEPEST),
-        drawing=limit_drawing(verdict),
-        why=why(verdict),
+        drawing=draw_limit(verdict),
+        why=explain_verdict(verdict),
         position=verdict.position,
         is_open=is_open,
-        hint=COMMAND.sub(r"`\g<0>`", next_step(verdict, source.result)) if is_open and verdict.fails else "",
-        caveat=caveat(verdict) if has_note else "",
-        evidence=list(_evidence(source, verdict)),
+        hint=COMMAND.sub(r"`\g<0>`", suggest_next_step(verdict, source.result)) if is_open and verdict.fails else "",
+        caveat=format_caveat(verdict) if has_note else "",
+        evidence=list(_iter_evidence(source, verdict)),
     )
 
 
-def _evidence(source: Source, verdict: Verdict) -> Iterator[tuple[str, str | Markup]]:
+def _iter_evidence(source: Source, verdict: Verdict) -> Iterator[tuple[str, str | Markup]]:
     """Yield what a verdict rests on: the metric, its comparisons, where and when it was measured."""
     stage = source.by_name.get(verdict.stage)
     metric = stage.metrics.get(verdict.metric) if stage else None
@@ -134,14 +134,14 @@ def _evidence(source: Source, verdict: Verdict) -> Iterator[tuple[str, str | Mar
     compared = {"the reference": metric.reference, "the accepted baseline": metric.baseline, **metric.references}
     comparisons = [(name, _describe_comparison(other, metric)) for name, other in compared.items() if other is not None]
     if comparisons or metric.interval or metric.examples:
-        yield verdict.metric, _value(metric)
+        yield verdict.metric, _format_value(metric)
     yield from comparisons if metric.unit != "x" else ()  # the other model's speed-up is 1
     if metric.noise == "timing" and stage.built_at:
-        yield "measured", moment(stage.built_at)
-        yield "on", _device(source, verdict.stage)
+        yield "measured", render_time(stage.built_at)
+        yield "on", _describe_device(source, verdict.stage)
 
 
-def _value(metric: Metric) -> str:
+def _format_value(metric: Metric) -> str:
     interval = span(metric.interval, metric.unit)
     examples = f", {count(metric.examples, 'example')}" if metric.examples else ""
     return amount(metric.value, metric.unit) + (f" ({interval})" if interval else "") + examples
@@ -154,26 +154,26 @@ def _describe_comparison(other: Comparison, metric: Metric) -> str:
     return f"{amount(other.value, metric.unit)}; {ratio}; {other.method}"
 
 
-def _device(source: Source, stage: str) -> str:
+def _describe_device(source: Source, stage: str) -> str:
     """Return processor, cores and runtime, or the GPU, and the target of a measurement."""
     inputs = source.inputs.get(stage, ())
     traits = subjects(inputs, ComponentKind.DEVICE)
     wanted = ("host", "cpu", "cores", "gpu name", "gpu driver_version", "runtime")
     parts = [f"{traits[name]} cores" if name == "cores" else traits[name] for name in wanted if traits.get(name)]
     if target := value_of(inputs, ComponentKind.TARGET):
-        parts.append(target_words(target))
+        parts.append(describe_target(target))
     return ", ".join(parts)
 
 
-def target_words(text: str) -> str:
+def describe_target(text: str) -> str:
     """Return the target in a cache key as words: `CPUExecutionProvider, intra_op_num_threads 2`."""
     try:
         target = json.loads(text)
-        providers = [" ".join([name, *_settings(options)]) for name, options in target["providers"]]
-        return ", ".join([*providers, *_settings(target.get("session", {}))])
+        providers = [" ".join([name, *_list_settings(options)]) for name, options in target["providers"]]
+        return ", ".join([*providers, *_list_settings(target.get("session", {}))])
     except (ValueError, KeyError, TypeError, AttributeError):  # a target of another version
         return text
 
 
-def _settings(options: dict[str, object]) -> list[str]:
+def _list_settings(options: dict[str, object]) -> list[str]:
     return [f"{name} {value}" for name, value in options.items()]

@@ -11,7 +11,7 @@ from orun.core.run_record import StageResult
 from orun.pipeline.model import Pipeline
 from orun.report.html.graph_layout import Layout, lay_out
 from orun.report.html.source import Source
-from orun.report.html.templating import render, visible
+from orun.report.html.templating import escape_invisible, render
 from orun.report.stages import STYLES
 from orun.text.counts import count
 from orun.text.units import show
@@ -80,14 +80,14 @@ class Drawing:
     nodes: Sequence[PlacedNode]
 
 
-def graph_file(pipeline: Pipeline, form: str) -> str:
+def render_graph_file(pipeline: Pipeline, form: str) -> str:
     """Return the picture of a pipeline's stages in the form `svg` or `html`."""
     nodes = [Node(stage.id, stage.uses, stage.uses, f"{stage.id} ({stage.uses})", "dim") for stage in pipeline.stages]
     drawing = draw(nodes, {stage.id: stage.before for stage in pipeline.stages})
     return render(f"graph_file.{form}", drawing=drawing, name=pipeline.name).strip()
 
 
-def graph(source: Source) -> Mapping[str, Any] | None:
+def view_graph(source: Source) -> Mapping[str, Any] | None:
     """Return the graph of a run, folded if it is large; None if the run does not say what needs what."""
     stages = source.result.stages
     place = {stage.stage: number for number, stage in enumerate(stages)}  # a stage stands after those that it needs
@@ -100,9 +100,9 @@ def graph(source: Source) -> Mapping[str, Any] | None:
     nodes = [
         Node(
             name=stage.stage,
-            caption=_caption(stage),
+            caption=_format_caption(stage),
             short=stage.outcome,
-            title=f"{stage.stage} ({stage.uses}): {_caption(stage)}",
+            title=f"{stage.stage} ({stage.uses}): {_format_caption(stage)}",
             style=f"{STYLES[stage.outcome]} {stage.outcome}",
             target=source.stages[stage.stage],
         )
@@ -112,7 +112,7 @@ def graph(source: Source) -> Mapping[str, Any] | None:
     return {"number": count(len(stages), "stage"), "drawing": drawing, "folded": len(stages) > FOLDED}
 
 
-def _caption(stage: StageResult) -> str:
+def _format_caption(stage: StageResult) -> str:
     """Return `built, 3.25 s`, or `cached (3.25 s)` if it took so long in an earlier run."""
     if not stage.seconds:
         return stage.outcome
@@ -124,25 +124,25 @@ def draw(nodes: Sequence[Node], needs: Mapping[str, Sequence[str]]) -> Drawing:
     """Return the drawing of a graph; each node stands after all that it needs."""
     layout = lay_out(needs)
     longest = max(
-        max(LETTER * min(len(visible(node.name)), LONGEST), SMALL_LETTER * min(len(node.caption), LONGEST))
+        max(LETTER * min(len(escape_invisible(node.name)), LONGEST), SMALL_LETTER * min(len(node.caption), LONGEST))
         for node in nodes
     )
     one_line = layout.breadth >= CROWDED
     node_width = max(longest + 24, 132)
     frame = Frame(layout, node_width + 60, LINE) if one_line else Frame(layout, node_width, LINES)
-    width, height = map(_figure, frame.size)
+    width, height = map(_format_figure, frame.size)
     placed = []
     for node in nodes:
-        left, top = map(_figure, frame.corner(*layout.places[node.name]))
-        placed.append(PlacedNode(node, left, top, _short(visible(node.name))))
+        left, top = map(_format_figure, frame.locate_corner(*layout.places[node.name]))
+        placed.append(PlacedNode(node, left, top, _shorten(escape_invisible(node.name))))
     return Drawing(
         title=f"Graph of {count(len(nodes), 'stage')}",
         width=width,
         height=height,
-        node_width=_figure(frame.width),
+        node_width=_format_figure(frame.width),
         node_height=frame.height,
         one_line=one_line,
-        edges=[frame.path(route) for route in layout.routes.values()],
+        edges=[frame.draw_edge(route) for route in layout.routes.values()],
         nodes=placed,
     )
 
@@ -164,12 +164,12 @@ class Frame:
             (along if self.turned else across) + height + 2 * EDGE,
         )
 
-    def corner(self, layer: int, place: float) -> tuple[float, float]:
+    def locate_corner(self, layer: int, place: float) -> tuple[float, float]:
         """Upper left corner of the node there."""
         along, across = layer * self.step + EDGE, place * self.pitch + EDGE
         return (across, along) if self.turned else (along, across)
 
-    def path(self, route: Sequence[tuple[int, float]]) -> str:
+    def draw_edge(self, route: Sequence[tuple[int, float]]) -> str:
         """The way of an edge, by curves that leave and enter straight; past the nodes of the layers between."""
         length = self.height if self.turned else self.width
         points: list[tuple[float, float]] = []  # along the layers, and across them
@@ -178,19 +178,20 @@ class Frame:
             across = place * self.pitch + EDGE + (self.width if self.turned else self.height) / 2
             points += [(along, across)] if number else []
             points += [(along + length, across)] if number < len(route) - 1 else []
-        text = f"M{self._point(*points[0])}"
+        text = f"M{self._format_point(*points[0])}"
         for number, ((start, level), (end, other)) in enumerate(itertools.pairwise(points)):
             middle = (start + end) / 2
-            bent = f"C{self._point(middle, level)} {self._point(middle, other)} {self._point(end, other)}"
-            text += bent if number % 2 == 0 else f"L{self._point(end, other)}"
+            target = self._format_point(end, other)
+            bent = f"C{self._format_point(middle, level)} {self._format_point(middle, other)} {target}"
+            text += bent if number % 2 == 0 else f"L{target}"
         return text
 
-    def _point(self, along: float, across: float) -> str:
+    def _format_point(self, along: float, across: float) -> str:
         first, second = (across, along) if self.turned else (along, across)
-        return f"{_figure(first)} {_figure(second)}"
+        return f"{_format_figure(first)} {_format_figure(second)}"
 
 
-def _short(name: str) -> str:
+def _shorten(name: str) -> str:
     """The name without its middle, where it is too long: a matrix tells its stages apart at their ends."""
     if len(name) <= LONGEST:
         return name
@@ -198,5 +199,5 @@ def _short(name: str) -> str:
     return f"{name[:head]}\u2026{name[head + 1 - LONGEST :]}"
 
 
-def _figure(value: float) -> str:
+def _format_figure(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")

@@ -38,7 +38,7 @@ def lay_out(needs: Mapping[str, Sequence[str]]) -> Layout:
     Args:
         needs: the nodes right before each node; every node is a key, and stands after those.
     """
-    level = _levels(needs)
+    level = _assign_layers(needs)
     rows: list[list[Node]] = [[] for _ in range(max(level.values(), default=-1) + 1)]
     for name in needs:
         rows[level[name]].append(name)
@@ -53,8 +53,8 @@ def lay_out(needs: Mapping[str, Sequence[str]]) -> Layout:
             chains[source, name] = chain
             for first, second in itertools.pairwise(chain):
                 before.setdefault(second, []).append(first)
-    rows = _untangled(rows, before)
-    places_ = _placed(rows, before)
+    rows = _untangle(rows, before)
+    places_ = _place_nodes(rows, before)
     least = min(places_.values(), default=0.0)
     depth = {node: number for number, row in enumerate(rows) for node in row}
     spot = {node: (depth[node], place - least) for node, place in places_.items()}
@@ -66,7 +66,7 @@ def lay_out(needs: Mapping[str, Sequence[str]]) -> Layout:
     )
 
 
-def _levels(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
+def _assign_layers(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
     """The layer of each node: behind all that it needs, and what needs nothing right before the first that needs it."""
     level: dict[str, int] = {}
     for name, sources in needs.items():
@@ -86,21 +86,21 @@ def _invert(before: Mapping[Node, Sequence[Node]]) -> dict[Node, list[Node]]:
     return after
 
 
-def _untangled(rows: list[list[Node]], before: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
+def _untangle(rows: list[list[Node]], before: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
     """Each layer in the order with the fewest crossings that sweeps by barycentres find."""
     after = _invert(before)
-    best, least = rows, _crossings(rows, before)
+    best, least = rows, _count_crossings(rows, before)
     for sweep in range(SWEEPS):
         if not least:
             break
         down = sweep % 2 == 0
-        rows = _swept(rows, before if down else after, down=down)
-        if (crossings := _crossings(rows, before)) < least:
+        rows = _sweep(rows, before if down else after, down=down)
+        if (crossings := _count_crossings(rows, before)) < least:
             best, least = rows, crossings
     return best
 
 
-def _swept(rows: list[list[Node]], neighbours: Mapping[Node, Sequence[Node]], *, down: bool) -> list[list[Node]]:
+def _sweep(rows: list[list[Node]], neighbours: Mapping[Node, Sequence[Node]], *, down: bool) -> list[list[Node]]:
     """Sort each layer by the mean place of its neighbours in the layer that was sorted before."""
     rows = list(rows)
     order = range(1, len(rows)) if down else range(len(rows) - 2, -1, -1)
@@ -108,18 +108,18 @@ def _swept(rows: list[list[Node]], neighbours: Mapping[Node, Sequence[Node]], *,
         fixed = rows[number - 1 if down else number + 1]
         place = {node: float(index) for index, node in enumerate(fixed)}
         own = {node: float(index) for index, node in enumerate(rows[number])}
-        rows[number] = sorted(rows[number], key=lambda node: (_mean(node, neighbours, place, own), own[node]))
+        rows[number] = sorted(rows[number], key=lambda node: (_average_place(node, neighbours, place, own), own[node]))
     return rows
 
 
-def _mean(
+def _average_place(
     node: Node, neighbours: Mapping[Node, Sequence[Node]], place: Mapping[Node, float], own: Mapping[Node, float]
 ) -> float:
     positions = [place[neighbour] for neighbour in neighbours.get(node, ()) if neighbour in place]
     return sum(positions) / len(positions) if positions else own[node]
 
 
-def _crossings(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> int:
+def _count_crossings(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> int:
     """How many pairs of edges between neighbouring layers cross."""
     total = 0
     for upper, lower in itertools.pairwise(rows):
@@ -133,7 +133,7 @@ def _crossings(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[No
     return total
 
 
-def _placed(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> dict[Node, float]:
+def _place_nodes(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> dict[Node, float]:
     """Place each node in its layer, as close to the middle of its neighbours as the other nodes allow."""
     after = _invert(before)
     places_: dict[Node, float] = {}
@@ -142,7 +142,7 @@ def _placed(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]
     for sweep in range(SWEEPS):
         down = sweep % 2 == 0
         for row in rows if down else reversed(rows):
-            wanted = [_mean(node, before if down else after, places_, places_) for node in row]
+            wanted = [_average_place(node, before if down else after, places_, places_) for node in row]
             places_ |= dict(zip(row, _spread(row, wanted), strict=True))
     return places_
 
@@ -151,7 +151,7 @@ def _spread(row: Sequence[Node], wanted: Sequence[float]) -> list[float]:
     """The places nearest to the wanted ones, by least squares, that keep the order and the room of each node."""
     offsets: list[float] = []
     for index, node in enumerate(row):
-        gap = (_node_width(row[index - 1]) + _node_width(node)) / 2 if index else 0.0
+        gap = (_choose_width(row[index - 1]) + _choose_width(node)) / 2 if index else 0.0
         offsets.append((offsets[-1] if offsets else 0.0) + gap)
     blocks: list[tuple[float, int]] = []  # pools of neighbours that push one another: sum and count
     for want, offset in zip(wanted, offsets, strict=True):
@@ -164,5 +164,5 @@ def _spread(row: Sequence[Node], wanted: Sequence[float]) -> list[float]:
     return [base + offset for base, offset in zip(bases, offsets, strict=True)]
 
 
-def _node_width(node: Node) -> float:
+def _choose_width(node: Node) -> float:
     return 1.0 if isinstance(node, str) else THIN

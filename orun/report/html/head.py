@@ -6,23 +6,23 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orun.fs.os_errors import quoted
-from orun.report.gates import unjudged
+from orun.report.gates import iter_unjudged
 from orun.report.html.source import Source
-from orun.report.summary import style_of_run, summary_after_outcome
+from orun.report.summary import choose_run_style, summarize_after_outcome
 from orun.text.lists import first_few
 
 SHOWN = 5  # edited files that are named
 
 
-def head(source: Source) -> Mapping[str, Any]:
+def view_head(source: Source) -> Mapping[str, Any]:
     """Return the verdict and the facts of the run."""
     result = source.result
     host = result.host
     machine = [host[name] for name in ("host", "cpu") if host.get(name)]
     machine += [f"{host['cores']} cores"] if "cores" in host else []
     return {
-        "style": style_of_run(result),
-        "summary": "; ".join(summary_after_outcome(result)),
+        "style": choose_run_style(result),
+        "summary": "; ".join(summarize_after_outcome(result)),
         "failing": list(_list_failing(source)),
         "machine": ", ".join(machine),
         "edited": first_few([*map(quoted, source.first.edited or ())], SHOWN),
@@ -36,6 +36,6 @@ def _list_failing(source: Source) -> Iterator[tuple[str, str]]:
     for number, verdict in enumerate(result.verdicts, 1):
         if verdict.fails:
             yield f"gate-{number}", verdict.title
-    for number, (_, gate) in enumerate(unjudged(result), 1):
+    for number, (_, gate) in enumerate(iter_unjudged(result), 1):
         if gate.fails:
             yield f"unjudged-{number}", gate.title

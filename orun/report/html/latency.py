@@ -21,13 +21,13 @@ CUT = 0.95  # share of the times that the axis shows: single late ones would squ
 SHARES = Axis("share of the inferences", Scale(0.0, 1.0), ("0 %", "25 %", "50 %", "75 %", "100 %"))
 
 
-def latency(source: Source) -> list[tuple[str, Chart]]:
+def view_latency(source: Source) -> list[tuple[str, Chart]]:
     """Return a chart for each stage whose samples are stored, with the stage's name."""
     stages = [stage for stage in source.result.stages if stage.uses in ("measure/latency", "measure/web")]
-    return [(stage.stage, _chart(stage, times)) for stage in stages if (times := _times(source, stage))]
+    return [(stage.stage, _build_chart(stage, times)) for stage in stages if (times := _read_times(source, stage))]
 
 
-def _times(source: Source, stage: StageResult) -> Mapping[str, Sequence[float]]:
+def _read_times(source: Source, stage: StageResult) -> Mapping[str, Sequence[float]]:
     """Return the sorted wall times of each model in seconds, in the order of the legend."""
     content = read_stored(source.store, stage, SAMPLES)
     try:
@@ -43,7 +43,7 @@ def _quantile(times: Sequence[float], share: float) -> float:
     return times[min(int(share * len(times)), len(times) - 1)]
 
 
-def _chart(stage: StageResult, curves: Mapping[str, Sequence[float]]) -> Chart:
+def _build_chart(stage: StageResult, curves: Mapping[str, Sequence[float]]) -> Chart:
     low = min(times[0] for times in curves.values())
     high = max(_quantile(times, CUT) for times in curves.values())
     medians = ", ".join(f"{name} {show(_quantile(times, 0.5), 's')}" for name, times in curves.items())
@@ -54,17 +54,17 @@ def _chart(stage: StageResult, curves: Mapping[str, Sequence[float]]) -> Chart:
         description=f"Share of the inferences that took no longer than a time. Medians: {medians}.",
         x=axis,
         y=SHARES,
-        lines=[Line(styles[name], _curve(times, axis.scale.high)) for name, times in curves.items()],
-        legend=[(styles[name], _summary(name, times)) for name, times in curves.items()],
+        lines=[Line(styles[name], _build_curve(times, axis.scale.high)) for name, times in curves.items()],
+        legend=[(styles[name], _summarize(name, times)) for name, times in curves.items()],
     )
 
 
-def _curve(times: Sequence[float], end: float) -> list[tuple[float, float]]:
+def _build_curve(times: Sequence[float], end: float) -> list[tuple[float, float]]:
     """Return points of the distribution, those beyond the end of the axis left out."""
     points = [(_quantile(times, step / STEPS), step / STEPS) for step in range(STEPS + 1)]
     return [point for point in points if point[0] <= end]
 
 
-def _summary(name: str, times: Sequence[float]) -> str:
+def _summarize(name: str, times: Sequence[float]) -> str:
     median, p90 = (show(_quantile(times, share), "s") for share in (0.5, 0.9))
     return f"{name}: median {median}, p90 {p90}, {len(times):,} inferences"

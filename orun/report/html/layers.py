@@ -8,7 +8,7 @@ from typing import Any
 
 from orun.core.run_record import StageResult
 from orun.core.serialization import foreign_json
-from orun.report.blame import share_text
+from orun.report.blame import format_share
 from orun.report.figures import ABSENT
 from orun.report.html.chart import Bar, BarRow
 from orun.report.html.source import Source
@@ -42,23 +42,27 @@ class Layers:
     more: int = 0
 
 
-def layers(source: Source) -> list[Layers]:
+def view_layers(source: Source) -> list[Layers]:
     """Return the tables of all stages that looked into layers."""
-    return [table for stage in source.result.stages if stage.uses in FILES for table in _tables(source, stage)]
+    return [table for stage in source.result.stages if stage.uses in FILES for table in _read_tables(source, stage)]
 
 
-def _tables(source: Source, stage: StageResult) -> list[Layers]:
+def _read_tables(source: Source, stage: StageResult) -> list[Layers]:
     content = read_stored(source.store, stage, FILES[stage.uses])
     try:
         document = foreign_json(content) if content else {}
         if not document:
             return []
-        return [_errors(stage.stage, document)] if stage.uses == "quantize/debug" else _times(stage.stage, document)
+        return (
+            [_view_errors(stage.stage, document)]
+            if stage.uses == "quantize/debug"
+            else _view_times(stage.stage, document)
+        )
     except (ValueError, KeyError, TypeError, AttributeError):  # a document of another version
         return []
 
 
-def _errors(stage: str, document: Mapping[str, Any]) -> Layers:
+def _view_errors(stage: str, document: Mapping[str, Any]) -> Layers:
     findings = document["findings"]
     tried = [finding for finding in findings if finding["share"] is not None]
     shown = sorted(tried, key=lambda finding: -finding["share"])[:MOST]
@@ -72,7 +76,7 @@ def _errors(stage: str, document: Mapping[str, Any]) -> Layers:
         rows=[
             BarRow(
                 finding["node"],
-                (finding["op"], f"{float(finding['sqnr']):.1f} dB", share_text(finding["share"])),
+                (finding["op"], f"{float(finding['sqnr']):.1f} dB", format_share(finding["share"])),
                 [Bar(0.0, max(finding["share"], 0.0) / largest, "added")],
             )
             for finding in shown
@@ -81,7 +85,7 @@ def _errors(stage: str, document: Mapping[str, Any]) -> Layers:
     )
 
 
-def _times(stage: str, document: Mapping[str, Any]) -> list[Layers]:
+def _view_times(stage: str, document: Mapping[str, Any]) -> list[Layers]:
     nodes, total = document["models"]["model"]["nodes"], document["models"]["model"]["total"]
     shown = sorted(nodes, key=lambda node: -node["seconds"])[:MOST]
     largest = max((node["seconds"] for node in shown), default=0.0) or 1.0
@@ -100,14 +104,14 @@ def _times(stage: str, document: Mapping[str, Any]) -> list[Layers]:
         ],
         more=len(nodes) - len(shown),
     )
-    return [*_operators(stage, document), by_node]
+    return [*_view_operators(stage, document), by_node]
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return show(seconds, "s") if seconds else ABSENT
 
 
-def _operators(stage: str, document: Mapping[str, Any]) -> list[Layers]:
+def _view_operators(stage: str, document: Mapping[str, Any]) -> list[Layers]:
     if "slower" not in document:
         return []
     every = document["slower"]["operators"]
@@ -122,7 +126,7 @@ def _operators(stage: str, document: Mapping[str, Any]) -> list[Layers]:
             rows=[
                 BarRow(
                     operator["name"],
-                    (_time(operator["seconds"]), _time(operator["reference"])),
+                    (_format_time(operator["seconds"]), _format_time(operator["reference"])),
                     [
                         Bar(0.0, operator["reference"] / largest, "other", "reference"),
                         Bar(0.0, operator["seconds"] / largest, "size thin", "model"),

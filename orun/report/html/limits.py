@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from orun.core.metrics import Estimate
 from orun.core.run_record import Verdict
-from orun.report.gates import interval_of, show_measured
+from orun.report.gates import format_interval, show_measured
 from orun.report.html.chart import Scale
 from orun.text.units import parse_duration, parse_ratio, parse_size, split
 
@@ -43,7 +43,7 @@ class LimitDrawing:
     labels: tuple[Label, ...]
 
 
-def limit_of(verdict: Verdict) -> float | None:
+def parse_limit(verdict: Verdict) -> float | None:
     """Return the threshold in the unit of the measured value; None if it is no number."""
     try:
         if verdict.unit == "s":
@@ -58,17 +58,17 @@ def limit_of(verdict: Verdict) -> float | None:
     return parts[0] / (PERCENT if parts[1] == "%" else 1) if parts else None
 
 
-def limit_drawing(verdict: Verdict) -> LimitDrawing | None:
+def draw_limit(verdict: Verdict) -> LimitDrawing | None:
     """Return the drawing; None if no value was measured or there is no threshold."""
-    limit, value = limit_of(verdict), verdict.measured
+    limit, value = parse_limit(verdict), verdict.measured
     if limit is None or value is None or math.isnan(value):
         return None
     interval = verdict.interval or Estimate(value, value, value)
     is_change = verdict.rule not in ("min", "max")
     unchanged = 1.0 if verdict.unit == "x" else 0.0
-    scale = _scale(limit, value, interval, [unchanged] if is_change else [])
-    share, low, high = map(scale.share, (limit, interval.low, interval.high))
-    interval_text = interval_of(verdict)
+    scale = _choose_scale(limit, value, interval, [unchanged] if is_change else [])
+    share, low, high = map(scale.compute_share, (limit, interval.low, interval.high))
+    interval_text = format_interval(verdict)
     return LimitDrawing(
         title=f"{verdict.title}: {show_measured(verdict)}{f' ({interval_text})' if interval_text else ''}, "
         f"{verdict.outcome}",
@@ -76,13 +76,13 @@ def limit_drawing(verdict: Verdict) -> LimitDrawing | None:
         allowed=(share, 1 - share) if verdict.rule.startswith("min") else (0.0, share),
         interval=(low, high - low),
         limit=share,
-        value=scale.share(value),
-        unchanged=scale.share(unchanged) if is_change and unchanged != limit else None,
-        labels=tuple(_labels(scale, share, verdict.threshold)),
+        value=scale.compute_share(value),
+        unchanged=scale.compute_share(unchanged) if is_change and unchanged != limit else None,
+        labels=tuple(_iter_labels(scale, share, verdict.threshold)),
     )
 
 
-def _scale(limit: float, value: float, interval: Estimate, more: list[float]) -> Scale:
+def _choose_scale(limit: float, value: float, interval: Estimate, more: list[float]) -> Scale:
     """Return a scale from 0 if the distance from the limit can be seen on it, else around the values."""
     values = [limit, value, interval.low, interval.high, *more]
     top = max((number for number in values if math.isfinite(number)), default=0.0)
@@ -91,7 +91,7 @@ def _scale(limit: float, value: float, interval: Estimate, more: list[float]) ->
     return Scale.of(values, margin=0.12)
 
 
-def _labels(scale: Scale, limit: float, threshold: str) -> Iterator[Label]:
+def _iter_labels(scale: Scale, limit: float, threshold: str) -> Iterator[Label]:
     if scale.low == 0 and limit > EDGE:
         yield 0.0, "start", "0"
     yield limit, "start" if limit < EDGE else "end" if limit > 1 - EDGE else "middle", threshold

@@ -66,12 +66,12 @@ def load_outline(path: Path) -> Outline | None:
 
     try:
         model = onnx.load(path, load_external_data=False)
-        return _outline(model) if model.HasField("graph") else None
+        return _build_outline(model) if model.HasField("graph") else None
     except (DecodeError, OSError, ValueError):  # ValueError: a type that this onnx does not know
         return None
 
 
-def _outline(model: ModelProto) -> Outline:
+def _build_outline(model: ModelProto) -> Outline:
     from onnx import TensorProto
 
     inputs = set(input_names(model))
@@ -79,8 +79,8 @@ def _outline(model: ModelProto) -> Outline:
     for tensor in tensors(model):
         parameters[TensorProto.DataType.Name(tensor.data_type).lower()] += math.prod(tensor.dims)
     return Outline(
-        inputs=tuple(_value(value) for value in model.graph.input if value.name in inputs),
-        outputs=tuple(map(_value, model.graph.output)),
+        inputs=tuple(_describe_value(value) for value in model.graph.input if value.name in inputs),
+        outputs=tuple(map(_describe_value, model.graph.output)),
         opsets={item.domain or "ai.onnx": item.version for item in model.opset_import},
         operators=Counter(node.op_type for node in nodes(model)),
         parameters=parameters,
@@ -88,7 +88,7 @@ def _outline(model: ModelProto) -> Outline:
     )
 
 
-def _value(value: ValueInfoProto) -> Value:
+def _describe_value(value: ValueInfoProto) -> Value:
     from onnx import TensorProto
 
     if not value.type.HasField("tensor_type"):

@@ -8,23 +8,23 @@ from dataclasses import dataclass
 from orun.core.run_record import RunResult
 from orun.history.points import Series
 from orun.report.html.accepted import compare_with_accepted
-from orun.report.html.environment import environment
-from orun.report.html.gates import gates
-from orun.report.html.graph import graph
-from orun.report.html.head import head
-from orun.report.html.latency import latency
-from orun.report.html.layers import layers
-from orun.report.html.models import models
-from orun.report.html.problems import culprit, failures, notices
-from orun.report.html.release import release
-from orun.report.html.sizes import sizes
+from orun.report.html.environment import view_environment
+from orun.report.html.gates import view_gates
+from orun.report.html.graph import view_graph
+from orun.report.html.head import view_head
+from orun.report.html.latency import view_latency
+from orun.report.html.layers import view_layers
+from orun.report.html.models import view_models
+from orun.report.html.problems import view_culprits, view_failures, view_notices
+from orun.report.html.release import view_release
+from orun.report.html.sizes import view_sizes
 from orun.report.html.source import Source, gather
-from orun.report.html.stages import stages
+from orun.report.html.stages import view_stages
 from orun.report.html.templating import render
-from orun.report.html.timeline import timeline
-from orun.report.html.trends import trends
-from orun.report.html.tuning import tuning
-from orun.report.summary import style_of_run
+from orun.report.html.timeline import view_timeline
+from orun.report.html.trends import view_trends
+from orun.report.html.tuning import view_tuning
+from orun.report.summary import choose_run_style
 from orun.report.terminal import Style
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -42,26 +42,26 @@ class Section:
 
 
 SECTIONS: Sequence[Section] = (
-    Section("gates", "Release checklist", gates),
+    Section("gates", "Release checklist", view_gates),
     Section("accepted", "Since the accepted release", compare_with_accepted),
-    Section("release", "What is released", release),
-    Section("models", "Models", models),
-    Section("failures", "Failed stages", failures),
-    Section("culprit", "Culprit", culprit),
-    Section("notices", "Notices", notices),
-    Section("graph", "Graph", graph),
-    Section("sizes", "Size by stage", sizes),
-    Section("latency", "Latency", latency),
-    Section("layers", "Layers", layers),
-    Section("tuning", "Tuning", tuning),
-    Section("stages", "Stages", stages),
-    Section("timeline", "Timeline", timeline),
-    Section("trends", "Trend on this machine", trends),
-    Section("environment", "Environment", environment),
+    Section("release", "What is released", view_release),
+    Section("models", "Models", view_models),
+    Section("failures", "Failed stages", view_failures),
+    Section("culprit", "Culprit", view_culprits),
+    Section("notices", "Notices", view_notices),
+    Section("graph", "Graph", view_graph),
+    Section("sizes", "Size by stage", view_sizes),
+    Section("latency", "Latency", view_latency),
+    Section("layers", "Layers", view_layers),
+    Section("tuning", "Tuning", view_tuning),
+    Section("stages", "Stages", view_stages),
+    Section("timeline", "Timeline", view_timeline),
+    Section("trends", "Trend on this machine", view_trends),
+    Section("environment", "Environment", view_environment),
 )
 
 
-def page(result: RunResult, series: Sequence[Series] = (), trouble: str = "") -> str:
+def render_page(result: RunResult, series: Sequence[Series] = (), trouble: str = "") -> str:
     """Return the HTML document of a run. The same run and baseline give the same document, whenever it is made.
 
     Args:
@@ -75,8 +75,8 @@ def page(result: RunResult, series: Sequence[Series] = (), trouble: str = "") ->
         "page.html",
         source=source,
         result=result,
-        head=head(source),
+        head=view_head(source),
         sections=sections,
         policy=POLICY,
-        icon=ICONS[style_of_run(result)],
+        icon=ICONS[choose_run_style(result)],
     )

@@ -9,19 +9,19 @@ from markupsafe import Markup
 
 from orun.blame.diagnosis import Diagnosis
 from orun.core.run_record import StageResult
-from orun.report.blame import LEVELS, PLACES, SHOWN, level_row, place_row, unit_of
-from orun.report.failures import failure_note
+from orun.report.blame import LEVELS, PLACES, SHOWN, build_level_row, build_place_row, choose_unit
+from orun.report.failures import format_failure
 from orun.report.html.source import Source
-from orun.report.html.templating import visible
-from orun.report.notes import undeclared_write_note
+from orun.report.html.templating import escape_invisible
+from orun.report.notes import describe_undeclared_write
 from orun.report.table import Cell, Column
 from orun.report.terminal import Terminal
 
 
-def failures(source: Source) -> list[tuple[StageResult, str]]:
+def view_failures(source: Source) -> list[tuple[StageResult, str]]:
     """Return the stages that failed, each with the causes, the hints and the end of its log."""
     failed = [stage for stage in source.result.stages if stage.failure]
-    return [(stage, "\n".join(failure_note(stage, Terminal())[1:])) for stage in failed]
+    return [(stage, "\n".join(format_failure(stage, Terminal())[1:])) for stage in failed]
 
 
 @dataclass(frozen=True)
@@ -33,36 +33,38 @@ class Table:
     caption: str
 
 
-def culprit(source: Source) -> list[tuple[Diagnosis, list[Table]]]:
+def view_culprits(source: Source) -> list[tuple[Diagnosis, list[Table]]]:
     """Return what was found out about gates that failed."""
-    return [(diagnosis, _tables(diagnosis)) for diagnosis in source.blame]
+    return [(diagnosis, _build_tables(diagnosis)) for diagnosis in source.blame]
 
 
-def _tables(diagnosis: Diagnosis) -> list[Table]:
-    unit = unit_of(diagnosis)
-    levels = [level_row(level, unit, level.stage == diagnosis.culprit) for level in diagnosis.levels]
-    places = [place_row(place) for place in diagnosis.places[:SHOWN]]
+def _build_tables(diagnosis: Diagnosis) -> list[Table]:
+    unit = choose_unit(diagnosis)
+    levels = [build_level_row(level, unit, level.stage == diagnosis.culprit) for level in diagnosis.levels]
+    places = [build_place_row(place) for place in diagnosis.places[:SHOWN]]
     tables = (
-        _table(LEVELS, levels, f"{diagnosis.metric} at each artifact"),
-        _table(PLACES, places, "The worst places"),
+        _build_table(LEVELS, levels, f"{diagnosis.metric} at each artifact"),
+        _build_table(PLACES, places, "The worst places"),
     )
     return [table for table in tables if table.titles]
 
 
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], caption: str) -> Table:
+def _build_table(columns: Sequence[Column], rows: Sequence[Sequence[Cell]], caption: str) -> Table:
     kept = [number for number in range(len(columns)) if any(row[number].text for row in rows)]
     titles = [(columns[number].title, columns[number].align) for number in kept]
     cells = [[row[number] for number in kept] for row in rows]
     painted = Markup('<span class="{}">{}</span>')
-    return Table(titles, [[painted.format(cell.style, visible(cell.text)) for cell in row] for row in cells], caption)
+    return Table(
+        titles, [[painted.format(cell.style, escape_invisible(cell.text)) for cell in row] for row in cells], caption
+    )
 
 
-def notices(source: Source) -> list[tuple[str, str]]:
+def view_notices(source: Source) -> list[tuple[str, str]]:
     """Return level and text of further messages: repairs, undeclared writes, notes of stages."""
     stages = source.result.stages
     return [
         *((notice.level, notice.text) for notice in source.notices),
-        *(("warning", undeclared_write_note(source.result, stage)) for stage in stages if stage.wrote),
+        *(("warning", describe_undeclared_write(source.result, stage)) for stage in stages if stage.wrote),
         *(("info", f"{stage.stage}: {note}") for stage in stages for note in stage.notes),
         *([("warning", source.trouble)] if source.trouble else []),
     ]

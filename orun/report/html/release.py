@@ -11,25 +11,25 @@ from orun.core.serialization import foreign_json
 from orun.fs.os_errors import quoted
 from orun.report.html.source import Source
 from orun.report.html.stored import read_stored
-from orun.report.html.templating import code
+from orun.report.html.templating import render_code
 from orun.stages.release._manifest import MANIFEST
 from orun.text.suggestions import show_path
 from orun.text.units import show
 
 
-def release(source: Source) -> list[Mapping[str, Any]]:
+def view_release(source: Source) -> list[Mapping[str, Any]]:
     """Return the bundles of a run, each with the command that checks a copy."""
-    return [bundle for stage in source.result.stages for bundle in _bundle(source, stage)]
+    return [bundle for stage in source.result.stages for bundle in _view_bundle(source, stage)]
 
 
-def _bundle(source: Source, stage: StageResult) -> Iterator[Mapping[str, Any]]:
+def _view_bundle(source: Source, stage: StageResult) -> Iterator[Mapping[str, Any]]:
     content = read_stored(source.store, stage, MANIFEST) if stage.uses == "release/bundle" else None
     if content is None:
         return
     try:
         manifest: Mapping[str, Any] = foreign_json(content)
         files = [
-            (code(str(file["path"])), show(float(file["size"]), "B"), code(str(file["sha256"])))
+            (render_code(str(file["path"])), show(float(file["size"]), "B"), render_code(str(file["sha256"])))
             for file in manifest["files"]
         ]
     except (ValueError, KeyError, TypeError):  # a manifest of another version

@@ -8,7 +8,7 @@ from orun.report.html.source import Source
 from orun.text.units import show, show_change
 
 
-def sizes(source: Source) -> list[BarRow]:
+def view_sizes(source: Source) -> list[BarRow]:
     """Return a row for each stage that made a model; none if there is only one."""
     models = {
         stage.stage: stage.metrics["size"].value
@@ -18,10 +18,10 @@ def sizes(source: Source) -> list[BarRow]:
     largest = max(models.values(), default=0.0)
     if len(models) < 2 or not largest:  # noqa: PLR2004 - a change needs two
         return []
-    return [_row(source.by_name[name], models, largest, source.stages[name]) for name in models]
+    return [_build_row(source.by_name[name], models, largest, source.stages[name]) for name in models]
 
 
-def _row(stage: StageResult, models: dict[str, float], largest: float, target: str) -> BarRow:
+def _build_row(stage: StageResult, models: dict[str, float], largest: float, target: str) -> BarRow:
     size = models[stage.stage]
     before = next((models[name] for name in stage.needs if name in models), None)
     bars = [Bar(0.0, size / largest, "size", f"{stage.stage}: {show(size, 'B')}")]

@@ -18,8 +18,8 @@ from orun.fs.bounded_reads import LOG_LIMIT, RECORD_LIMIT, read_bounded
 from orun.history.points import Series
 from orun.history.run_diff import completed
 from orun.report.html.stored import SEARCH, StoredModel, find_roles, read_models
-from orun.report.html.templating import anchors
-from orun.report.run_options import store_of
+from orun.report.html.templating import assign_anchors
+from orun.report.run_options import find_store
 from orun.store.layout import RECORD_FILE
 
 UNHEARD = (b'"event":"stage_progress"', b'"event":"gate_judged"')  # most lines of a log, of which nothing is told here
@@ -92,25 +92,25 @@ class Source:
 
 def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") -> Source:
     """Read what lies in the folder of a run; what is not there is left out."""
-    spans, notices = _heard(result)
+    spans, notices = _read_events(result)
     after: dict[str, list[str]] = {}
     for stage in result.stages:
         for name in stage.needs:
             after.setdefault(name, []).append(stage.stage)
     first, by_name = _find_first_run(result), {stage.stage: stage for stage in result.stages}
-    store = store_of(result)
+    store = find_store(result)
     roles = find_roles(store, result.stages)
     searches = (stage.stage for stage in result.stages if stage.uses == SEARCH)
     return Source(
         result=result,
         store=store,
-        series=_until(series, result.started_at + result.seconds),
+        series=_drop_later(series, result.started_at + result.seconds),
         trouble=trouble,
         first=first,
-        blame=_blame(result.folder / "blame.json"),
+        blame=_read_diagnoses(result.folder / "blame.json"),
         spans=spans,
         notices=notices,
-        stages=anchors(stage.stage for stage in result.stages),
+        stages=assign_anchors(stage.stage for stage in result.stages),
         after=after,
         by_name=by_name,
         inputs={stage.stage: stage.inputs for run in (first, result) for stage in run.stages if stage.inputs},
@@ -119,7 +119,7 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
     )
 
 
-def _until(series: Sequence[Series], moment: float) -> list[Series]:
+def _drop_later(series: Sequence[Series], moment: float) -> list[Series]:
     """What was measured later is no part of the report on this run: it would change when it is made again."""
     cut = [tuple(point for point in metric_series.points if point.measured_at <= moment) for metric_series in series]
     return [Series(points) for points in cut if points]
@@ -134,14 +134,14 @@ def _find_first_run(result: RunResult) -> RunResult:
         return result
 
 
-def _blame(path: Path) -> tuple[Diagnosis, ...]:
+def _read_diagnoses(path: Path) -> tuple[Diagnosis, ...]:
     try:
         return decode(tuple[Diagnosis, ...], from_json(read_bounded(path, RECORD_LIMIT))["blame"])
     except (OSError, ValueError, KeyError, TypeError):  # nothing was looked into
         return ()
 
 
-def _heard(result: RunResult) -> tuple[list[StageSpan], list[Notice]]:
+def _read_events(result: RunResult) -> tuple[list[StageSpan], list[Notice]]:
     """When stages ran, and the notices, by the log of the run."""
     spans: list[StageSpan] = []
     notices: list[Notice] = []

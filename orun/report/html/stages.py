@@ -8,11 +8,11 @@ from typing import Any
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent
 from orun.core.run_record import StageResult
-from orun.report.figures import shortened
-from orun.report.html.gates import target_words
+from orun.report.figures import shorten_digests
+from orun.report.html.gates import describe_target
 from orun.report.html.source import Source
-from orun.report.html.templating import code, plain_value
-from orun.report.stages import STYLES, after_outcome, stage_row
+from orun.report.html.templating import format_parameter, render_code
+from orun.report.stages import STYLES, describe_outcome, format_stage
 from orun.text.units import show, span
 from orun.text.wording.components import component_name
 from orun.text.wording.reasons import sentences
@@ -32,17 +32,17 @@ GROUPS: dict[str, tuple[ComponentKind, ...]] = {
 }
 
 
-def stages(source: Source) -> list[Mapping[str, Any]]:
+def view_stages(source: Source) -> list[Mapping[str, Any]]:
     """Return all stages of a run, each with the cells of its row and what is shown below it."""
-    return [_view(source, stage) for stage in source.result.stages]
+    return [_view_stage(source, stage) for stage in source.result.stages]
 
 
-def _view(source: Source, stage: StageResult) -> Mapping[str, Any]:
-    _, _, seconds, size, metrics = stage_row(source.result, stage)
+def _view_stage(source: Source, stage: StageResult) -> Mapping[str, Any]:
+    _, _, seconds, size, metrics = format_stage(source.result, stage)
     return {
         "result": stage,
         "style": STYLES[stage.outcome],
-        "after": after_outcome(source.result, stage),
+        "after": describe_outcome(source.result, stage),
         "seconds": seconds,
         "size": size,
         "metrics": metrics,
@@ -51,15 +51,15 @@ def _view(source: Source, stage: StageResult) -> Mapping[str, Any]:
             (name, show(metric.value, metric.unit), span(metric.interval, metric.unit))
             for name, metric in stage.metrics.items()
         ],
-        "groups": list(_groups(source.inputs.get(stage.stage, ()))),
+        "groups": list(_iter_groups(source.inputs.get(stage.stage, ()))),
     }
 
 
-def _groups(inputs: Components) -> Iterator[Mapping[str, Any]]:
+def _iter_groups(inputs: Components) -> Iterator[Mapping[str, Any]]:
     """Yield what the result depends on; what was looked for and missing is in the record alone."""
     for title, kinds in GROUPS.items():
         entries = {
-            _label(item, kinds[0]): code(_text(item))
+            _format_label(item, kinds[0]): render_code(_format_component(item))
             for item in inputs
             if item.kind in kinds and item.value not in (*UNSET, *NO_FACT) and item.subject not in NO_FACT
         }
@@ -67,14 +67,14 @@ def _groups(inputs: Components) -> Iterator[Mapping[str, Any]]:
             yield {"title": title, "entries": list(entries.items())[:MOST], "more": max(len(entries) - MOST, 0)}
 
 
-def _text(component: KeyComponent) -> str:
+def _format_component(component: KeyComponent) -> str:
     if component.kind == ComponentKind.TARGET:
-        return target_words(component.value)
+        return describe_target(component.value)
     is_json = component.kind == ComponentKind.PARAMETER
-    return plain_value(component.value) if is_json else shortened(component.value)
+    return format_parameter(component.value) if is_json else shorten_digests(component.value)
 
 
-def _label(component: KeyComponent, plain: ComponentKind) -> str:
+def _format_label(component: KeyComponent, plain: ComponentKind) -> str:
     if component.kind != plain:
         return component_name(*component.identity)
     return f"{component.subject} of {component.owner}" if component.owner else component.subject

@@ -74,7 +74,7 @@ def read_models(store: Path, stages: Iterable[StageResult]) -> dict[str, StoredM
 
 def find_roles(store: Path, stages: Sequence[StageResult]) -> dict[str, str]:
     """Return the stages whose models the page shows, each as `released`, `not released`, `result` or `original`."""
-    makers = {stage.stage: stage for stage in _model_makers(store, stages)}
+    makers = {stage.stage: stage for stage in _list_model_makers(store, stages)}
     used = {name for stage in makers.values() for name in stage.needs}
     releases = [stage for stage in stages if stage.uses.startswith("release/") and stage.needs[:1]]
     released = {stage.needs[0] for stage in releases if stage.tree}  # the primary input of a release that was made
@@ -87,7 +87,7 @@ def find_roles(store: Path, stages: Sequence[StageResult]) -> dict[str, str]:
     return dict(list(roles.items())[:MOST])
 
 
-def _model_makers(store: Path, stages: Iterable[StageResult]) -> list[StageResult]:
+def _list_model_makers(store: Path, stages: Iterable[StageResult]) -> list[StageResult]:
     """Return the stages whose artifact is a model; a bundle, which holds a copy, is none."""
     from orun.store import Store
 
@@ -116,13 +116,13 @@ def read_samples(content: bytes) -> Mapping[str, array.array[float]]:
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            vectors = {name.removesuffix(".npy"): _vector(archive.read(name)) for name in archive.namelist()}
+            vectors = {name.removesuffix(".npy"): _parse_vector(archive.read(name)) for name in archive.namelist()}
     except (zipfile.BadZipFile, SyntaxError, KeyError, TypeError) as error:
         raise ValueError(str(error)) from error
     return {name: vector for name, vector in vectors.items() if vector is not None}
 
 
-def _vector(content: bytes) -> array.array[float] | None:
+def _parse_vector(content: bytes) -> array.array[float] | None:
     """Return a vector of float64; None for an array of another kind."""
     if not content.startswith(NPY + b"\x01"):
         raise ValueError("this is no array of NumPy's format 1")

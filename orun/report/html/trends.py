@@ -11,9 +11,9 @@ from orun.history.changes import changes
 from orun.history.points import Point as Measurement
 from orun.history.points import Series
 from orun.report.html.chart import Axis, Chart, Line, Point, Scale
-from orun.report.html.limits import limit_of
+from orun.report.html.limits import parse_limit
 from orun.report.html.source import Source
-from orun.report.trend import shift
+from orun.report.trend import format_shift
 from orun.text.counts import count
 from orun.text.units import amount
 
@@ -21,17 +21,17 @@ NEWEST = 60  # measurements that are drawn
 LABELS = 3  # of the horizontal axis
 
 
-def trends(source: Source) -> list[Mapping[str, Any]]:
+def view_trends(source: Source) -> list[Mapping[str, Any]]:
     """Return the trend of each gated metric that was measured more than once."""
-    return [_trend(source, series) for series in source.series if len(series.points) > 1]
+    return [_view_trend(source, series) for series in source.series if len(series.points) > 1]
 
 
-def _trend(source: Source, series: Series) -> Mapping[str, Any]:
+def _view_trend(source: Source, series: Series) -> Mapping[str, Any]:
     skipped = max(0, len(series.points) - NEWEST)
     shown = series.points[skipped:]
     unit = series.last.unit
-    limits = _limits(source, series)
-    shifts = [(change.index - skipped - 0.5, shift(change, series)) for change in changes(series)]
+    limits = _list_limits(source, series)
+    shifts = [(change.index - skipped - 0.5, format_shift(change, series)) for change in changes(series)]
     inside = [change for change in shifts if change[0] > 0]
     drawn = [(float(number), point) for number, point in enumerate(shown) if math.isfinite(point.value)]
     values = [point.value for _, point in drawn]
@@ -48,7 +48,7 @@ def _trend(source: Source, series: Series) -> Mapping[str, Any]:
             x=Axis(
                 f"{count(len(shown), 'run')}, from {shown[0].run} to {shown[-1].run}",
                 Scale(0.0, float(len(shown) - 1)),
-                _dates(shown),
+                _list_dates(shown),
             ),
             y=Axis.of(series.name, [*values, *(value for value, _ in limits)], unit),
             lines=[Line("line-0", [(place, point.value) for place, point in drawn])],
@@ -71,19 +71,19 @@ def _trend(source: Source, series: Series) -> Mapping[str, Any]:
     }
 
 
-def _limits(source: Source, series: Series) -> list[tuple[float, str]]:
+def _list_limits(source: Source, series: Series) -> list[tuple[float, str]]:
     """Return the absolute thresholds of a metric; those of changes have no place among its values."""
     verdicts = {
         (limit, verdict.condition): None
         for verdict in source.result.verdicts
         if f"{verdict.stage}.{verdict.metric}" == series.name and verdict.rule in ("min", "max")
-        for limit in [limit_of(verdict)]
+        for limit in [parse_limit(verdict)]
         if limit is not None
     }
     return list(verdicts)
 
 
-def _dates(points: Sequence[Measurement]) -> list[str]:
+def _list_dates(points: Sequence[Measurement]) -> list[str]:
     """Return the days of the first, the middle and the last point; the time of day, too, if they are one day's."""
     middle = [points[len(points) // 2]] if len(points) % 2 and len(points) >= LABELS else []
     times = [datetime.fromtimestamp(point.measured_at, UTC) for point in (points[0], *middle, points[-1])]

@@ -19,19 +19,19 @@ from orun.text.units import show
 PROPERTY = "orun.tune"  # of the model, as `quantize/tune` writes it
 
 
-def tuning(source: Source) -> list[Mapping[str, Any]]:
+def view_tuning(source: Source) -> list[Mapping[str, Any]]:
     """Return the front of each search whose model is stored."""
     fronts = []
     for name, stored in source.models.items():
         if source.by_name[name].uses == SEARCH and PROPERTY in stored.outline.metadata:
             try:
-                fronts.append(_front(source, source.by_name[name], json.loads(stored.outline.metadata[PROPERTY])))
+                fronts.append(_view_front(source, source.by_name[name], json.loads(stored.outline.metadata[PROPERTY])))
             except (ValueError, KeyError, TypeError):  # a property of another version
                 continue
     return fronts
 
 
-def _front(source: Source, stage: StageResult, document: Mapping[str, Any]) -> Mapping[str, Any]:
+def _view_front(source: Source, stage: StageResult, document: Mapping[str, Any]) -> Mapping[str, Any]:
     metric, chosen = document["metric"], document["chosen"]
     candidates = [*document["front"], *([] if chosen in document["front"] else [chosen])]
     trials = sorted(candidates, key=lambda trial: float(trial["time"] or trial["size"]))
@@ -42,23 +42,28 @@ def _front(source: Source, stage: StageResult, document: Mapping[str, Any]) -> M
     bounds = [json.loads(value_of(inputs, ComponentKind.PARAMETER, name) or "null") for name in ("at_least", "at_most")]
     bound = next((float(value) for value in bounds if value is not None), None)
     points = [
-        Point(x, y, f"{_title(trial)}: {metric} {show(y, '')}, {show(x, unit)}", "last" if trial == chosen else "point")
+        Point(
+            x,
+            y,
+            f"{_format_title(trial)}: {metric} {show(y, '')}, {show(x, unit)}",
+            "last" if trial == chosen else "point",
+        )
         for trial, (x, y) in zip(trials, places, strict=True)
     ]
     threshold = [("threshold", f"goal: {metric} {bound:g}")] if bound is not None else []
     chart = Chart(
         title=f"{metric} and {'speed-up' if timed else 'size'} of the candidates of {stage.stage}",
-        description=f"{len(trials)} candidates that no other beats; chosen: {_title(chosen)}.",
+        description=f"{len(trials)} candidates that no other beats; chosen: {_format_title(chosen)}.",
         x=Axis.of("speed-up over the original model" if timed else "size of the model", [x for x, _ in places], unit),
         y=Axis.of(metric, [*(y for _, y in places), *([] if bound is None else [bound])]),
         lines=[Line("line-1", sorted(places))],
         points=points,
         limits=[] if bound is None else [bound],
-        legend=[("last", f"chosen: {_title(chosen)}"), ("point", "other candidates"), *threshold],
+        legend=[("last", f"chosen: {_format_title(chosen)}"), ("point", "other candidates"), *threshold],
     )
     rows = [
         (
-            _title(trial) + (" (chosen)" if trial == chosen else ""),
+            _format_title(trial) + (" (chosen)" if trial == chosen else ""),
             show(trial["accuracy"], ""),
             show(1 / trial["time"], "x") if trial["time"] else "",
             show(trial["size"], "B"),
@@ -68,7 +73,7 @@ def _front(source: Source, stage: StageResult, document: Mapping[str, Any]) -> M
     return {"stage": stage.stage, "metric": metric, "chart": chart, "rows": rows}
 
 
-def _title(trial: Mapping[str, Any]) -> str:
+def _format_title(trial: Mapping[str, Any]) -> str:
     options = ", ".join(f"{name}={json.dumps(value)}" for name, value in trial["options"])
     parts = [f"{trial['method']} ({options})" if options else trial["method"]]
     parts += ["fused"] if trial["fused"] else []

@@ -11,7 +11,7 @@ import pytest
 
 from orun.core.events import Notice
 from orun.core.run_record import RunResult
-from orun.report.document import run_document
+from orun.report.document import build_run_document
 from tests.project import Project
 from tests.seccomp import FORBID, WHY
 
@@ -55,5 +55,5 @@ def test_a_run_that_sees_all_says_so_in_its_result_and_its_record_alone(project:
     assert traces(result) == dict.fromkeys(["make", "upper", "count"], "full")
     assert notices(project) == []
     kept = json.loads((result.folder / "record.json").read_text(encoding="utf-8"))
-    for document in (run_document(result), kept["record"]):
+    for document in (build_run_document(result), kept["record"]):
         assert [stage["trace"] for stage in document["stages"]] == ["full", "full", "full"]

@@ -11,7 +11,7 @@ import pytest
 
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import replace
-from orun.report.html.page import page
+from orun.report.html.page import render_page
 from tests.facts import components, reasons_of
 from tests.report.browser import Tab, browser
 from tests.report.stored import stored_run
@@ -128,7 +128,9 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     results = runs(folder)
     written = {name: folder / f"{name}.html" for name in results}
     for name, result in results.items():
-        written[name].write_text(page(result, [series(STEPPED)], "the `history` cannot be read"), encoding="utf-8")
+        written[name].write_text(
+            render_page(result, [series(STEPPED)], "the `history` cannot be read"), encoding="utf-8"
+        )
     return written
 
 

@@ -14,15 +14,15 @@ from orun.core.serialization import replace
 from orun.history.points import Series
 from orun.report.document import dumps
 from orun.report.html.chart import Axis, Scale
-from orun.report.html.limits import limit_of
-from orun.report.html.page import page
-from orun.report.html.templating import anchors, code, prose, visible
+from orun.report.html.limits import parse_limit
+from orun.report.html.page import render_page
+from orun.report.html.templating import assign_anchors, escape_invisible, render_code, render_prose
 from tests.report.pages import Element, read, titles
 from tests.report.support import COSINE, GATE_FAILED, HOUR, NOW, P50, PASSED, SLOWER, SPEEDUP, STEPPED, series
 
 
 def drawing_of(verdict: Verdict) -> Element:
-    (element,) = read(page(replace(PASSED, verdicts=(verdict,)))).at("gates").every("svg")
+    (element,) = read(render_page(replace(PASSED, verdicts=(verdict,)))).at("gates").every("svg")
     return element
 
 
@@ -33,7 +33,7 @@ def drawing_of(verdict: Verdict) -> Element:
      ("", "s", None), ("soon", "", None)],
 )  # fmt: skip
 def test_the_threshold_in_the_unit_of_the_measurement(threshold: str, unit: str, limit: float | None) -> None:
-    assert limit_of(replace(COSINE, threshold=threshold, unit=unit)) == limit
+    assert parse_limit(replace(COSINE, threshold=threshold, unit=unit)) == limit
 
 
 def test_a_gate_is_drawn_with_its_interval_against_the_threshold() -> None:
@@ -41,10 +41,10 @@ def test_a_gate_is_drawn_with_its_interval_against_the_threshold() -> None:
     assert drawing.only("title").text == "latency p50 max_regression 5%: 8.1 % worse (6.2 % to 9.9 %), failed"
     scale = Scale(-0.12 * 0.099, 1.12 * 0.099)  # no regression is on it, too
     allowed, bar, dot = drawing.only("rect", "allowed"), drawing.only("rect", "bar"), drawing.only("circle")
-    assert (allowed.attributes["x"], allowed.attributes["width"]) == ("0%", scale.at(0.05))
-    assert bar.attributes["x"] == scale.at(0.062)
-    assert dot.attributes["cx"] == scale.at(0.081)
-    assert drawing.only("line", "nothing").attributes["x1"] == scale.at(0.0)
+    assert (allowed.attributes["x"], allowed.attributes["width"]) == ("0%", scale.locate(0.05))
+    assert bar.attributes["x"] == scale.locate(0.062)
+    assert dot.attributes["cx"] == scale.locate(0.081)
+    assert drawing.only("line", "nothing").attributes["x1"] == scale.locate(0.0)
     assert drawing.only("text", "tick").text == "5%"
 
 
@@ -69,7 +69,7 @@ def test_an_interval_without_an_end_reaches_the_edge() -> None:
 
 @pytest.mark.parametrize("value", [None, math.nan])
 def test_nothing_is_drawn_where_nothing_was_measured(value: float | None) -> None:
-    assert not read(page(replace(PASSED, verdicts=(replace(P50, measured=value),)))).at("gates").every("svg")
+    assert not read(render_page(replace(PASSED, verdicts=(replace(P50, measured=value),)))).at("gates").every("svg")
 
 
 @pytest.mark.parametrize("value", [0.0, -1e-300, 1e308, -1e308, math.inf])
@@ -82,7 +82,7 @@ def test_extreme_values_have_a_place(value: float) -> None:
 def test_a_scale_keeps_what_is_beyond_at_its_ends() -> None:
     scale = Scale.of([1.0, 2.0, math.inf, math.nan], margin=0.5)
     assert scale == Scale(0.5, 2.5)
-    assert [scale.at(value) for value in (-9.0, 0.5, 1.5, 9.0, math.inf, -math.inf, math.nan)] == [
+    assert [scale.locate(value) for value in (-9.0, 0.5, 1.5, 9.0, math.inf, -math.inf, math.nan)] == [
         "0%", "0%", "50%", "100%", "100%", "0%", "0%",
     ]  # fmt: skip
 
@@ -109,7 +109,7 @@ def test_the_ticks_of_an_axis_are_round_and_cover_the_values(
 
 def test_the_trend_of_a_gated_metric_has_its_points_its_threshold_and_where_it_changed() -> None:
     limit = replace(P50, rule="max", threshold="12ms", unit="s", measured=0.01)
-    section = read(page(replace(PASSED, verdicts=(limit,)), [series(STEPPED)])).at("trends")
+    section = read(render_page(replace(PASSED, verdicts=(limit,)), [series(STEPPED)])).at("trends")
     drawing = section.only("svg")
     assert drawing.every("title")[0].text == "latency.p50: 16 measurements between 8 ms and 10 ms"
     assert drawing.only("desc").text == "The level changed: 8.01 ms -> 10 ms (+25.0 %)"
@@ -127,15 +127,15 @@ def test_the_trend_of_a_gated_metric_has_its_points_its_threshold_and_where_it_c
 def test_what_was_measured_after_the_run_is_no_part_of_its_report() -> None:
     past = series(STEPPED)
     later = Series((*past.points, replace(past.last, value=1.0, measured_at=NOW + 2 * HOUR, run="later")))
-    assert page(PASSED, [later]) == page(PASSED, [past])
+    assert render_page(PASSED, [later]) == render_page(PASSED, [past])
 
 
 def test_a_single_measurement_is_no_trend() -> None:
-    assert "Trend on this machine" not in titles(read(page(PASSED, [series([0.008])])))
+    assert "Trend on this machine" not in titles(read(render_page(PASSED, [series([0.008])])))
 
 
 def test_a_past_that_cannot_be_read_is_told() -> None:
-    document = read(page(PASSED, (), "the history history.sqlite cannot be used"))
+    document = read(render_page(PASSED, (), "the history history.sqlite cannot be used"))
     assert document.at("notices").only("li").text == "?warning the history history.sqlite cannot be used"
 
 
@@ -145,7 +145,7 @@ def test_the_culprit_is_told_as_on_the_console(tmp_path: Path) -> None:
     diagnosis = Diagnosis("accuracy cosine.min min 0.97", "accuracy", "cosine.min", "", "`int8` lost it at one node",
                       levels, "int8", 0.08, places, 1, notes=("by 64 examples",))  # fmt: skip
     (tmp_path / "blame.json").write_text(dumps({"blame": (diagnosis,)}))
-    section = read(page(replace(GATE_FAILED, folder=tmp_path))).at("culprit")
+    section = read(render_page(replace(GATE_FAILED, folder=tmp_path))).at("culprit")
     assert section.only("h3").text == "accuracy cosine.min min 0.97"
     assert [element.text for element in section.every("p")] == ["int8 lost it at one node", "by 64 examples"]
     assert [[cell.text for cell in line.every("td")] for line in section.every("tr")[1:3]] == [
@@ -155,16 +155,18 @@ def test_the_culprit_is_told_as_on_the_console(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_seen_is_written_out() -> None:
-    assert visible("a\tb\nc") == "a\tb\nc"
-    assert visible("\x00\x1b\x7f\x85\u202e\ud800\ufeff\U000e0041") == (r"\x00\x1b\x7f\x85\u202e\ud800\ufeff\U000e0041")
-    assert code("<a>\u202e") == r"<code>&lt;a&gt;\u202e</code>"
-    assert prose("`a<b` & `c`") == "<code>a&lt;b</code> &amp; <code>c</code>"
-    assert prose("a ` b") == "a ` b"
+    assert escape_invisible("a\tb\nc") == "a\tb\nc"
+    assert escape_invisible("\x00\x1b\x7f\x85\u202e\ud800\ufeff\U000e0041") == (
+        r"\x00\x1b\x7f\x85\u202e\ud800\ufeff\U000e0041"
+    )
+    assert render_code("<a>\u202e") == r"<code>&lt;a&gt;\u202e</code>"
+    assert render_prose("`a<b` & `c`") == "<code>a&lt;b</code> &amp; <code>c</code>"
+    assert render_prose("a ` b") == "a ` b"
 
 
 def test_ids_are_words_and_no_two_alike() -> None:
     names = ["int8", "int8[a=1]", "int8[a=1", "<b>", "模型", "int8-a-1"]
-    assert anchors(names) == {
+    assert assign_anchors(names) == {
         "int8": "stage-int8", "int8[a=1]": "stage-int8-a-1", "int8[a=1": "stage-int8-a-1-2", "<b>": "stage-b",
         "模型": "stage-x", "int8-a-1": "stage-int8-a-1-3",
     }  # fmt: skip

@@ -11,7 +11,7 @@ from orun.core.run_record import StageResult
 from orun.core.serialization import replace
 from orun.report.html.graph import FOLDED, MOST
 from orun.report.html.graph_layout import Layout, lay_out
-from orun.report.html.page import page
+from orun.report.html.page import render_page
 from tests.report.pages import Element, read
 from tests.report.support import GATE_FAILED, PASSED, linked, matrix
 
@@ -77,11 +77,11 @@ def test_nodes_never_overlap_and_edges_run_forward(seed: int) -> None:
 
 
 def graph_of(stages: tuple[StageResult, ...]) -> Element:
-    return read(page(replace(PASSED, stages=stages, verdicts=()))).at("graph")
+    return read(render_page(replace(PASSED, stages=stages, verdicts=()))).at("graph")
 
 
 def test_each_stage_is_drawn_with_its_outcome_and_leads_to_its_row() -> None:
-    drawing = read(page(linked(GATE_FAILED))).at("graph").only("svg")
+    drawing = read(render_page(linked(GATE_FAILED))).at("graph").only("svg")
     nodes = [
         (link.attributes["href"], link.only("text", "name").text, link.only("text", "caption").text)
         for link in drawing.every("a")
@@ -129,4 +129,4 @@ def test_of_more_stages_there_is_no_drawing_and_the_page_says_so() -> None:
 
 
 def test_stages_that_need_nothing_have_no_graph() -> None:
-    assert "Graph" not in page(PASSED)
+    assert "Graph" not in render_page(PASSED)

@@ -12,7 +12,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.core.serialization import encode, replace
 from orun.core.source_location import Position
-from orun.report.html.page import page
+from orun.report.html.page import render_page
 from orun.store.checksummed_json import encode_checksummed
 from tests.facts import components, reasons_of
 from tests.report.pages import Element, read, titles
@@ -42,7 +42,7 @@ def rows(section: Element) -> list[list[str]]:
 
 
 def test_a_run_whose_gates_passed() -> None:
-    document = read(page(linked(PASSED)))
+    document = read(render_page(linked(PASSED)))
     assert document.only("head").only("title").text == "bert: passed"
     assert document.only("h1").text == "bert"
     assert document.only("p", "verdict").text == (
@@ -60,7 +60,7 @@ def test_a_run_whose_gates_passed() -> None:
 @pytest.mark.parametrize("result", [PASSED, GATE_FAILED, linked(PASSED)])
 def test_no_markup_is_shown_as_text(result: RunResult) -> None:
     overrides = {"vars.sequence": "64", "stages.int8.with.per_channel": "false"}
-    document = read(page(replace(result, overrides=overrides, repeats="20260921-1")))
+    document = read(render_page(replace(result, overrides=overrides, repeats="20260921-1")))
     (term,) = (
         element for element in document.only("header").only("dl").every("div") if element.only("dt").text == "set"
     )
@@ -73,7 +73,7 @@ def test_no_markup_is_shown_as_text(result: RunResult) -> None:
 
 
 def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> None:
-    document = read(page(GATE_FAILED))
+    document = read(render_page(GATE_FAILED))
     assert [line[:5] for line in rows(document.at("gates"))] == [
         ["\u2713passed", "accuracy cosine.min", "min 0.97", "0.9812", ""],
         ["?undecided", "accuracy recall_at_1", "max_drop 1%", "0.9 % drop", "-0.3 % to 2.1 %"],
@@ -100,7 +100,7 @@ def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> 
 def test_each_command_of_a_hint_is_code() -> None:
     stored = reason(ReasonCode.STORED_FIGURES, reason(ReasonCode.MODEL_MISSING), noise="timing")
     unsure = replace(SLOWER, outcome="undecided", finding=replace(SLOWER.finding, because=(stored,)))
-    document = read(page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
+    document = read(render_page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
     assert [command.text for command in document.at("gates").only("p", "hint").every("code")] == [
         "orun pipelines/bert.yaml --remote URL",
         "orun baseline accept pipelines/bert.yaml",
@@ -109,7 +109,7 @@ def test_each_command_of_a_hint_is_code() -> None:
 
 def test_an_undecided_gate_that_fails_the_run_says_so() -> None:
     unsure = replace(GATE_FAILED.verdicts[1], fails=True)
-    document = read(page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
+    document = read(render_page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
     assert rows(document.at("gates"))[0][0] == "?undecided (fails the run)"
     assert document.only("p", "verdict").text.startswith("?undecided: ")
 
@@ -125,7 +125,7 @@ def test_what_a_gate_was_compared_with_is_told() -> None:
         "target": '{"providers":[["CPUExecutionProvider",{}]],"session":{"intra_op_num_threads":2}}',
     }
     latency = replace(LATENCY, metrics={"p50": slow}, inputs=components(inputs))
-    document = read(page(replace(PASSED, exit_code=1, stages=(latency,), verdicts=(SLOWER,))))
+    document = read(render_page(replace(PASSED, exit_code=1, stages=(latency,), verdicts=(SLOWER,))))
     terms = {
         element.only("dt").text: element.only("dd").text for element in document.at("gates").only("dl").every("div")
     }
@@ -143,20 +143,20 @@ def test_members_of_a_group_are_set_in() -> None:
         "latency", "any of 2", "any", "", "passed", False, None, "", None, reasons_of("passed: speedup")[0], place
     )
     inner = [replace(SLOWER, fails=False, depth=1), replace(SPEEDUP, depth=2)]
-    document = read(page(replace(PASSED, verdicts=(group, *inner))))
+    document = read(render_page(replace(PASSED, verdicts=(group, *inner))))
     names = [line.every("th")[0] for line in document.at("gates").every("tr", "gate")]
     assert [(name.text, name.attributes["class"]) for name in names] == [
         ("latency any of 2", "depth-0"), ("latency p50", "depth-1"), ("latency speedup", "depth-2"),
     ]  # fmt: skip
     assert rows(document.at("gates"))[1][0] == "\u2717failed"
     assert not document.every("ul", "failing")
-    assert "pill doubt" in page(replace(PASSED, verdicts=(group, *inner)))
+    assert "pill doubt" in render_page(replace(PASSED, verdicts=(group, *inner)))
 
 
 def test_gates_that_were_not_judged_are_on_the_list() -> None:
     left = Unjudged("latency", "p50", "max", "12ms", Position("pipelines/bert.yaml", 44, 7))
     skipped = StageResult("latency", "measure/latency", "skipped", reasons_of("no GPU here"), unjudged=(left,))
-    document = read(page(replace(PASSED, stages=(skipped,), verdicts=())))
+    document = read(render_page(replace(PASSED, stages=(skipped,), verdicts=())))
     assert rows(document.at("gates")) == [["?not judged", "latency p50", "max 12ms", "", "", ""]]
     assert document.at("gates").only("tr", "below").text == (
         "latency was skipped: no GPU here (pipelines/bert.yaml:44:7)"
@@ -166,21 +166,21 @@ def test_gates_that_were_not_judged_are_on_the_list() -> None:
 def test_a_gate_that_fails_a_strict_run_because_it_was_not_judged_says_so() -> None:
     left = Unjudged("latency", "p50", "max", "12ms", Position("pipelines/bert.yaml", 44, 7), fails=True)
     skipped = StageResult("latency", "measure/latency", "skipped", reasons_of("no GPU here"), unjudged=(left,))
-    document = read(page(replace(PASSED, exit_code=4, stages=(skipped,), verdicts=())))
+    document = read(render_page(replace(PASSED, exit_code=4, stages=(skipped,), verdicts=())))
     assert rows(document.at("gates"))[0][0] == "?not judged (fails the run)"
     assert document.only("ul", "failing").only("a").attributes["href"] == "#unjudged-1"
 
 
 def test_a_caveat_stands_beside_its_gate() -> None:
     limited = replace(SPEEDUP, caveats=reasons_of("since the baseline `onnxruntime` changed"))
-    document = read(page(replace(PASSED, verdicts=(limited,))))
+    document = read(render_page(replace(PASSED, verdicts=(limited,))))
     assert document.at("gates").only("tr", "below").every("p")[-1].text == (
         "notice since the baseline onnxruntime changed"
     )
 
 
 def test_the_table_of_stages_says_what_the_console_says() -> None:
-    document = read(page(linked(GATE_FAILED)))
+    document = read(render_page(linked(GATE_FAILED)))
     assert rows(document.at("stages")) == [
         ["export", "cached", "", "90.4 MB", ""],
         ["int8", "\u2713built: parameter per_channel: false -> true (and 1 more)", "3.25 s", "22.9 MB", "nodes 311"],
@@ -199,7 +199,7 @@ def test_what_is_known_of_a_stage_is_folded_below_it() -> None:
     known = replace(
         INT8, inputs=components(inputs), wrote=("notes.txt",), position=Position("pipelines/bert.yaml", 20, 3)
     )
-    document = read(page(linked(replace(PASSED, stages=(EXPORT, known, RELEASE)))))
+    document = read(render_page(linked(replace(PASSED, stages=(EXPORT, known, RELEASE)))))
     details = document.at("stages").every("tr", "below")[1]
     assert details.only("summary").text == "quantize/dynamic"
     facts = {
@@ -232,14 +232,14 @@ def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> 
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "record.json").write_bytes(encode_checksummed(encode(first)))
     again = replace(first, run="2", repeats="1", stages=(INT8,), folder=tmp_path / "2", commit="", orun="", edited=None)
-    text = page(again)
+    text = render_page(again)
     document = read(text)
     facts = document.only("header").only("dl").text
     assert "commitcccccccccccc, edited: bert.yaml" in facts
     assert "repeats1, whose results it found unchanged at a glance" in facts
     assert "onnx 1.23.2" in document.at("environment").text
     (tmp_path / "1" / "record.json").unlink()
-    assert "onnx 1.23.2" not in page(again)
+    assert "onnx 1.23.2" not in render_page(again)
 
 
 @pytest.mark.parametrize(
@@ -252,14 +252,14 @@ def test_a_run_that_repeats_another_tells_what_that_one_knew(tmp_path: Path) -> 
     ],
 )
 def test_the_commit_says_whether_it_is_the_whole_truth(edited: tuple[str, ...] | None, expected: str) -> None:
-    document = read(page(replace(PASSED, commit="d" * 40, edited=edited)))
+    document = read(render_page(replace(PASSED, commit="d" * 40, edited=edited)))
     assert f"commitdddddddddddd, {expected}" in document.only("header").only("dl").text
 
 
 def test_a_failed_stage_shows_the_end_of_its_log(tmp_path: Path) -> None:
     log = tmp_path / "int8.log"
     log.write_text("</pre><script>alert(1)</script>\n\x1b[31mSegmentation fault\x1b[0m\n")
-    document = read(page(crashed(log)))
+    document = read(render_page(crashed(log)))
     block = document.at("failures")
     assert block.only("p", "why").text == "\u2717failed int8: its process died of signal 11 (SIGSEGV)"
     assert block.only("pre").text == (
@@ -270,6 +270,6 @@ def test_a_failed_stage_shows_the_end_of_its_log(tmp_path: Path) -> None:
 
 
 def test_a_run_of_nothing() -> None:
-    document = read(page(replace(PASSED, stages=(), verdicts=(), host={})))
+    document = read(render_page(replace(PASSED, stages=(), verdicts=(), host={})))
     assert titles(document) == []
     assert document.only("p", "verdict").text == "done: 0 stages, no gates, 12.3 s"

@@ -10,8 +10,8 @@ from orun.core.metrics import Metric
 from orun.core.run_record import Failure, RunResult, StageResult, Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
-from orun.report.html.page import POLICY, page
-from orun.report.html.templating import visible
+from orun.report.html.page import POLICY, render_page
+from orun.report.html.templating import escape_invisible
 from tests.facts import components, reasons_of
 from tests.report import stored
 from tests.report.pages import read
@@ -39,7 +39,7 @@ def test_every_text_stays_text(odd: str, tmp_path: Path) -> None:
         odd, odd, odd, 3, 1.0, NOW, {odd: odd, "host": odd}, (stage, broken), (judged,), tmp_path, {odd: odd}, {},
         "", odd, odd, (odd,),
     )  # fmt: skip
-    text = page(result)
+    text = render_page(result)
     text.encode()
     document = read(text)
     assert len(document.at("stages").every("tr", "below")) == 2
@@ -50,15 +50,15 @@ def test_names_in_artifacts_stay_text(tmp_path: Path, monkeypatch: pytest.Monkey
     name = " ".join(ODD).encode(errors="replace").decode()  # what a model can hold
     monkeypatch.setattr(stored, "LAYER", name)
     monkeypatch.setattr(stored, "INPUT", name)
-    text = page(stored.stored_run(tmp_path))
+    text = render_page(stored.stored_run(tmp_path))
     document = read(text)
-    assert document.at("models").every("th")[4].text == visible(name)
-    assert document.at("layers").every("tbody")[0].every("th")[0].text == f"{visible(name)}_0"
+    assert document.at("models").every("th")[4].text == escape_invisible(name)
+    assert document.at("layers").every("tbody")[0].every("th")[0].text == f"{escape_invisible(name)}_0"
     assert not {"\x1b", "\x00", "\u202e", "\u2066", "\ufeff"} & set(text)
 
 
 def test_nothing_is_loaded_and_nothing_runs() -> None:
-    document = read(page(linked(PASSED)))
+    document = read(render_page(linked(PASSED)))
     policy = [element for element in document.every("meta") if "http-equiv" in element.attributes]
     assert [meta.attributes["content"] for meta in policy] == [POLICY]
     assert POLICY == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

@@ -10,7 +10,7 @@ import pytest
 
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
-from orun.report.html.page import page
+from orun.report.html.page import render_page
 from tests.report.pages import Element, read, titles
 from tests.report.stored import ARTIFACTS, LAYER, stored_run, write_samples
 
@@ -22,7 +22,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, RunResult, Elem
     """The folder of a run, the run, and its page."""
     folder = tmp_path_factory.mktemp("stored")
     result = stored_run(folder)
-    return folder, result, read(page(result))
+    return folder, result, read(render_page(result))
 
 
 def figures(section: Element) -> list[list[str]]:
@@ -59,7 +59,7 @@ def test_a_model_whose_release_was_not_made_is_not_released(run: tuple[Path, Run
         replace(stage, outcome="blocked", tree="") if stage.uses == "release/bundle" else stage
         for stage in result.stages
     ]
-    document = read(page(replace(result, stages=tuple(stages))))
+    document = read(render_page(replace(result, stages=tuple(stages))))
     blocks = document.at("models").every("div", "block")
     assert [block.only("h3").text for block in blocks] == ["int8 not released", "export original"]
     assert [pill.attributes["class"] for pill in blocks[0].only("h3").every("span")] == ["pill dim"]
@@ -128,7 +128,7 @@ def test_a_latency_without_a_reference_has_one_line(
 ) -> None:
     uses, _, needs, size = ARTIFACTS["latency"]
     monkeypatch.setitem(ARTIFACTS, "latency", (uses, partial(write_samples, names=("model",)), needs, size))
-    section = read(page(stored_run(tmp_path))).at("latency")
+    section = read(render_page(stored_run(tmp_path))).at("latency")
     assert len(section.only("svg").every("path", "line")) == 1
     assert "timed in turn" in run[2].at("latency").text
     assert "timed in turn" not in section.text
@@ -139,4 +139,4 @@ def test_a_store_that_has_lost_its_objects_leaves_the_sections_out(tmp_path: Pat
     for path in (tmp_path / "artifacts" / "objects").rglob("*"):
         if path.is_file():
             path.unlink()
-    assert titles(read(page(result))) == ["Release checklist", "Graph", "Size by stage", "Stages", "Environment"]
+    assert titles(read(render_page(result))) == ["Release checklist", "Graph", "Size by stage", "Stages", "Environment"]

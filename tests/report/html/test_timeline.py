@@ -7,7 +7,7 @@ from pathlib import Path
 from orun.core.events import Event, Notice, RunStarted, StageFinished, StageStarted, StageWaiting, line_of
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
-from orun.report.html.page import page
+from orun.report.html.page import render_page
 from tests.facts import reasons_of
 from tests.report.pages import read, titles
 from tests.report.support import ACCURACY, INT8, LATENCY, NOW, PASSED
@@ -35,7 +35,7 @@ def test_the_timeline_says_when_stages_waited_and_ran(tmp_path: Path) -> None:
         (12.0, StageFinished(LATENCY)),
         (12.1, Notice("warning", "out/bert/`int8` was put back")),
     ])  # fmt: skip
-    document = read(page(result))
+    document = read(render_page(result))
     section = document.at("timeline")
     assert [element.only("title").text for element in section.every("rect", "run")] == [
         "int8: built, from 500 ms to 4 s of the run", "accuracy: built, from 5 s to 12 s of the run",
@@ -48,4 +48,4 @@ def test_the_timeline_says_when_stages_waited_and_ran(tmp_path: Path) -> None:
 
 def test_a_log_that_cannot_be_read_leaves_the_timeline_out(tmp_path: Path) -> None:
     (tmp_path / "events.jsonl").write_bytes(b'{"version":3,"event":"of a later orun","time":1}\nhalf a li')
-    assert "Timeline" not in titles(read(page(replace(PASSED, folder=tmp_path))))
+    assert "Timeline" not in titles(read(render_page(replace(PASSED, folder=tmp_path))))
