@@ -61,10 +61,10 @@ def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # n
     from orun.pipeline import load as load_file
 
     forget()
-    return load_file(Path(file), _texts(set))
+    return load_file(Path(file), _format_values(set))
 
 
-def _texts(values: Mapping[str, Any] | None) -> dict[str, str]:
+def _format_values(values: Mapping[str, Any] | None) -> dict[str, str]:
     """Return values as `--set` has them: text as it is, anything else as JSON, which YAML contains."""
     if values is not None and not isinstance(values, Mapping):
         raise UsageError(f"set must map paths to values, not {values!r}", hint='set={"vars.sequence": 64}')
@@ -134,8 +134,8 @@ def plan(  # noqa: PLR0913 - the options of the command line
         PipelineError: with every mistake of the file.
         UsageError: when a stage of that name is not in it, or the machines cannot be used.
     """
-    with _planner_of(_pipeline(file, set), store, force, remote, executor, fresh=fresh) as planner:
-        chosen = _selected(planner.pipeline, only, from_, to)
+    with _open_planner(_load_pipeline(file, set), store, force, remote, executor, fresh=fresh) as planner:
+        chosen = _select(planner.pipeline, only, from_, to)
         complete = planner.plan(chosen)
     return replace(complete, steps=tuple(step for step in complete.steps if step.stage.id in chosen))
 
@@ -163,12 +163,12 @@ def explain(
         PipelineError: with every mistake of the file.
         UsageError: when there is no stage of that name, or the machines cannot be used.
     """
-    with _planner_of(_pipeline(file, set), store, (), remote, executor) as planner:
+    with _open_planner(_load_pipeline(file, set), store, (), remote, executor) as planner:
         return _explain_stage(planner, stage)
 
 
 def _explain_stage(planner: Planner, stage: str) -> Step:
-    chosen = _selected(planner.pipeline, [stage], (), ())
+    chosen = _select(planner.pipeline, [stage], (), ())
     plan = planner.plan()
     steps = [step for step in plan.steps if step.stage.id in chosen]
     if len(steps) > 1:
@@ -249,16 +249,16 @@ def run(  # noqa: PLR0913 - the options of the command line
     _require_posix("orun.run")
     _require_limits(jobs, gpus, wait)
     started_at = time()
-    listener = on_event or default_listener()
+    listener = on_event or choose_listener()
     remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
-    request = None if part else _request(file, set, store, remote, executor, strict=strict)
+    request = None if part else _build_request(file, set, store, remote, executor, strict=strict)
     paths = [Path(path) for path in as_list("reports", reports)]
     if request and (answered := answer(request, paths, listener, started_at)):
         return answered
     with ExitStack() as planning:
         planning.enter_context(activities_to(listener))
-        pipeline = _pipeline(file, set)
+        pipeline = _load_pipeline(file, set)
         from orun.environment.resources import available_resources
         from orun.noop import overwrites
         from orun.noop.record import write_record
@@ -273,12 +273,14 @@ def run(  # noqa: PLR0913 - the options of the command line
             overwrites.refuse(paths, overwrites.of_pipeline(pipeline))
             overwrites.refuse(paths, overwrites.of_remote(remote or Remote(), pipeline.project))
             overwrites.refuse_in_store(paths, root)
-        planner = _planner(pipeline.strictly() if strict else pipeline, root, force, fresh=fresh, read_only=read_only)
+        planner = _build_planner(
+            pipeline.strictly() if strict else pipeline, root, force, fresh=fresh, read_only=read_only
+        )
         require_distinct_folders(planner.store, planner.pipeline)
-        chosen = _selected(planner.pipeline, only, from_, to)
+        chosen = _select(planner.pipeline, only, from_, to)
         shared = resolve(remote or Remote(), planner.pipeline.project)
-        machines = "" if read_only else _executor(executor, planner.pipeline)
-        with _planned(machines, planner, shared, chosen, wait, listener) as (planned, fleet):
+        machines = "" if read_only else _choose_executor(executor, planner.pipeline)
+        with _plan_with_fleet(machines, planner, shared, chosen, wait, listener) as (planned, fleet):
             if paths:
                 overwrites.refuse(paths, overwrites.of_stages(planner, planned))
             run_name = f"{planner.pipeline.name}{planner.pipeline.run_suffix}"
@@ -296,7 +298,9 @@ def run(  # noqa: PLR0913 - the options of the command line
     offered = runner.remote is None or runner.remote.uploads.complete
     complete = len(runner.outcome.done) == len(planner.pipeline.stages)
     if request and offered and complete and not read_only:
-        write_record(request, planner, runner.outcome.done, result, _fleet_state(machines, fleet, planner, shared))
+        write_record(
+            request, planner, runner.outcome.done, result, _collect_fleet_state(machines, fleet, planner, shared)
+        )
     return result
 
 
@@ -325,9 +329,9 @@ def rebuild(
 
     _require_posix("orun.api.rebuild")
 
-    planner = _planner(_pipeline(file, set), store, (), fresh=False)
+    planner = _build_planner(_load_pipeline(file, set), store, (), fresh=False)
     with planner.store:
-        return build_again(planner, _selected(planner.pipeline, only, (), ()), on_result)
+        return build_again(planner, _select(planner.pipeline, only, (), ()), on_result)
 
 
 def history(metric: str = "", *, pipeline: str = "", store: PathLike | None = None) -> tuple[Series, ...]:
@@ -420,7 +424,7 @@ def watch(
             save(watcher, file)
 
 
-def default_listener() -> Listener:
+def choose_listener() -> Listener:
     """Return the listener of a run whose caller names none: lines of progress in a notebook, else nothing."""
     return registered("notebook_progress")() if "ipykernel" in sys.modules else ignore
 
@@ -432,7 +436,7 @@ def _require_posix(function: str) -> None:
         require_posix(function)
 
 
-def _request(
+def _build_request(
     file: PathLike | Pipeline,
     values: Mapping[str, Any] | None,
     store: PathLike | None,
@@ -448,10 +452,10 @@ def _request(
     forget()  # before the no-op record is read
     path = Path(file).absolute()
     root = Path(store).absolute() if store else default_store(path.parent).absolute()
-    return Request(root, path, _texts(values), remote, strict, fleet)
+    return Request(root, path, _format_values(values), remote, strict, fleet)
 
 
-def _fleet_state(
+def _collect_fleet_state(
     executor: Fleet | str, run: FleetRun | None, planner: Planner, remote: Settings | None
 ) -> FleetState | None:
     """Return what a no-op record has of a run on several machines; None of any other run."""
@@ -462,14 +466,14 @@ def _fleet_state(
     return state_of(executor, run, planner, remote.url)
 
 
-def _pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:
+def _load_pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:
     if not isinstance(file, str | os.PathLike):
         return file
     report(f"reading {os.fspath(file)}")
     return load(file, values)
 
 
-def _planner(
+def _build_planner(
     pipeline: Pipeline, store: PathLike | None, force: Collection[str], *, fresh: bool, read_only: bool = False
 ) -> Planner:
     from orun.gates import baselines
@@ -484,7 +488,7 @@ def _planner(
 
 
 @contextmanager
-def _planner_of(
+def _open_planner(
     pipeline: Pipeline,
     store: PathLike | None,
     force: Collection[str],
@@ -494,20 +498,20 @@ def _planner_of(
     fresh: bool = False,
 ) -> Iterator[Planner]:
     """Yield the planner of a plan without a run, with the facts of other machines if they are asked for."""
-    machines = _executor(executor, pipeline)
+    machines = _choose_executor(executor, pipeline)
     if not machines:
-        yield _planner(pipeline, store, force, fresh=fresh, read_only=True)
+        yield _build_planner(pipeline, store, force, fresh=fresh, read_only=True)
         return
     from orun.agent.fleet_planning import join_fleet
     from orun.remote.settings import resolve
 
-    planner = _planner(pipeline, store, force, fresh=fresh)
+    planner = _build_planner(pipeline, store, force, fresh=fresh)
     shared = resolve((Remote(remote) if isinstance(remote, str) else remote) or Remote(), pipeline.project)
     with join_fleet(machines, planner, shared):
         yield planner
 
 
-def _executor(executor: Fleet | str | None, pipeline: Pipeline) -> Fleet | str:
+def _choose_executor(executor: Fleet | str | None, pipeline: Pipeline) -> Fleet | str:
     """Return the machines that a run uses, or their URL; empty for this machine alone."""
     if executor is not None and not isinstance(executor, str):
         return executor
@@ -517,7 +521,7 @@ def _executor(executor: Fleet | str | None, pipeline: Pipeline) -> Fleet | str:
 
 
 @contextmanager
-def _planned(
+def _plan_with_fleet(
     executor: Fleet | str,
     planner: Planner,
     remote: Settings | None,
@@ -536,9 +540,7 @@ def _planned(
         yield plan_on_fleet(fleet, planner, remote, chosen, lambda text: listener(Notice("info", text))), fleet
 
 
-def _selected(
-    pipeline: Pipeline, only: Collection[str], from_: Collection[str], to: Collection[str]
-) -> Collection[str]:
+def _select(pipeline: Pipeline, only: Collection[str], from_: Collection[str], to: Collection[str]) -> Collection[str]:
     """Ids of the stages that were asked for; all when nothing was said."""
     from orun.pipeline.graph import select
 

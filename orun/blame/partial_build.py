@@ -23,7 +23,7 @@ from orun.environment.python_path import VARIABLE, on_path
 from orun.errors import Interrupted, PipelineError
 from orun.eventlog import Listener, ignore
 from orun.fs.observed_state import portable_name, project_of, seen_at
-from orun.gates.baselines import path_for
+from orun.gates.baselines import locate
 from orun.pipeline.graph import sort_topologically
 from orun.pipeline.model import Gate, Pipeline, Stage
 from orun.store import Store
@@ -117,7 +117,7 @@ class PartialBuilder:
         runs |= {name: self.bad for name in self.bad.files if name in names or name not in self.good.files}
         files = {name: (run.record, run.files[name]) for name, run in runs.items()}
         root = write_project(self.store, folder, files, module_folders)
-        accepted = path_for(replace(self.bad.pipeline, file=Path(self.bad.record.file)))
+        accepted = locate(replace(self.bad.pipeline, file=Path(self.bad.record.file)))
         if seen_at(accepted):
             shutil.copy2(accepted, root)
         return root

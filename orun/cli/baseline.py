@@ -99,7 +99,7 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
         result = find_last_run(pipeline, opened)
         steps = require_up_to_date(pipeline, opened, result)
         actions = {step.stage.id: step.cached_action for step in steps if step.cached_action}
-        baseline = baselines.candidate(pipeline, result, actions)
+        baseline = baselines.build_candidate(pipeline, result, actions)
         failing = list_failing_gates(pipeline, opened, baseline, steps)
         if failing and not force:
             raise _build_unreleasable_error(pipeline, opened.root, failing)
@@ -110,7 +110,7 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
         notices = push_models(pipeline, opened, making, options.take_remote(choices))
     accepted = [stage.stage for stage in result.stages if stage.metrics]
     measure = format_command(pipeline, opened.root)
-    notices += tuple(_format_left_out(baselines.left_out(pipeline, result), baseline, measure))
+    notices += tuple(_format_left_out(baselines.list_left_out(pipeline, result), baseline, measure))
     if as_json:
         document = {"file": str(path), "run": result.run, "stages": accepted, "pinned": pinned, "notices": notices}
         options.show_json({**document, "failing": failing})
@@ -181,7 +181,7 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
     from orun.gates.pinned import unpin_models
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
-    path = baselines.path_for(pipeline)
+    path = baselines.locate(pipeline)
     if seen_at(choose_store(store, pipeline)):
         with _open(store, pipeline) as opened:
             unpin_models(opened, pipeline.name)

@@ -62,9 +62,9 @@ def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
 
 def complete_target(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
     """Return the short names of execution providers that start with the typed text."""
-    from orun.scaffold.targets import target_names
+    from orun.scaffold.targets import list_target_names
 
-    return [name for name in target_names() if name.startswith(incomplete)]
+    return [name for name in list_target_names() if name.startswith(incomplete)]
 
 
 def complete_metric(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:

@@ -16,7 +16,7 @@ from orun.cli.verb import Verb
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.goal import check_goal
-from orun.scaffold.paths import file_for, models_in, require_free
+from orun.scaffold.paths import choose_file, list_models, require_free
 from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
@@ -96,14 +96,14 @@ def command(  # noqa: PLR0913 - the options of the command line
     from orun.cli.init_dialogue import Answers, ask, is_interactive
     from orun.scaffold.inspection_process import declare_data, read_model
     from orun.scaffold.recipe import Request
-    from orun.scaffold.targets import target_named
+    from orun.scaffold.targets import find_target
 
     if stage:
         return _write_stage(stage)
     if not model:
-        example = quoted(next(iter(models_in(Path())), "model.onnx"))
+        example = quoted(next(iter(list_models(Path())), "model.onnx"))
         raise UsageError("MODEL is missing", hint=f"orun init {example}; a custom stage: orun init --stage ops.py")
-    file = Path(output) if output else file_for(model)
+    file = Path(output) if output else choose_file(model)
     if not dry_run:
         require_free(file, f"orun {quoted(file)}; or write another: the same command with -o FILE")
         look_at(file)
@@ -111,7 +111,7 @@ def command(  # noqa: PLR0913 - the options of the command line
         from orun.store.layout import require_known
 
         require_known(store)
-    target = target_named(target_name)
+    target = find_target(target_name)
     answers = Answers(goal, data, ci)
     check_goal(answers.goal, answers.data)
     if is_interactive(yes=yes or dry_run):
@@ -137,17 +137,17 @@ def command(  # noqa: PLR0913 - the options of the command line
 
 def _print(file: Path, request: Request) -> int:
     """Print the pipeline as far as it is known before anything is built."""
-    from orun.scaffold.create import text_of, with_examples
-    from orun.scaffold.goal import gates_of
+    from orun.scaffold.create import declare_examples, format_text
+    from orun.scaffold.goal import build_gates
 
-    options.show(text_of(file, with_examples(file, request), gates_of(request.goal)).splitlines())
+    options.show(format_text(file, declare_examples(file, request), build_gates(request.goal)).splitlines())
     if request.facts.graph is None:
         click.echo("not built: init chooses its last stages by the graph of the converted model", err=True)
     return 0
 
 
 def _write_stage(reference: str) -> int:
-    from orun.scaffold.stage_text import stage_text
+    from orun.scaffold.stage_text import format_stage
 
     name, _, function = reference.partition(":")
     path = Path(name if name.endswith(".py") else f"{name}.py")
@@ -158,7 +158,7 @@ def _write_stage(reference: str) -> int:
     uses = f"{typed if typed.startswith(('/', './', '../')) else f'./{typed}'}:{function}"
     test = f"orun test {quoted(uses)}"
     require_free(path, f"{test}; or write another: orun init --stage OTHER.py:{function}")
-    write_file(path, stage_text(path.name, function))
+    write_file(path, format_stage(path.name, function))
     options.show([f"wrote {path}", f"next: {test}; then `uses: {uses}` in a pipeline file"])
     return 0
 
@@ -167,14 +167,14 @@ def _plan_workflow(system: System | None, file: Path) -> tuple[Path, str] | None
     """The workflow to write: its path, which must be free, and its text."""
     if system is None:
         return None
-    from orun.scaffold.ci import workflow_path, workflow_text
-    from orun.scaffold.paths import pipeline_name
+    from orun.scaffold.ci import format_workflow, locate_workflow
+    from orun.scaffold.paths import derive_name
 
-    name = pipeline_name(file)
-    path = workflow_path(system, file, name)
+    name = derive_name(file)
+    path = locate_workflow(system, file, name)
     require_free(path, "move it away, or leave out --ci")
     look_at(path)
-    return path, workflow_text(system, file, name)
+    return path, format_workflow(system, file, name)
 
 
 def _create(file: Path, request: Request, store: Path | None, model: str) -> Created:
@@ -206,28 +206,35 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
 
 def _report(created: Created) -> list[str]:
     """Return what the pipeline measured, and what was written."""
-    from orun.scaffold.paths import data_path
-    from orun.scaffold.summary import goal_lines, measured_line, pixels_note, skipped_notes, unjudged_note, worse_note
+    from orun.scaffold.paths import locate_data
+    from orun.scaffold.summary import (
+        explain_pixels,
+        explain_unjudged,
+        explain_worse,
+        format_goal,
+        format_measured,
+        list_skipped_notes,
+    )
 
     file = created.file
-    notes = (worse_note(created), pixels_note(created), *skipped_notes(created))
-    lines = [line for line in (measured_line(created), *notes) if line]
-    lines += goal_lines(created)
+    notes = (explain_worse(created), explain_pixels(created), *list_skipped_notes(created))
+    lines = [line for line in (format_measured(created), *notes) if line]
+    lines += format_goal(created)
     lines += [f"left out {stage}: {why}" for stage, why in created.request.gaps.items()]
-    lines.append(f"wrote {file}: {created.counts}")
-    if note := unjudged_note(created):
+    lines.append(f"wrote {file}: {created.count_verdicts}")
+    if note := explain_unjudged(created):
         lines.append(note)
     if created.has_made_up_data:
-        lines.append(f"examples are made up: fill in {data_path(file)}")
+        lines.append(f"examples are made up: fill in {locate_data(file)}")
     return lines
 
 
 def _write_workflow(file: Path, path: Path, text: str) -> list[str]:
     """Write the workflow of a pipeline file; return what was written, and what it lacks."""
-    from orun.scaffold.ci import workflow_notes
+    from orun.scaffold.ci import list_workflow_notes
 
     write_file(path, text)
-    return [f"wrote {show_path(str(path))}", *workflow_notes(file, path)]
+    return [f"wrote {show_path(str(path))}", *list_workflow_notes(file, path)]
 
 
 def _suggest_next_step(created: Created) -> str:

@@ -99,7 +99,7 @@ def _find_release(reference: str, store: Path | None) -> Path | Release:
     if presence(reference) == FOLDER or os.sep in reference:
         return Path(reference)
     from orun.cli.run_ids import read_run
-    from orun.drift.release import HINT, release_of_tree
+    from orun.drift.release import HINT, load_tree
 
     with ExitStack() as stack:
         try:
@@ -109,7 +109,7 @@ def _find_release(reference: str, store: Path | None) -> Path | Release:
             problem = f"{reference} is neither the folder of a release nor a run"
             raise UsageError(problem, why=error.problem, hint=f"ls {options.format_outputs_folder(store)}") from error
         named = {
-            stage.stage: release_of_tree(opened, stage.tree, f"{stage.stage} of the run {run.folder.name}")
+            stage.stage: load_tree(opened, stage.tree, f"{stage.stage} of the run {run.folder.name}")
             for stage in run.stages
             if stage.tree
         }

@@ -101,7 +101,7 @@ class DriftTest:
             references: values of each statistic at release, `[n]` each, infinite where there is none.
             random: source of the order of equal values.
         """
-        ranks = [_ranks(len(values)) for values in references]
+        ranks = [_choose_ranks(len(values)) for values in references]
         columns, edges = len(references), max(map(len, ranks), default=0)
         test = cls(
             random,
@@ -124,7 +124,7 @@ class DriftTest:
             test.parts[column] = np.searchsorted([*places, len(values) + 1], ends, side="right")
         return test
 
-    def arrays(self) -> dict[str, Array]:
+    def to_arrays(self) -> dict[str, Array]:
         """Return its state but for the source of randomness, by the names of its attributes."""
         return {item.name: getattr(self, item.name) for item in fields(self) if item.name != "random"}
 
@@ -168,9 +168,9 @@ class DriftTest:
         starts = np.concatenate((np.zeros((*bins.shape, 1)), ends), axis=2)
         below, above = (np.take_along_axis(starts, bins[..., None] + step, axis=2)[..., 0] for step in (0, 1))
         p = (below + places * (above - below)) / ends[..., -1]
-        return np.concatenate((_density_bets(p), self._part_bets(bins, starts)), axis=2)
+        return np.concatenate((_bet_on_density(p), self._bet_on_parts(bins, starts)), axis=2)
 
-    def _part_bets(self, bins: Array, starts: Array) -> Array:
+    def _bet_on_parts(self, bins: Array, starts: Array) -> Array:
         """Return the bets on each part: its weight changes by a factor, and all else shares what is left.
 
         Args:
@@ -189,7 +189,7 @@ class DriftTest:
         return np.concatenate(bets, axis=2)
 
 
-def _ranks(count: int) -> Array:
+def _choose_ranks(count: int) -> Array:
     """Return the ranks, from 1 to `count`, of the reference's values that divide the bins."""
     tail = 2 ** np.arange(max(count // HALVED, 1).bit_length())
     ranks = np.concatenate((_rank(np.array(PARTS).ravel(), count), tail, count + 1 - tail))
@@ -201,7 +201,7 @@ def _rank(level: Array, count: int) -> Array:
     return np.round(level * (count + 1)).astype(np.int64)
 
 
-def _density_bets(p: Array) -> Array:
+def _bet_on_density(p: Array) -> Array:
     out = np.abs(2 * p - 1)
     bets = [(z, *bet) for z in (p, 1 - p) for bet in TAIL] + [(z, *bet) for z in (out, 1 - out) for bet in SPREAD]
     return np.stack([share * a * z ** (a - 1) + 1 - share for z, a, share in bets], axis=-1)

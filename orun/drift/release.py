@@ -69,16 +69,16 @@ class Release:
         arrays = [(group, array, entry) for group in ("inputs", "outputs") for array, entry in data[group].items()]
         self.types = {(group, array): str(entry["type"]) for group, array, entry in arrays}
         watched = {
-            Column(f"{group}.{array}.{statistic}", group, array, statistic): _numbers(values)
+            Column(f"{group}.{array}.{statistic}", group, array, statistic): _to_array(values)
             for group, array, entry in arrays
             for statistic, values in entry["statistics"].items()
         }
-        watched[Column(LATENCY)] = _numbers(data.get("seconds", []))
+        watched[Column(LATENCY)] = _to_array(data.get("seconds", []))
         self.columns = tuple(watched)
         self.values = tuple(watched.values())
 
 
-def _numbers(values: list[float | None]) -> NDArray[np.float64]:
+def _to_array(values: list[float | None]) -> NDArray[np.float64]:
     return np.array([np.inf if value is None else value for value in values], np.float64)
 
 
@@ -97,10 +97,10 @@ def load_release(folder: Path) -> Release:
     except OSError as error:
         missing = Path(os.fsdecode(error.filename or REFERENCE)).name
         raise UsageError(f"{folder} has no reference to compare with", why=f"no {missing} in it", hint=HINT) from error
-    return _release(str(folder), content, manifest, f"orun verify {quoted(folder)}")
+    return _build_release(str(folder), content, manifest, f"orun verify {quoted(folder)}")
 
 
-def release_of_tree(store: Store, tree: str, name: str) -> Release | None:
+def load_tree(store: Store, tree: str, name: str) -> Release | None:
     """Return the release among the results of a store; None if the result holds no reference.
 
     Args:
@@ -112,10 +112,10 @@ def release_of_tree(store: Store, tree: str, name: str) -> Release | None:
     files = {entry.path: entry.digest for entry in listed.entries} if listed else {}
     if not {REFERENCE, MANIFEST} <= files.keys():
         return None
-    return _release(name, store.read(files[REFERENCE]), store.read(files[MANIFEST]), "orun store verify")
+    return _build_release(name, store.read(files[REFERENCE]), store.read(files[MANIFEST]), "orun store verify")
 
 
-def _release(name: str, content: bytes, manifest: bytes, hint: str) -> Release:
+def _build_release(name: str, content: bytes, manifest: bytes, hint: str) -> Release:
     try:
         listed = {entry["path"]: entry["sha256"] for entry in foreign_json(manifest)["files"]}
         if listed[REFERENCE] != hashlib.sha256(content).hexdigest():

@@ -73,14 +73,14 @@ def read_samples(path: str, release: Release, position: Position, *, follow: boo
         UsageError: when it cannot be read, or a line is no record of this release; it names file, line and column.
     """
     parser = _Parser(path, release, position)
-    for line in _lines(path, follow=follow):
+    for line in _iter_lines(path, follow=follow):
         if line is None:
             yield None
         elif (sample := parser.parse(*line)) is not None:
             yield sample
 
 
-def _lines(path: str, *, follow: bool) -> Iterator[tuple[int, bytes] | None]:
+def _iter_lines(path: str, *, follow: bool) -> Iterator[tuple[int, bytes] | None]:
     """Yield the lines of a log with their numbers; None at its end while it is followed.
 
     A line without an end is yielded only at the end of a log that is not followed. A log that was replaced is read to
@@ -150,15 +150,15 @@ class _Parser:
         if not line.endswith(b"\n") and len(line) <= LONGEST:
             return self._leave_out(INCOMPLETE)
         if len(line) > LONGEST:
-            raise self._error("is too long", f"a line has at most {LONGEST >> 20} MiB")
+            raise self._build_error("is too long", f"a line has at most {LONGEST >> 20} MiB")
         try:
             data = msgspec.json.decode(line)
         except (ValueError, RecursionError) as error:
-            raise self._error("is no JSON", abridged(str(error))) from error
+            raise self._build_error("is no JSON", abridged(str(error))) from error
         if not isinstance(data, dict) or "sample_log" not in data:
-            raise self._error("is no record of a sampled log", "each line is the JSON object of a request")
+            raise self._build_error("is no record of a sampled log", "each line is the JSON object of a request")
         if data["sample_log"] != FORMAT:
-            raise self._error(f"has format {data['sample_log']!r}", f"this orun knows {FORMAT}")
+            raise self._build_error(f"has format {data['sample_log']!r}", f"this orun knows {FORMAT}")
         if self._release.model and data.get("model", self._release.model) != self._release.model:
             return self._leave_out(OTHER_MODEL)
         try:
@@ -166,11 +166,11 @@ class _Parser:
             if request <= self._position.last.get(worker, 0):
                 return self._leave_out(READ_BEFORE)
             self._require_arrays(data)
-            values = [self._value(data, column) for column in self._release.columns]
-            sample = Sample(_time(data["time"]), np.array(values))
+            values = [self._read_value(data, column) for column in self._release.columns]
+            sample = Sample(_parse_time(data["time"]), np.array(values))
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
-            raise self._error("is damaged", why) from error
+            raise self._build_error("is damaged", why) from error
         self._position.last[worker] = request
         return sample
 
@@ -186,9 +186,9 @@ class _Parser:
                 if expected != entry["type"]:
                     known = [f"{array} ({kind})" for (of, array), kind in self._release.types.items() if of == group]
                     problem = f"is of another model: among its {group} is {name} ({entry['type']})"
-                    raise self._error(problem, f"{self._release.name} has {', '.join(known)}")
+                    raise self._build_error(problem, f"{self._release.name} has {', '.join(known)}")
 
-    def _value(self, data: Mapping[str, Any], column: Column) -> float:
+    def _read_value(self, data: Mapping[str, Any], column: Column) -> float:
         if column.name == LATENCY:
             return _check_finite(data["seconds"], column.name) if data["rows"] == self._release.rows else np.nan
         if column.array not in data[column.group]:
@@ -198,13 +198,13 @@ class _Parser:
             return value
         return np.inf if value is None else _check_finite(value, column.name)
 
-    def _error(self, problem: str, why: str) -> UsageError:
+    def _build_error(self, problem: str, why: str) -> UsageError:
         is_editable = self._place != "<stdin>" and not self._place.endswith(".gz") and self._position.last
         hint = f"to leave it out: sed -i {self._number}d {quoted(self._place)}" if is_editable else ""
         return UsageError(f"{self._place}:{self._number}: the line {problem}", why=why, hint=hint)
 
 
-def _time(value: object) -> float:
+def _parse_time(value: object) -> float:
     seconds = _check_finite(value, "time")
     if not 0 <= seconds < YEAR_10000:
         raise ValueError("time is not in seconds since 1970")

@@ -30,7 +30,7 @@ def open_state(path: Path) -> OutputFile:
     try:
         return OutputFile(path)
     except OSError as error:
-        raise _not_written(path, error) from error
+        raise _build_write_error(path, error) from error
 
 
 def save(watcher: Watcher, file: OutputFile) -> None:
@@ -57,16 +57,16 @@ def save(watcher: Watcher, file: OutputFile) -> None:
     for number, group in enumerate(watcher.groups):
         arrays[f"{number}/seen"] = group.seen
         if group.test:
-            arrays |= {f"{number}/{name}": values for name, values in group.test.arrays().items()}
+            arrays |= {f"{number}/{name}": values for name, values in group.test.to_arrays().items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, facts=np.array(json.dumps(facts)), **arrays)
     try:
         file.write(buffer.getvalue())
     except OSError as error:
-        raise _not_written(file.path, error) from error
+        raise _build_write_error(file.path, error) from error
 
 
-def _not_written(path: Path, error: OSError) -> UsageError:
+def _build_write_error(path: Path, error: OSError) -> UsageError:
     return UsageError(f"cannot write the state {path}", why=error.strerror or str(error))
 
 
@@ -124,5 +124,5 @@ def _restore_group(group: Group, arrays: dict[str, NDArray[Any]]) -> None:
     if arrays["capital"].shape != (len(group.columns), BETS):
         raise ValueError("another version of orun wrote it")
     if group.learnt:
-        group.references = group.learnt_references()
+        group.references = group.collect_references()
     group.test = DriftTest(group.random, **arrays)

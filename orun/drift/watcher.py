@@ -50,7 +50,7 @@ class Group:
         references = [values if len(values) else np.zeros(1) for values in self.references]
         self.test = DriftTest.begin(references, self.random)
 
-    def learnt_references(self) -> list[Array]:
+    def collect_references(self) -> list[Array]:
         """Return the values of each statistic in the records that were learnt from."""
         return [column[~np.isnan(column)] for column in self.seen.T]
 
@@ -67,7 +67,7 @@ class Group:
             values, times = values[missing:], times[missing:]
             if len(self.seen) < self.learnt:
                 return None
-            self.references = self.learnt_references()
+            self.references = self.collect_references()
             self.begin()
         known = [len(reference) > 0 for reference in self.references]
         return self.test.add(np.where(known, values, np.nan), times) if self.test and len(values) else None
@@ -95,7 +95,7 @@ class Watcher:
         self.position = Position()
         seed = int(release.digest[:16], 16)  # so that the same log is judged alike each time
         self.random = np.random.default_rng(seed)
-        learnt = learnt_records(release, learn)
+        learnt = count_learnt_records(release, learn)
         self.groups = []
         for number in sorted(set(learnt)):
             columns = [column for column, records in enumerate(learnt) if records == number]
@@ -165,19 +165,19 @@ class Watcher:
             self.detected[columns[place]] = times[record]
             self.since[columns[place]] = evidence.since[record, place]
 
-    def result(self) -> WatchResult:
+    def build_result(self) -> WatchResult:
         """Return what is known by the records that were tested."""
         statistics: dict[int, WatchedStatistic] = {}
         for group in self.groups:
             for place, column in enumerate(group.columns.tolist()):
-                statistics[column] = self._watched(group, column, group.references[place])
-        first, last = map(_number, self.times)
+                statistics[column] = self._build_statistic(group, column, group.references[place])
+        first, last = map(_to_number, self.times)
         ordered = tuple(statistics[column] for column in range(len(statistics)))
         left_out = dict(self.position.left_out)
         latency = _median(self.release.values[-1])
         return WatchResult(self.release.name, self.alpha, self.records, first, last, left_out, latency, ordered)
 
-    def _watched(self, group: Group, column: int, reference: Array) -> WatchedStatistic:
+    def _build_statistic(self, group: Group, column: int, reference: Array) -> WatchedStatistic:
         verdict: Verdict = "as at release"
         if not np.isnan(self.detected[column]):
             verdict = "drift"
@@ -189,8 +189,8 @@ class Watcher:
             self.release.columns[column].name,
             verdict,
             min(1.0, len(self.peak) / float(self.peak[column])),
-            _number(self.since[column]),
-            _number(self.detected[column]),
+            _to_number(self.since[column]),
+            _to_number(self.detected[column]),
             int(self.counted[column]),
             _median(reference),
             _median(self.latest[:, column]),
@@ -198,7 +198,7 @@ class Watcher:
         )
 
 
-def learnt_records(release: Release, learn: Mapping[str, int]) -> list[int]:
+def count_learnt_records(release: Release, learn: Mapping[str, int]) -> list[int]:
     """Return the number of records that each statistic of a release is learnt from; 0 for the release's examples."""
     names = [column.name for column in release.columns]
     for pattern in learn:
@@ -233,7 +233,7 @@ def watch_logs(watcher: Watcher, logs: Sequence[str], *, follow: bool) -> WatchR
             else:
                 watcher.add(sample)
             if follow and watcher.has_drift:
-                return watcher.result()
+                return watcher.build_result()
     watcher.flush()
     if not watcher.records and not watcher.chosen:
         left_out = watcher.position.left_out
@@ -244,13 +244,13 @@ def watch_logs(watcher: Watcher, logs: Sequence[str], *, follow: bool) -> WatchR
             else "is the server's share of requests to log above 0?"
         )
         raise UsageError(f"there is no record in {', '.join(logs)}", why=why, hint=hint)
-    return watcher.result()
+    return watcher.build_result()
 
 
-def _number(value: float) -> float | None:
+def _to_number(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
 def _median(values: Array) -> float | None:
     values = values[~np.isnan(values)]
-    return _number(np.median(values)) if len(values) else None
+    return _to_number(np.median(values)) if len(values) else None

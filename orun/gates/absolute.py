@@ -11,8 +11,15 @@ from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
 from orun.environment.hosts import Host, device, same_machine
-from orun.gates.advice import SPEEDUP, advise_for_figure, advise_for_ratio, disturbed
-from orun.gates.finding import Finding, against_maximum, against_minimum, distance, log_width, point
+from orun.gates.advice import SPEEDUP, advise_for_figure, advise_for_ratio, explain_disturbance
+from orun.gates.finding import (
+    Finding,
+    compare_with_maximum,
+    compare_with_minimum,
+    compute_distance,
+    compute_log_width,
+    to_interval,
+)
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
 
@@ -28,14 +35,14 @@ CODES: Mapping[GateOutcome, ReasonCode] = {
 def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, host: Host) -> Finding:
     """Judge times by their interval, and everything else by the value."""
     limit = gate.threshold.value
-    interval = metric.interval if metric.noise == "timing" and metric.interval else point(metric.value)
-    outcome = (against_maximum if gate.rule == "max" else against_minimum)(interval, limit)
+    interval = metric.interval if metric.noise == "timing" and metric.interval else to_interval(metric.value)
+    outcome = (compare_with_maximum if gate.rule == "max" else compare_with_minimum)(interval, limit)
     shown = metric.interval
     because: list[Reason] = []
     if metric.disturbance and outcome == "undecided":
-        shown, because = interval, [disturbed(metric.disturbance)]
+        shown, because = interval, [explain_disturbance(metric.disturbance)]
     elif outcome == "undecided":
-        because = [_narrower(gate, interval, stage.params)]
+        because = [_advise(gate, interval, stage.params)]
     machine = device(action.host) if metric.noise == "timing" else ""
     finding = reason(
         CODES[outcome],
@@ -61,8 +68,8 @@ def _without_waiting(gate: Gate, metric: Metric, action: Action) -> float | None
     return known.value if known and not known.disturbance else None
 
 
-def _narrower(gate: Gate, interval: Estimate, params: Mapping[str, Any]) -> Reason:
+def _advise(gate: Gate, interval: Estimate, params: Mapping[str, Any]) -> Reason:
     if gate.metric == SPEEDUP:
-        share = distance(interval, gate.threshold.value)
-        return advise_for_ratio(gate.metric, log_width(interval), share, 0, params)
+        share = compute_distance(interval, gate.threshold.value)
+        return advise_for_ratio(gate.metric, compute_log_width(interval), share, 0, params)
     return advise_for_figure(gate.metric, params, bounded=interval.low > 0 and interval.high < math.inf)

@@ -35,7 +35,7 @@ def advise_for_slowdown(metric: str, evidence: Evidence, slowdown: float, params
     if _is_followed(metric, params):
         ended_early = evidence.answer(math.log1p(params["resolution"])) != "undecided"
         return _advise_resolution(math.expm1(slowdown), evidence.count, params, ended_early=ended_early)
-    return _advise_launches(LAUNCH_MARGIN * _launches_to_detect(evidence, slowdown), params)
+    return _advise_launches(LAUNCH_MARGIN * _estimate_launches_to_detect(evidence, slowdown), params)
 
 
 def advise_for_ratio(metric: str, width: float, share: float, count: int, params: Params) -> Reason:
@@ -48,13 +48,15 @@ def advise_for_ratio(metric: str, width: float, share: float, count: int, params
         count: its launches; 0 where that is not known.
         params: of the stage.
     """
-    if WIDTH_MARGIN * share * width < _narrowest(width, count):
+    if WIDTH_MARGIN * share * width < _compute_narrowest(width, count):
         return reason(ReasonCode.TOO_NEAR)
     if _is_followed(metric, params) and math.isfinite(width):
         current = params["resolution"]
         wanted = max(2 * WIDTH_MARGIN * share * width, current * LEAST_STEP)
         return _advise_resolution(wanted, count, params, ended_early=width <= current / 2)
-    return _advise_launches(_launches_to_narrow(count, WIDTH_MARGIN * share) if count > 1 else math.inf, params)
+    return _advise_launches(
+        _estimate_launches_to_narrow(count, WIDTH_MARGIN * share) if count > 1 else math.inf, params
+    )
 
 
 def advise_for_figure(metric: str, params: Params, *, bounded: bool) -> Reason:
@@ -64,7 +66,7 @@ def advise_for_figure(metric: str, params: Params, *, bounded: bool) -> Reason:
     return reason(ReasonCode.RAISE_PARAMETERS, names=wanted) if wanted else reason(ReasonCode.MEASURE_AGAIN)
 
 
-def disturbed(disturbance: Disturbance) -> Reason:
+def explain_disturbance(disturbance: Disturbance) -> Reason:
     """Return why times are no evidence."""
     return reason(
         ReasonCode.DISTURBED, launches=disturbance.launches, of=disturbance.of, shared=disturbance.shared or None
@@ -80,7 +82,7 @@ def _advise_resolution(resolution: float, count: int, params: Params, *, ended_e
     if resolution < FINEST:
         return reason(ReasonCode.TOO_NEAR)
     alike = math.isclose(resolution, params["resolution"], rel_tol=ALIKE)
-    setting = _percent(resolution)
+    setting = _format_percent(resolution)
     if ended_early and not alike:
         return reason(ReasonCode.SET_RESOLUTION, resolution=setting)
     finer = resolution < params["resolution"] and not alike
@@ -88,7 +90,7 @@ def _advise_resolution(resolution: float, count: int, params: Params, *, ended_e
     return reason(ReasonCode.TIME_USED_UP, resolution=setting if finer else None, max_launches=at_limit or None)
 
 
-def _percent(value: float) -> str:
+def _format_percent(value: float) -> str:
     """Return a proportion in percent with two digits, rounded down."""
     percent = 100 * value
     digits = max(1 - math.floor(math.log10(percent)), 0)
@@ -106,7 +108,7 @@ def _advise_launches(launches: float, params: Params) -> Reason:
     return reason(ReasonCode.MORE_LAUNCHES, parameter=name, number=number, max_launches=above_limit or None)
 
 
-def _launches_to_detect(evidence: Evidence, slowdown: float) -> float:
+def _estimate_launches_to_detect(evidence: Evidence, slowdown: float) -> float:
     """Return the launches with which the test would answer if mean and spread stayed the same."""
     for count in range(evidence.count + 1, MOST + 1):
         if Evidence(count, evidence.mean, evidence.spread).answer(slowdown) != "undecided":
@@ -114,13 +116,13 @@ def _launches_to_detect(evidence: Evidence, slowdown: float) -> float:
     return math.inf
 
 
-def _launches_to_narrow(count: int, share: float) -> float:
+def _estimate_launches_to_narrow(count: int, share: float) -> float:
     """Return the launches whose interval of the mean is narrower by this share than that of `count`."""
     wanted = share * reach(count, SHARED)
     return next((more for more in range(count + 1, MOST + 1) if reach(more, SHARED) <= wanted), math.inf)
 
 
-def _narrowest(width: float, count: int) -> float:
+def _compute_narrowest(width: float, count: int) -> float:
     """Return half of the interval that many launches leave, as a log ratio: launches of a run share an error."""
     if not math.isfinite(width):
         return 0.0

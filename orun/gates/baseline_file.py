@@ -86,7 +86,7 @@ class Baseline(Record, frozen=True):
     stages: Mapping[str, Accepted] = field(default_factory=dict)
     settings: Mapping[str, Mapping[str, Mapping[str, str]]] = field(default_factory=dict)
 
-    def changed_settings(self, stage: str, current: Components) -> tuple[ChangedSetting, ...]:
+    def list_changed_settings(self, stage: str, current: Components) -> tuple[ChangedSetting, ...]:
         """Return what differs in a stage, by its present key components; what only one side has does not count."""
         accepted = self.settings.get(stage, {})
         pairs = ((item, accepted.get(item.kind, {}).get(item.subject)) for item in current if not item.owner)
@@ -97,7 +97,7 @@ class Baseline(Record, frozen=True):
         )
 
 
-def path_beside(file: Path) -> Path:
+def locate_baseline(file: Path) -> Path:
     """Return the path of the baseline of a pipeline file: `bert.baseline.json` for `bert.yaml`."""
     return file.with_name(f"{file.stem}{BASELINE}")
 
@@ -115,7 +115,7 @@ def require_alone(file: Path) -> None:
             return
     except (OSError, UnicodeDecodeError):  # there is none, or it is no pipeline file
         return
-    message = f"{file.name} and {twin.name} would have one baseline, {path_beside(file).name}"
+    message = f"{file.name} and {twin.name} would have one baseline, {locate_baseline(file).name}"
     hint = f"give one of them a name of its own: mv {quoted(twin.name)} {quoted(f'OTHER{twin.suffix}')}"
     raise PipelineError([Problem(Position(str(file), 1, 1), message, hint=hint)])
 
@@ -131,16 +131,16 @@ def read_file(path: Path) -> Baseline | None:
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
-        raise _file_error(path, "", (1, 1), f"the baseline cannot be read: {error}") from error
+        raise _build_error(path, "", (1, 1), f"the baseline cannot be read: {error}") from error
     try:
-        data = json.loads(text, object_pairs_hook=_once)
+        data = json.loads(text, object_pairs_hook=_require_distinct)
     except json.JSONDecodeError as error:
-        raise _file_error(path, text, (error.lineno, error.colno), f"the baseline is not JSON: {error.msg}") from error
+        raise _build_error(path, text, (error.lineno, error.colno), f"the baseline is not JSON: {error.msg}") from error
     except RecursionError as error:
-        raise _file_error(path, "", (1, 1), "the baseline is not JSON: it is nested too deep") from error
+        raise _build_error(path, "", (1, 1), "the baseline is not JSON: it is nested too deep") from error
     except ValueError as error:  # a name that stands twice, as after a merge; a number of thousands of digits
-        raise _file_error(path, text, (1, 1), f"the baseline is not JSON: {error}") from error
-    return _decoded(path, text, data)
+        raise _build_error(path, text, (1, 1), f"the baseline is not JSON: {error}") from error
+    return _decode(path, text, data)
 
 
 def write_file(path: Path, baseline: Baseline) -> None:
@@ -155,21 +155,21 @@ def write_file(path: Path, baseline: Baseline) -> None:
         file.write(text.encode())
 
 
-def _decoded(path: Path, text: str, data: object) -> Baseline:
+def _decode(path: Path, text: str, data: object) -> Baseline:
     if not isinstance(data, dict):
-        raise _file_error(path, text, (1, 1), "the baseline is not a JSON object")
+        raise _build_error(path, text, (1, 1), "the baseline is not a JSON object")
     version = data.pop("version", None)
     if version != VERSION:
         has = "no version" if version is None else f"version {version!r}"
         message = f"the baseline has {has}, and this orun reads version {VERSION}"
-        raise _file_error(path, text, _find(text, '"version"'), message, NEWER)
+        raise _build_error(path, text, _find(text, '"version"'), message, NEWER)
     try:
         baseline = decode(Baseline, data)
         for name, accepted in baseline.stages.items():
             _check(name, accepted)
     except ValueError as error:
         message = f"the baseline has another shape than orun writes: {error}"
-        raise _file_error(path, text, (1, 1), message, NEWER if UNKNOWN in str(error) else HINT) from error
+        raise _build_error(path, text, (1, 1), message, NEWER if UNKNOWN in str(error) else HINT) from error
     return baseline
 
 
@@ -181,7 +181,7 @@ def group_by_kind(setup: Components) -> dict[str, dict[str, str]]:
     return groups
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def _require_distinct(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; ValueError if a name stands twice in it."""
     data: dict[str, Any] = {}
     for name, value in pairs:
@@ -214,7 +214,7 @@ def _find(text: str, word: str) -> tuple[int, int]:
     return before.count("\n") + 1, len(before) - (before.rfind("\n") + 1) + 1
 
 
-def _file_error(path: Path, text: str, place: tuple[int, int], message: str, hint: str = HINT) -> PipelineError:
+def _build_error(path: Path, text: str, place: tuple[int, int], message: str, hint: str = HINT) -> PipelineError:
     line, column = place
     lines = text.split("\n")  # as json and `_find` count lines
     source = lines[line - 1] if line <= len(lines) else ""

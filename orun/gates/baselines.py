@@ -22,7 +22,7 @@ from orun.gates.baseline_file import (
     Accepted,
     Baseline,
     group_by_kind,
-    path_beside,
+    locate_baseline,
     read_file,
     require_alone,
     write_file,
@@ -52,9 +52,9 @@ class Difference(Record, frozen=True):
     model_changed: bool
 
 
-def path_for(pipeline: Pipeline) -> Path:
+def locate(pipeline: Pipeline) -> Path:
     """Return the path of the baseline of a pipeline: `bert.baseline.json` for `bert.yaml`."""
-    return path_beside(pipeline.file)
+    return locate_baseline(pipeline.file)
 
 
 def read(pipeline: Pipeline) -> Baseline | None:
@@ -64,7 +64,7 @@ def read(pipeline: Pipeline) -> Baseline | None:
         PipelineError: when the file is not what `accept` wrote, with the line as far as it is known; or another
             pipeline file has the same one.
     """
-    baseline = read_file(path_for(pipeline))
+    baseline = read_file(locate(pipeline))
     if baseline is not None:
         require_alone(pipeline.file)
     return baseline
@@ -72,11 +72,11 @@ def read(pipeline: Pipeline) -> Baseline | None:
 
 def accept(pipeline: Pipeline, baseline: Baseline) -> Path:
     """Write the accepted baseline and return the path of its file; StoreError if it cannot be written."""
-    write_file(path_for(pipeline), baseline)
-    return path_for(pipeline)
+    write_file(locate(pipeline), baseline)
+    return locate(pipeline)
 
 
-def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action]) -> Baseline:
+def build_candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action]) -> Baseline:
     """Return the baseline that accepting a run would make; stages outside of it keep what was accepted before.
 
     Raises:
@@ -90,20 +90,19 @@ def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Actio
     if not measured:
         why = "no stage of the run has metrics"
         raise UsageError("there is nothing to accept", why=why, hint=f"orun {quoted(pipeline.file)}")
-    date, who = datetime.now(UTC).isoformat(timespec="seconds"), author_name(pipeline.root)
+    date, who = datetime.now(UTC).isoformat(timespec="seconds"), find_author(pipeline.root)
     fresh = {
         name: Accepted(
-            model=ports.measured(actions[name]) if (ports := _find_measured_ports(pipeline, name)) else "",
+            model=ports.find_measured(actions[name]) if (ports := _find_measured_ports(pipeline, name)) else "",
             metrics={
-                key: without_comparisons(_check_finite(name, key, metric))
-                for key, metric in actions[name].metrics.items()
+                key: drop_comparisons(_check_finite(name, key, metric)) for key, metric in actions[name].metrics.items()
             },
             host=actions[name].host,
             date=date,
             who=who,
             run=result.run,
             inputs=ports.with_model(actions[name]) if ports else {},
-            setup=group_by_kind(ports.setup(actions[name])) if ports else {},
+            setup=group_by_kind(ports.list_setup(actions[name])) if ports else {},
         )
         for name in measured
     }
@@ -112,7 +111,7 @@ def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Actio
     kept = {name: item for name, item in before.stages.items() if name in names} if before else {}
     mask = Mask.of(pipeline.private)
     settings = {
-        stage.stage: group_by_kind(_settings(actions[stage.stage], mask))
+        stage.stage: group_by_kind(_list_settings(actions[stage.stage], mask))
         for stage in result.stages
         if stage.stage in actions
     }
@@ -120,7 +119,7 @@ def candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Actio
     return Baseline(pipeline.name, kept | fresh, kept_settings | settings)
 
 
-def left_out(pipeline: Pipeline, result: RunResult) -> tuple[str, ...]:
+def list_left_out(pipeline: Pipeline, result: RunResult) -> tuple[str, ...]:
     """Return the stages with gates that a run did not measure, without those that this machine skips."""
     present = {stage.stage for stage in result.stages if stage.metrics or stage.outcome == "skipped"}
     return tuple(stage.id for stage in pipeline.stages if stage.gates and stage.id not in present)
@@ -128,7 +127,7 @@ def left_out(pipeline: Pipeline, result: RunResult) -> tuple[str, ...]:
 
 def drop(pipeline: Pipeline) -> bool:
     """Remove the baseline file; return whether there was one. StoreError if it cannot be removed."""
-    path = path_for(pipeline)
+    path = locate(pipeline)
     with convert_os_errors("remove the baseline", path, WRITABLE_CHECKOUT):
         if not seen_at(path):
             return False
@@ -140,15 +139,15 @@ def diff(baseline: Baseline, pipeline: Pipeline, actions: Mapping[str, Action]) 
     """Return every accepted and current figure, by stage in the pipeline's order, then by name."""
     order = [stage.id for stage in pipeline.stages]
     gone = [name for name in sorted(baseline.stages) if name not in order]
-    return tuple(row for name in [*order, *gone] for row in _differences(baseline, pipeline, actions, name))
+    return tuple(row for name in [*order, *gone] for row in _iter_differences(baseline, pipeline, actions, name))
 
 
-def without_comparisons(metric: Metric) -> Metric:
+def drop_comparisons(metric: Metric) -> Metric:
     """Return a figure without its comparisons."""
     return replace(metric, reference=None, baseline=None, references={})
 
 
-def _settings(action: Action, mask: Mask) -> Components:
+def _list_settings(action: Action, mask: Mask) -> Components:
     """Return the kind and the parameters of a stage, without those that hold a secret: the file is committed."""
     return tuple(
         item
@@ -178,7 +177,7 @@ def _check_finite(stage: str, name: str, metric: Metric) -> Metric:
     return metric
 
 
-def author_name(folder: Path) -> str:
+def find_author(folder: Path) -> str:
     """Return who accepts: the name that git knows, else the login, else (in a container) the number of the user."""
     import getpass
 
@@ -190,7 +189,7 @@ def author_name(folder: Path) -> str:
         return f"user {os.getuid()}"
 
 
-def _differences(
+def _iter_differences(
     baseline: Baseline, pipeline: Pipeline, actions: Mapping[str, Action], name: str
 ) -> Iterator[Difference]:
     old, action = baseline.stages.get(name), actions.get(name)
@@ -198,7 +197,7 @@ def _differences(
     now: Mapping[str, Metric] = action.metrics if action else {}
     changed = False
     if old and old.model and action and (ports := _find_measured_ports(pipeline, name)):
-        changed = old.model != ports.measured(action)
+        changed = old.model != ports.find_measured(action)
     for metric in sorted({*before, *now}):
         was, current = before.get(metric), now.get(metric)
         yield Difference(

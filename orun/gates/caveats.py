@@ -13,12 +13,12 @@ CPU = "CPUExecutionProvider"
 COMPILING = "compile/"  # kinds that make another form of a model, and compare its answers
 
 
-def caveats_of(pipeline: Pipeline, stage: Stage) -> tuple[Reason, ...]:
+def list_caveats(pipeline: Pipeline, stage: Stage) -> tuple[Reason, ...]:
     """Return the caveats of a stage with gates."""
-    return tuple(filter(None, (_fitted(pipeline, stage), _unchecked(pipeline, stage))))
+    return tuple(filter(None, (_explain_fitted(pipeline, stage), _explain_unchecked(pipeline, stage))))
 
 
-def _fitted(pipeline: Pipeline, stage: Stage) -> Reason | None:
+def _explain_fitted(pipeline: Pipeline, stage: Stage) -> Reason | None:
     """Return the caveat about figures on the very data that the model was calibrated with, or chosen by."""
     data = stage.params.get(DATASET)
     if not data:
@@ -35,25 +35,25 @@ def _fitted(pipeline: Pipeline, stage: Stage) -> Reason | None:
     return reason(ReasonCode.FITTED_DATA, parameters=parameters) if parameters else None
 
 
-def _unchecked(pipeline: Pipeline, stage: Stage) -> Reason | None:
+def _explain_unchecked(pipeline: Pipeline, stage: Stage) -> Reason | None:
     """Return the caveat about speed on a target where no gate checks the model's answers.
 
     Providers compute in precisions of their own.
     """
     timed = pipeline.kinds[stage.uses].spec.stage_class == "measurement"
-    source, target = _primary(stage), stage.target
+    source, target = _find_primary(stage), stage.target
     if not timed or not source or target is None or all(provider.name == CPU for provider in target.providers):
         return None
     forms = {source}
     while source and pipeline.stage(source).uses.startswith(COMPILING):
-        source = _primary(pipeline.stage(source))
+        source = _find_primary(pipeline.stage(source))
         forms.add(source)
-    if any(_primary(item) in forms and _judges(pipeline, item, target) for item in pipeline.stages):
+    if any(_find_primary(item) in forms and _judges(pipeline, item, target) for item in pipeline.stages):
         return None
     return reason(ReasonCode.UNCHECKED_TARGET, target=target.name, source=source)
 
 
-def _primary(stage: Stage) -> str:
+def _find_primary(stage: Stage) -> str:
     """Return the stage at the first input; empty when there is none."""
     return next(iter(stage.needs.values()), "")
 

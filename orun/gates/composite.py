@@ -19,12 +19,12 @@ WORST_FIRST: Sequence[GateOutcome] = ("failed", "undecided", "no baseline", "pas
 Find = Callable[[Gate], Finding]
 
 
-def verdicts(stage: str, gate: Gate | Group, find: Find) -> Iterator[Verdict]:
+def iter_verdicts(stage: str, gate: Gate | Group, find: Find) -> Iterator[Verdict]:
     """Yield the verdict of a gate; of a group its own, then those of its members, which fail no run by themselves."""
     if isinstance(gate, Gate):
-        yield _verdict(stage, gate, find(gate))
+        yield _build_verdict(stage, gate, find(gate))
         return
-    members = [tuple(verdicts(stage, member, find)) for member in gate.members]
+    members = [tuple(iter_verdicts(stage, member, find)) for member in gate.members]
     yield _judge_group(stage, gate, [member[0] for member in members])
     for verdict in (verdict for member in members for verdict in member):
         yield replace(verdict, fails=False, blocks=False, depth=verdict.depth + 1)
@@ -40,7 +40,7 @@ def combine(rule: str, outcomes: Iterable[GateOutcome]) -> GateOutcome:
     return next((outcome for outcome in order if outcome in present), order[-1])
 
 
-def _verdict(stage: str, gate: Gate, finding: Finding) -> Verdict:
+def _build_verdict(stage: str, gate: Gate, finding: Finding) -> Verdict:
     fails = {"undecided": gate.undecided == "fail", "no baseline": gate.strict, "failed": True, "passed": False}
     return Verdict(
         stage=stage,
@@ -86,7 +86,7 @@ def _tally(members: Sequence[Verdict]) -> Reason:
     return reason(ReasonCode.GROUP, gates={outcome: listed for outcome, listed in gates.items() if listed})
 
 
-def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Collection[str]) -> Finding:
+def judge_by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Collection[str]) -> Finding:
     """Judge a gate on every slice: all must pass.
 
     Args:
@@ -95,15 +95,15 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
         find: judges the gate of one slice.
         accepted: metrics that the accepted baseline has, where the gate is against that.
     """
-    slices = _slices(gate, metrics)
+    slices = _list_slices(gate, metrics)
     if not slices:
         sliced = any(f"[{gate.by}=" in name for name in metrics)
         return Finding("failed", reason(ReasonCode.SLICES_MISSING, metric=gate.metric, by=gate.by, sliced=sliced))
     findings = {name: find(replace(gate, metric=name, by="")) for name in slices}
-    for name in _slices(gate, accepted).keys() - slices.keys():
+    for name in _list_slices(gate, accepted).keys() - slices.keys():
         findings[name] = Finding("undecided", reason(ReasonCode.SLICE_GONE, metric=name))
     outcome = combine("all", [finding.outcome for finding in findings.values()])
-    ranked = _worst_first(gate, findings)
+    ranked = _sort_worst_first(gate, findings)
     worst, telling = ranked[0]
     counts = Counter(finding.outcome for finding in findings.values())
     smallest = min(slices, key=lambda name: metrics[name].examples)
@@ -129,13 +129,13 @@ def by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Co
     return replace(telling, finding=summary, caveats=caveats)
 
 
-def _slices(gate: Gate, names: Iterable[str]) -> dict[str, str]:
+def _list_slices(gate: Gate, names: Iterable[str]) -> dict[str, str]:
     """Return the metrics of a gate's slices, and the value of the field in each."""
     start, end = f"{gate.metric}[{gate.by}=", "]"
     return {name: name[len(start) : -len(end)] for name in names if name.startswith(start) and name.endswith(end)}
 
 
-def _worst_first(gate: Gate, findings: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
+def _sort_worst_first(gate: Gate, findings: Mapping[str, Finding]) -> list[tuple[str, Finding]]:
     """Return the slices, failed ones first; of one outcome the slice whose figure is worst for the gate."""
     sign = 1 if gate.rule in ("min", "min_speedup") else -1
 

@@ -12,7 +12,7 @@ from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.environment.hosts import software
 from orun.gates.baseline_file import Accepted
-from orun.gates.measured import Compare, Ports, changes, without_references
+from orun.gates.measured import Compare, Ports, drop_references, list_changes
 from orun.pipeline.model import Stage
 from orun.store.records import Action
 
@@ -25,13 +25,13 @@ EFFORT = frozenset(
 )  # fmt: skip
 
 
-def changed_since(
+def list_changes_since(
     compare: Compare, stage: Stage, accepted: Accepted, action: Action, ports: Ports
 ) -> tuple[Reason, ...]:
     """Return the caveat about what changed since a baseline was accepted; none when nothing did."""
-    then = tuple(item for item in without_references(accepted.components) if not _is_effort(item))
-    setup_changes = changes(compare, stage, then, ports.setup(action))
-    differing = [*_software(compare, stage, accepted, action), *setup_changes]
+    then = tuple(item for item in drop_references(accepted.components) if not _is_effort(item))
+    setup_changes = list_changes(compare, stage, then, ports.list_setup(action))
+    differing = [*_compare_software(compare, stage, accepted, action), *setup_changes]
     return (reason(ReasonCode.CHANGED_SINCE_BASELINE, *differing, day=accepted.day),) if differing else ()
 
 
@@ -39,7 +39,7 @@ def _is_effort(component: KeyComponent) -> bool:
     return component.kind == ComponentKind.PARAMETER and component.subject in EFFORT
 
 
-def _software(compare: Compare, stage: Stage, accepted: Accepted, action: Action) -> list[Reason]:
+def _compare_software(compare: Compare, stage: Stage, accepted: Accepted, action: Action) -> list[Reason]:
     then, now = (
         tuple(KeyComponent(ComponentKind.SOFTWARE, name, value=value) for name, value in software(host).items())
         for host in (accepted.host, action.host)

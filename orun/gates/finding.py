@@ -55,7 +55,7 @@ class Change(Record, frozen=True):
         """Whether the figure has no interval."""
         return self.estimate.low == self.estimate.high
 
-    def arguments(self, metric: str, limit: Threshold) -> dict[str, Any]:
+    def build_arguments(self, metric: str, limit: Threshold) -> dict[str, Any]:
         """Return the arguments of a reason about the change.
 
         A difference of proportions has the unit of its threshold: 0.7 % would be one of the other model's value.
@@ -85,32 +85,32 @@ def exceeds(value: float, limit: float) -> bool:
     return value > limit and not math.isclose(value, limit, rel_tol=1e-9, abs_tol=1e-12)
 
 
-def against_maximum(interval: Estimate, limit: float) -> GateOutcome:
+def compare_with_maximum(interval: Estimate, limit: float) -> GateOutcome:
     """Return whether the interval is within the limit, above it, or includes it."""
     if not exceeds(interval.high, limit):
         return "passed"
     return "failed" if exceeds(interval.low, limit) else "undecided"
 
 
-def against_minimum(interval: Estimate, limit: float) -> GateOutcome:
+def compare_with_minimum(interval: Estimate, limit: float) -> GateOutcome:
     """Return whether the interval is at or above the limit, below it, or includes it."""
     if not exceeds(limit, interval.low):
         return "passed"
     return "failed" if exceeds(limit, interval.high) else "undecided"
 
 
-def point(value: float) -> Estimate:
+def to_interval(value: float) -> Estimate:
     """Return an exact value as an interval of no width."""
     return Estimate(value, value, value)
 
 
-def distance(estimate: Estimate, limit: float) -> float:
+def compute_distance(estimate: Estimate, limit: float) -> float:
     """Return how far a limit lies from a value, in halves of the interval on that side: at most 1 if it is inside."""
     half = estimate.high - estimate.value if limit > estimate.value else estimate.value - estimate.low
     return abs(limit - estimate.value) / half if half else math.inf
 
 
-def log_width(ratio: Estimate) -> float:
+def compute_log_width(ratio: Estimate) -> float:
     """Return half of the width of a ratio's interval as a log ratio; infinite where an end has no logarithm."""
     known = 0 < ratio.low <= ratio.high < math.inf
     return (math.log(ratio.high) - math.log(ratio.low)) / 2 if known else math.inf

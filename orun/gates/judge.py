@@ -10,7 +10,7 @@ from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.gates.absolute import judge_absolute
-from orun.gates.composite import by_slice, verdicts
+from orun.gates.composite import iter_verdicts, judge_by_slice
 from orun.gates.finding import Finding
 from orun.gates.regression import Terms, judge_regression
 from orun.gates.relative import judge_relative
@@ -25,10 +25,10 @@ def judge(stage: Stage, action: Action, terms: Terms) -> tuple[Verdict, ...]:
     def find(gate: Gate) -> Finding:
         if gate.by:
             known = terms.accepted.metrics if terms.accepted and gate.rule == "max_regression" else ()
-            return by_slice(gate, action.metrics, lambda item: _find(item, stage, action, terms), known)
+            return judge_by_slice(gate, action.metrics, lambda item: _find(item, stage, action, terms), known)
         return _find(gate, stage, action, terms)
 
-    return tuple(verdict for item in stage.gates for verdict in verdicts(stage.id, item, find))
+    return tuple(verdict for item in stage.gates for verdict in iter_verdicts(stage.id, item, find))
 
 
 def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
@@ -38,7 +38,7 @@ def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
     if not math.isfinite(metric.value):
         finding = reason(ReasonCode.NOT_FINITE, metric=gate.metric, value=metric.value)
         return Finding("failed", finding, metric.value, metric.unit)
-    if misfitting := _misfit(gate, metric, stage):
+    if misfitting := _explain_misfit(gate, metric, stage):
         return Finding("failed", misfitting, metric.value, metric.unit)
     if gate.rule in ("min", "max"):
         return judge_absolute(gate, metric, stage, action, terms.host)
@@ -47,7 +47,7 @@ def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
     return judge_relative(gate, metric, stage.params)
 
 
-def _misfit(gate: Gate, metric: Metric, stage: Stage) -> Reason | None:
+def _explain_misfit(gate: Gate, metric: Metric, stage: Stage) -> Reason | None:
     """Return why a gate does not fit its metric, where only the measurement told unit and direction; else None.
 
     Where nobody said which way a metric of the user's own improves, the rule is taken to know it.

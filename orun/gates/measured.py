@@ -48,7 +48,7 @@ class Ports(Record, frozen=True):
     @classmethod
     def of(cls, spec: Spec, stage: Stage) -> Ports:
         """Return the ports of a stage, by the types that its kind accepts."""
-        accepted = {port: _types(spec, port) for port in stage.needs}
+        accepted = {port: _list_types(spec, port) for port in stage.needs}
         model = next((port for port, types in accepted.items() if types & MODELS), next(iter(accepted), ""))
         references = tuple(filter(_is_reference, accepted))
         remaining = [port for port in accepted if port not in {model, BASELINE, *references}]
@@ -56,7 +56,7 @@ class Ports(Record, frozen=True):
         companions = tuple(port for port in remaining if port not in data)
         return cls(model, companions, data, references, takes_model=bool(accepted.get(model, set()) & MODELS))
 
-    def measured(self, action: Action) -> str:
+    def find_measured(self, action: Action) -> str:
         """Return the digest of the model that a stage measured; empty when there is none."""
         return value_of(action.components, ComponentKind.INPUT, self.model) or ""
 
@@ -65,7 +65,7 @@ class Ports(Record, frozen=True):
         inputs = subjects(action.components, ComponentKind.INPUT)
         return {port: inputs[port] for port in self.companions if port in inputs}
 
-    def setup(self, action: Action) -> Components:
+    def list_setup(self, action: Action) -> Components:
         """Return the parameters, the target, the data and the references that the figures depend on."""
         if not self.takes_model:
             return ()
@@ -77,12 +77,12 @@ class Ports(Record, frozen=True):
         )
 
 
-def without_references(setup: Components) -> Components:
+def drop_references(setup: Components) -> Components:
     """Return a setup without the references: they matter only to figures that compare two models."""
     return tuple(item for item in setup if not _is_of_reference(item))
 
 
-def only_references(setup: Components) -> Components:
+def select_references(setup: Components) -> Components:
     """Return the references of a setup."""
     return tuple(filter(_is_of_reference, setup))
 
@@ -97,13 +97,13 @@ def _is_reference(port: str) -> bool:
     return name == REFERENCE or bool(extra_reference(name))
 
 
-def _types(spec: Spec, port: str) -> set[str]:
+def _list_types(spec: Spec, port: str) -> set[str]:
     """Return the types that an input accepts; `reference.fused` accepts those of `reference`."""
     declared = spec.inputs.get(port.partition(".")[0])
     return set(declared.accepts) if declared else set()
 
 
-def changes(compare: Compare, stage: Stage, then: Components, now: Components) -> list[Reason]:
+def list_changes(compare: Compare, stage: Stage, then: Components, now: Components) -> list[Reason]:
     """Return the changes of a setup; a parameter that a later orun has added is not one."""
     present = {item.identity: item for item in now}
     differing = tuple(item for item in then if present.get(item.identity) != item)

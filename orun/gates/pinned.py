@@ -23,7 +23,7 @@ def pin_models(store: Store, pipeline: str, accepted: Mapping[str, Accepted]) ->
     Raises:
         StoreError: when the store cannot be written, or a pin was damaged.
     """
-    models = {_name(pipeline, stage): item.model for stage, item in accepted.items() if item.model}
+    models = {_format_name(pipeline, stage): item.model for stage, item in accepted.items() if item.model}
     intact = {name: model for name, model in models.items() if not store.check(model)}
     for name, model in intact.items():
         pin(store, name, model)
@@ -40,8 +40,8 @@ def unpin_models(store: Store, pipeline: str, *, keep: tuple[str, ...] = ()) -> 
 
 def is_of(pin: Pin, pipeline: str) -> bool:
     """Return whether a pin keeps a model of a pipeline's baseline."""
-    return pin.name.startswith(_name(pipeline, ""))
+    return pin.name.startswith(_format_name(pipeline, ""))
 
 
-def _name(pipeline: str, stage: str) -> str:
+def _format_name(pipeline: str, stage: str) -> str:
     return f"baseline of {pipeline}: {stage}"

@@ -14,11 +14,11 @@ from orun.core.serialization import Record, field, replace
 from orun.environment.hosts import machine, same_machine
 from orun.gates.advice import advise_for_slowdown
 from orun.gates.baseline_file import Accepted
-from orun.gates.baselines import without_comparisons
-from orun.gates.conditions import changed_since
-from orun.gates.finding import Change, Finding, distance, point
-from orun.gates.measured import BASELINE, Compare, Ports, changes, only_references, without_references
-from orun.gates.relative import by_interval, change
+from orun.gates.baselines import drop_comparisons
+from orun.gates.conditions import list_changes_since
+from orun.gates.finding import Change, Finding, compute_distance, to_interval
+from orun.gates.measured import BASELINE, Compare, Ports, drop_references, list_changes, select_references
+from orun.gates.relative import compute_change, judge_by_interval
 from orun.measure.latency.sequential_test import EQUAL, SLOWER, Evidence
 from orun.pipeline.model import Gate, Stage
 from orun.store.records import Action
@@ -58,15 +58,15 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
         removed = list(terms.removed) or None
         file = terms.file or gate.position.file
         return Finding("no baseline", reason(ReasonCode.NO_BASELINE, stage=stage.id, removed=removed, file=file))
-    same = accepted.model and accepted.model == terms.ports.measured(action)
+    same = accepted.model and accepted.model == terms.ports.find_measured(action)
     comparable = not _has_other_reference(metric, stage, action, terms, accepted)
     if comparable and same and accepted.inputs == terms.ports.with_model(action):
-        judged = _unchanged(gate, metric, reason(ReasonCode.SAME_MODEL))
+        judged = _judge_unchanged(gate, metric, reason(ReasonCode.SAME_MODEL))
     elif comparable and metric.baseline:
-        judged = _side_by_side(gate, metric, metric.baseline, stage)
+        judged = _judge_side_by_side(gate, metric, metric.baseline, stage)
     else:
-        return _add_approver(_by_stored(gate, metric, stage, action, terms, accepted), accepted)
-    caveats = changed_since(terms.compare, stage, accepted, action, terms.ports)
+        return _add_approver(_judge_by_stored(gate, metric, stage, action, terms, accepted), accepted)
+    caveats = list_changes_since(terms.compare, stage, accepted, action, terms.ports)
     return _add_approver(replace(judged, caveats=caveats), accepted)
 
 
@@ -78,7 +78,9 @@ def _has_other_reference(metric: Metric, stage: Stage, action: Action, terms: Te
     """
     if metric.noise == "timing" or metric.reference or metric.references:
         return False
-    return bool(changes(terms.compare, stage, only_references(accepted.components), terms.ports.setup(action)))
+    return bool(
+        list_changes(terms.compare, stage, select_references(accepted.components), terms.ports.list_setup(action))
+    )
 
 
 def _add_approver(judged: Finding, accepted: Accepted) -> Finding:
@@ -90,34 +92,36 @@ def _add_approver(judged: Finding, accepted: Accepted) -> Finding:
     return replace(judged, finding=replace(judged.finding, because=signed))
 
 
-def _unchanged(gate: Gate, metric: Metric, method: Reason) -> Finding:
-    same = Comparison(metric.value, point(1.0), point(0.0), "")
-    return by_interval(gate, metric, replace(_regression(gate, metric, same), method=method))
+def _judge_unchanged(gate: Gate, metric: Metric, method: Reason) -> Finding:
+    same = Comparison(metric.value, to_interval(1.0), to_interval(0.0), "")
+    return judge_by_interval(gate, metric, replace(_compute_regression(gate, metric, same), method=method))
 
 
-def _regression(gate: Gate, metric: Metric, comparison: Comparison) -> Change:
+def _compute_regression(gate: Gate, metric: Metric, comparison: Comparison) -> Change:
     noun = "increase" if metric.better == "lower" else "drop"
-    return replace(change(comparison, metric, noun, BASELINE, relative=gate.threshold.relative), noun="regression")
+    return replace(
+        compute_change(comparison, metric, noun, BASELINE, relative=gate.threshold.relative), noun="regression"
+    )
 
 
-def _side_by_side(gate: Gate, metric: Metric, comparison: Comparison, stage: Stage) -> Finding:
-    compared = _regression(gate, metric, comparison)
+def _judge_side_by_side(gate: Gate, metric: Metric, comparison: Comparison, stage: Stage) -> Finding:
+    compared = _compute_regression(gate, metric, comparison)
     launches = comparison.spread > 0 and comparison.count > 1 and min(comparison.value, comparison.ratio.value) > 0
     if metric.noise != "timing" or compared.disturbance or not launches:
-        return by_interval(gate, metric, compared, stage.params)
-    return _by_launches(gate, metric, compared, comparison, stage)
+        return judge_by_interval(gate, metric, compared, stage.params)
+    return _weigh_launches(gate, metric, compared, comparison, stage)
 
 
-def _by_launches(gate: Gate, metric: Metric, compared: Change, comparison: Comparison, stage: Stage) -> Finding:
+def _weigh_launches(gate: Gate, metric: Metric, compared: Change, comparison: Comparison, stage: Stage) -> Finding:
     """Weigh "no regression" against "a regression of the threshold or more"."""
     limit = gate.threshold.value if gate.threshold.relative else gate.threshold.value / comparison.value
     evidence = Evidence.from_comparison(comparison)
     slowdown = math.log1p(min(limit, sys.float_info.max))
     if metric.better == "higher":
         evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, NEARLY_ALL))
-    arguments = compared.arguments(gate.metric, gate.threshold)
+    arguments = compared.build_arguments(gate.metric, gate.threshold)
     if slowdown <= 0:
-        judged = by_interval(gate, metric, compared)
+        judged = judge_by_interval(gate, metric, compared)
         if judged.outcome != "undecided":
             return judged
         return replace(judged, finding=reason(ReasonCode.ZERO_THRESHOLD, **arguments), interval=compared.estimate)
@@ -125,10 +129,12 @@ def _by_launches(gate: Gate, metric: Metric, compared: Change, comparison: Compa
     outcome: GateOutcome = "undecided"
     if answer == "slower":
         outcome = "failed"
-        finding = reason(ReasonCode.REGRESSION_SHOWN, odds=_odds(odds), needed=_odds(SLOWER), **arguments)
+        finding = reason(
+            ReasonCode.REGRESSION_SHOWN, odds=_compute_odds(odds), needed=_compute_odds(SLOWER), **arguments
+        )
     elif answer == "not slower":
         outcome = "passed"
-        finding = reason(ReasonCode.NO_REGRESSION, odds=_odds(-odds), needed=_odds(-EQUAL), **arguments)
+        finding = reason(ReasonCode.NO_REGRESSION, odds=_compute_odds(-odds), needed=_compute_odds(-EQUAL), **arguments)
         if odds > EQUAL:
             finding = reason(ReasonCode.REGRESSION_EXCLUDED, **arguments)
     else:
@@ -137,11 +143,13 @@ def _by_launches(gate: Gate, metric: Metric, compared: Change, comparison: Compa
     return Finding(outcome, finding, compared.estimate.value, compared.unit, compared.estimate)
 
 
-def _odds(log_odds: float) -> float:
+def _compute_odds(log_odds: float) -> float:
     return math.exp(min(log_odds, math.log(LARGEST_ODDS)))
 
 
-def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> Finding:
+def _judge_by_stored(
+    gate: Gate, metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted
+) -> Finding:
     """Compare with the figures of the baseline file, each against the reference of its own run.
 
     The accepted model was not measured side by side, or tells nothing beside a new reference.
@@ -152,33 +160,33 @@ def _by_stored(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: 
     if stored.unit != metric.unit:
         units = {"unit": metric.unit, "accepted": stored.unit}
         return Finding("undecided", reason(ReasonCode.OTHER_UNIT, metric=gate.metric, file=file, **units))
-    if metric.noise != "none" and stored == without_comparisons(metric):
-        return _unchanged(gate, metric, reason(ReasonCode.SAME_MEASUREMENT, day=accepted.day))
-    why = _why_stored(metric, stage, action, terms, accepted)
+    if metric.noise != "none" and stored == drop_comparisons(metric):
+        return _judge_unchanged(gate, metric, reason(ReasonCode.SAME_MEASUREMENT, day=accepted.day))
+    why = _explain_stored(metric, stage, action, terms, accepted)
     if metric.noise == "timing" and not same_machine(terms.host, accepted.host):
         return Finding("undecided", reason(ReasonCode.OTHER_MACHINE, why, machine=machine(accepted.host), file=file))
-    then = without_references(accepted.components)
-    if differing := changes(terms.compare, stage, then, terms.ports.setup(action)):
+    then = drop_references(accepted.components)
+    if differing := list_changes(terms.compare, stage, then, terms.ports.list_setup(action)):
         return Finding("undecided", reason(ReasonCode.OTHER_SETUP, why, *differing, file=file))
     if metric.noise != "none" and not (metric.interval and stored.interval):
         return Finding("undecided", reason(ReasonCode.NO_INTERVALS, why, noise=metric.noise, file=file))
     method = reason(ReasonCode.STORED_FIGURES, why, noise=metric.noise, day=accepted.day)
-    compared = replace(_regression(gate, metric, _stored_comparison(metric, stored)), method=method)
-    judged = by_interval(gate, metric, compared)
-    share = distance(compared.estimate, gate.threshold.value)
+    compared = replace(_compute_regression(gate, metric, _compare_stored(metric, stored)), method=method)
+    judged = judge_by_interval(gate, metric, compared)
+    share = compute_distance(compared.estimate, gate.threshold.value)
     if judged.outcome == "undecided" and share:
         narrower = reason(ReasonCode.NARROWER_INTERVALS, times=1 / share)
         judged = replace(judged, finding=replace(judged.finding, because=(*judged.finding.because, narrower)))
     return judged
 
 
-def _why_stored(metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> Reason:
+def _explain_stored(metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> Reason:
     """Return why the figure is not compared with that of the accepted model, measured side by side."""
     if _has_other_reference(metric, stage, action, terms, accepted):
         return reason(ReasonCode.OTHER_REFERENCE)
     if not accepted.model:
         return reason(ReasonCode.NO_MODEL_MEASURED, stage=stage.id)
-    if accepted.model == terms.ports.measured(action):
+    if accepted.model == terms.ports.find_measured(action):
         now = terms.ports.with_model(action)
         changed = [port for port in sorted({*now, *accepted.inputs}) if now.get(port) != accepted.inputs.get(port)]
         return reason(ReasonCode.OTHER_INPUTS, ports=changed)
@@ -187,7 +195,7 @@ def _why_stored(metric: Metric, stage: Stage, action: Action, terms: Terms, acce
     )
 
 
-def _stored_comparison(metric: Metric, stored: Metric) -> Comparison:
+def _compare_stored(metric: Metric, stored: Metric) -> Comparison:
     """Compare two figures of different runs.
 
     Of times the ends of the intervals are subtracted: what a machine does from one day to the next is in neither. Of
@@ -195,7 +203,7 @@ def _stored_comparison(metric: Metric, stored: Metric) -> Comparison:
     17:873-890, method 10) and is careful about the same examples, whose scores rise and fall together.
     """
     value, other = metric.value, stored.value
-    a, b = (item.interval or point(item.value) for item in (metric, stored))
+    a, b = (item.interval or to_interval(item.value) for item in (metric, stored))
     difference = Estimate(
         value - other,
         value - other - math.hypot(value - a.low, b.high - other),
@@ -203,14 +211,14 @@ def _stored_comparison(metric: Metric, stored: Metric) -> Comparison:
     )
     if metric.noise == "timing":
         difference = Estimate(value - other, a.low - b.high, a.high - b.low)
-        ratio = Estimate(_ratio(value, other), _ratio(a.low, b.high), _ratio(a.high, b.low))
+        ratio = Estimate(_divide(value, other), _divide(a.low, b.high), _divide(a.high, b.low))
     else:  # of either sign; the other's own value is taken as known
         ends = (difference.value, difference.low, difference.high)
-        ratio = Estimate(*(_ratio(other + end, other) for end in ends))
+        ratio = Estimate(*(_divide(other + end, other) for end in ends))
     return Comparison(other, ratio, difference, "")
 
 
-def _ratio(value: float, other: float) -> float:
+def _divide(value: float, other: float) -> float:
     if other == 0:
         return 1.0 if value == 0 else math.copysign(math.inf, value)
     return 0.0 if math.isinf(other) else value / other

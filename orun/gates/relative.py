@@ -10,8 +10,16 @@ from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, make_unkn
 from orun.core.reason import Reason, reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
-from orun.gates.advice import advise_for_ratio, disturbed
-from orun.gates.finding import Change, Finding, against_maximum, against_minimum, distance, exceeds, log_width
+from orun.gates.advice import advise_for_ratio, explain_disturbance
+from orun.gates.finding import (
+    Change,
+    Finding,
+    compare_with_maximum,
+    compare_with_minimum,
+    compute_distance,
+    compute_log_width,
+    exceeds,
+)
 from orun.gates.measured import REFERENCE
 from orun.pipeline.model import Gate
 
@@ -36,29 +44,33 @@ def judge_relative(gate: Gate, metric: Metric, params: Mapping[str, Any]) -> Fin
         if min(metric.value, comparison.value) < 0:
             values = {"value": metric.value, "other": comparison.value, "unit": metric.unit}
             return Finding("failed", reason(ReasonCode.NEGATIVE_VALUE, metric=gate.metric, against=against, **values))
-        return by_interval(gate, metric, speedup(comparison, metric, against), params)
+        return judge_by_interval(gate, metric, compute_speedup(comparison, metric, against), params)
     noun = "drop" if gate.rule == "max_drop" else "increase"
-    return by_interval(
-        gate, metric, change(comparison, metric, noun, against, relative=gate.threshold.relative), params
+    return judge_by_interval(
+        gate, metric, compute_change(comparison, metric, noun, against, relative=gate.threshold.relative), params
     )
 
 
-def speedup(comparison: Comparison, metric: Metric, against: str) -> Change:
+def compute_speedup(comparison: Comparison, metric: Metric, against: str) -> Change:
     """Return how many times better the metric is than the reference's."""
     ratio = comparison.ratio
     if metric.better == "lower":
-        ratio = _inverse_of(ratio)
+        ratio = _invert_ratio(ratio)
     count, changed, disturbance = comparison.count, comparison.changed, comparison.disturbance
-    return Change("speed-up", against, ratio, "x", comparison.method, count, log_width(ratio), changed, disturbance)
+    return Change(
+        "speed-up", against, ratio, "x", comparison.method, count, compute_log_width(ratio), changed, disturbance
+    )
 
 
-def change(comparison: Comparison, metric: Metric, noun: str, against: str, *, relative: bool) -> Change:
+def compute_change(comparison: Comparison, metric: Metric, noun: str, against: str, *, relative: bool) -> Change:
     """Return how far a metric rose, or fell for a `drop`: a proportion of the other's value, or in its own unit."""
     rise, of_zero = comparison.difference, False
     if relative:
         sign = -1 if comparison.value < 0 else 1
-        ends = sorted((sign * _proportion(comparison.ratio.low), sign * _proportion(comparison.ratio.high)))
-        rise = Estimate(sign * _proportion(comparison.ratio.value), *ends)
+        ends = sorted(
+            (sign * _compute_proportion(comparison.ratio.low), sign * _compute_proportion(comparison.ratio.high))
+        )
+        rise = Estimate(sign * _compute_proportion(comparison.ratio.value), *ends)
         of_zero = comparison.value == 0 and not rise.low == rise.high == 0
     if noun == "drop":
         rise = Estimate(-rise.value, -rise.high, -rise.low)
@@ -70,19 +82,19 @@ def change(comparison: Comparison, metric: Metric, noun: str, against: str, *, r
         unit,
         comparison.method,
         comparison.count,
-        log_width(comparison.ratio),
+        compute_log_width(comparison.ratio),
         comparison.changed,
         comparison.disturbance,
         of_zero,
     )
 
 
-def _proportion(ratio: float) -> float:
+def _compute_proportion(ratio: float) -> float:
     """Return the rise of a ratio; without bound for a ratio to 0."""
     return math.copysign(math.inf, ratio) if abs(ratio) >= UNBOUNDED else ratio - 1
 
 
-def by_interval(gate: Gate, metric: Metric, compared: Change, params: Mapping[str, Any] | None = None) -> Finding:
+def judge_by_interval(gate: Gate, metric: Metric, compared: Change, params: Mapping[str, Any] | None = None) -> Finding:
     """Judge a change by its interval: `min_speedup` must reach the threshold, every other must stay within it.
 
     Args:
@@ -93,21 +105,21 @@ def by_interval(gate: Gate, metric: Metric, compared: Change, params: Mapping[st
     """
     limit, estimate = gate.threshold.value, compared.estimate
     least = gate.rule == "min_speedup"
-    arguments = {**compared.arguments(gate.metric, gate.threshold), "least": least or None}
+    arguments = {**compared.build_arguments(gate.metric, gate.threshold), "least": least or None}
     if any(map(math.isnan, (estimate.value, estimate.low, estimate.high))):
         return Finding("failed", reason(ReasonCode.NOT_COMPARABLE, *compared.because, **arguments))
-    outcome = (against_minimum if least else against_maximum)(estimate, limit)
+    outcome = (compare_with_minimum if least else compare_with_maximum)(estimate, limit)
     advice: tuple[Reason, ...] = ()
     if outcome == "undecided" and compared.disturbance:
-        advice = (disturbed(compared.disturbance),)
+        advice = (explain_disturbance(compared.disturbance),)
     elif outcome == "undecided" and params is not None:
-        advice = _narrower(gate, compared, metric, params)
+        advice = _advise(gate, compared, metric, params)
     finding = reason(CODES[outcome], *compared.because, *advice, **arguments)
     return Finding(outcome, finding, estimate.value, compared.unit, None if compared.exact else estimate)
 
 
-def _narrower(gate: Gate, compared: Change, metric: Metric, params: Mapping[str, Any]) -> tuple[Reason, ...]:
-    share = distance(compared.estimate, gate.threshold.value)
+def _advise(gate: Gate, compared: Change, metric: Metric, params: Mapping[str, Any]) -> tuple[Reason, ...]:
+    share = compute_distance(compared.estimate, gate.threshold.value)
     if metric.noise == "timing":
         return (advise_for_ratio(gate.metric, compared.width, share, compared.count, params),)
     differs = exceeds(compared.estimate.value, gate.threshold.value) or exceeds(
@@ -115,13 +127,13 @@ def _narrower(gate: Gate, compared: Change, metric: Metric, params: Mapping[str,
     )
     if not (compared.count and differs and share and math.isfinite(share)):
         return ()
-    needed = max(_examples(compared, share) - compared.count, 1)
+    needed = max(_estimate_examples(compared, share) - compared.count, 1)
     if needed > MOST * compared.count:
         return (reason(ReasonCode.TOO_MANY_EXAMPLES, times=MOST),)
     return (reason(ReasonCode.MORE_EXAMPLES, number=round(float(f"{needed:.2g}"))),)
 
 
-def _examples(compared: Change, share: float) -> float:
+def _estimate_examples(compared: Change, share: float) -> float:
     """Return how many examples, of the same mix, make the interval so narrow.
 
     Its width falls with the root of their number. Where answers are right or wrong or classes, and next to none
@@ -135,11 +147,11 @@ def _examples(compared: Change, share: float) -> float:
     return Z2 * (rate + half * (1 - half)) / half**2
 
 
-def _inverse_of(ratio: Estimate) -> Estimate:
+def _invert_ratio(ratio: Estimate) -> Estimate:
     if ratio.low == -math.inf:  # nothing is known of it
-        return make_unknown(_inverse(ratio.value))
-    return Estimate(_inverse(ratio.value), _inverse(ratio.high), _inverse(ratio.low))
+        return make_unknown(_invert(ratio.value))
+    return Estimate(_invert(ratio.value), _invert(ratio.high), _invert(ratio.low))
 
 
-def _inverse(value: float) -> float:
+def _invert(value: float) -> float:
     return 1 / value if value > 0 else math.inf

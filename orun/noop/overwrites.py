@@ -90,7 +90,7 @@ def of_pipeline(pipeline: Pipeline) -> Iterator[Path]:
 
     yield from map(Path, pipeline.sources)
     yield from (pipeline.root / reference.path for stage in pipeline.stages for reference in stage.references)
-    yield baselines.path_for(pipeline)
+    yield baselines.locate(pipeline)
     yield from of_every_run(pipeline.root)
 
 
@@ -128,11 +128,11 @@ def of_run(result: RunResult) -> Iterator[Path]:
     """Yield every file that a run has read, by its record."""
     from orun.core.component_kinds import ComponentKind
     from orun.core.key_component import subjects
-    from orun.gates.baseline_file import path_beside
+    from orun.gates.baseline_file import locate_baseline
     from orun.history.source_snapshot import index
 
     root = Path(result.file).parent
-    yield from (Path(result.file), path_beside(Path(result.file)))
+    yield from (Path(result.file), locate_baseline(Path(result.file)))
     names = {path for stage in result.stages for path in subjects(stage.inputs, ComponentKind.READ)}
     yield from (root / name for name in {*result.sources, *names, *(index(result) or ())})
 

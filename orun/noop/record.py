@@ -213,7 +213,7 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     """Return every file and folder that the result depends on, with the digest that the decisions are based on."""
     root = planner.pipeline.root
     digests = dict(planner.pipeline.sources)
-    baseline = str(baselines.path_for(planner.pipeline))
+    baseline = str(baselines.locate(planner.pipeline))
     digests[baseline] = _content(planner, baseline)  # the caller compares it as it was read
     for item in done.values():
         for environment in item.step.stage.environments:

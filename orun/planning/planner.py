@@ -21,7 +21,7 @@ from orun.core.serialization import replace
 from orun.environment import device, venvs
 from orun.errors import DeviceUnknown
 from orun.gates.baseline_file import Baseline
-from orun.gates.caveats import caveats_of
+from orun.gates.caveats import list_caveats
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.graph import find_reachable
@@ -316,7 +316,7 @@ class Planner:
             self._removed,
             str(self.pipeline.file),
         )
-        caveats = caveats_of(self.pipeline, stage)
+        caveats = list_caveats(self.pipeline, stage)
         return tuple(replace(verdict, caveats=(*verdict.caveats, *caveats)) for verdict in judge(stage, action, terms))
 
 

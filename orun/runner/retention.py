@@ -11,7 +11,7 @@ from pathlib import Path
 from orun.core.run_record import INVESTIGATIONS
 from orun.errors import StoreError
 from orun.fs.os_errors import is_os_error
-from orun.gates.baseline_file import path_beside, read_file
+from orun.gates.baseline_file import locate_baseline, read_file
 from orun.stages.release._manifest import MANIFEST, release_of
 from orun.store import Store
 from orun.store.inventory import Inventory
@@ -44,13 +44,13 @@ def list_accepted_runs(inventory: Inventory, more_baselines: Iterable[Path]) -> 
         PipelineError: if a baseline is damaged.
     """
     baselines = {path: baseline for path in _list_baselines(inventory, more_baselines) if (baseline := read_file(path))}
-    last_runs = {path_beside(Path(run.file)): run.id for run in sorted(inventory.runs, key=lambda run: run.id)}
+    last_runs = {locate_baseline(Path(run.file)): run.id for run in sorted(inventory.runs, key=lambda run: run.id)}
     accepted_from = {stage.run for baseline in baselines.values() for stage in baseline.stages.values()}
     return frozenset(accepted_from | {run for path, run in last_runs.items() if path in baselines})
 
 
 def _list_baselines(inventory: Inventory, more_baselines: Iterable[Path]) -> set[Path]:
-    return {path_beside(Path(run.file)) for run in inventory.runs} | {path.absolute() for path in more_baselines}
+    return {locate_baseline(Path(run.file)) for run in inventory.runs} | {path.absolute() for path in more_baselines}
 
 
 def list_unknown_baselines(inventory: Inventory) -> tuple[str, ...]:

@@ -173,7 +173,7 @@ class RunSession(Record, frozen=True):
         mask = Mask.of(self.planner.pipeline.private)
         if baseline := self.planner.baseline:
             for stage in result.stages:
-                for setting in baseline.changed_settings(stage.stage, stage.inputs):
+                for setting in baseline.list_changed_settings(stage.stage, stage.inputs):
                     yield replace(setting, current=mask.hide_in_text(setting.current))
 
     def _list_gates_left_out(self) -> tuple[str, ...]:

@@ -18,7 +18,7 @@ REQUIREMENT = "orun[cpu] @ git+https://github.com/OWNER/orun"  # it is not on th
 GITLAB_MAIN = ".gitlab-ci.yml"
 
 
-def workflow_path(system: System, file: Path, name: str) -> Path:
+def locate_workflow(system: System, file: Path, name: str) -> Path:
     """Return where the workflow of a pipeline file belongs, in the project around it."""
     project = project_of(file.absolute().parent)
     if system == "github":
@@ -27,17 +27,17 @@ def workflow_path(system: System, file: Path, name: str) -> Path:
     return project / f"{name}{GITLAB_MAIN}" if os.path.lexists(main) else main
 
 
-def workflow_text(system: System, file: Path, name: str) -> str:
+def format_workflow(system: System, file: Path, name: str) -> str:
     """Return the text of a workflow that runs a pipeline from the top of its project."""
     path = Path(os.path.relpath(file.absolute(), project_of(file.absolute().parent))).as_posix()
     text = files("orun.scaffold").joinpath(f"{system}.yml").read_text("utf-8")
-    note = _inclusion_note(workflow_path(system, file, name))
+    note = _explain_inclusion(locate_workflow(system, file, name))
     return "".join(f"# {line}\n" for line in note) + text.replace(FILE, quoted(path)).replace(NAME, name)
 
 
-def workflow_notes(file: Path, path: Path) -> list[str]:
+def list_workflow_notes(file: Path, path: Path) -> list[str]:
     """Return what the workflow of a pipeline file lacks before its CI system can run it."""
-    notes = _inclusion_note(path)
+    notes = _explain_inclusion(path)
     requirements = project_of(file.absolute().parent) / "requirements.txt"
     if not os.path.lexists(requirements):
         install = f"it installs {show_path(str(requirements))}, which is not there yet"
@@ -45,7 +45,7 @@ def workflow_notes(file: Path, path: Path) -> list[str]:
     return notes
 
 
-def _inclusion_note(path: Path) -> list[str]:
+def _explain_inclusion(path: Path) -> list[str]:
     """Return how GitLab gets to know a workflow that is not in its main file; empty for others."""
     if path.name == GITLAB_MAIN or not path.name.endswith(GITLAB_MAIN):
         return []

@@ -15,15 +15,15 @@ from orun.errors import MissingPackages, StageFailed, UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
 from orun.report.run_options import find_store
-from orun.scaffold.data_text import FUNCTION, data_text
-from orun.scaffold.goal import Condition, gates_of, list_objectives
-from orun.scaffold.init_command import init_command
+from orun.scaffold.data_text import FUNCTION, format_data
+from orun.scaffold.goal import Condition, build_gates, list_objectives
+from orun.scaffold.init_command import format_init_command
 from orun.scaffold.inspection_process import declare_data, read_label_kind, read_model
-from orun.scaffold.left_out import reason_of
-from orun.scaffold.paths import data_path, pipeline_name
-from orun.scaffold.pipeline_text import pipeline_text
-from orun.scaffold.recipe import Gates, Request, conversion_name, stages_for, uses_examples
-from orun.scaffold.thresholds import REDUCED, drawback, gates_for, likeness
+from orun.scaffold.left_out import explain_failure
+from orun.scaffold.paths import derive_name, locate_data
+from orun.scaffold.pipeline_text import format_pipeline
+from orun.scaffold.recipe import Gates, Request, list_stages, name_conversion, needs_examples
+from orun.scaffold.thresholds import REDUCED, choose_gates, find_drawback, measure_likeness
 from orun.stages.contract import MODEL
 from orun.store.layout import store_option
 from orun.text.counts import count
@@ -44,7 +44,7 @@ class Created(Record, frozen=True):
     @property
     def is_reached(self) -> bool:
         """Whether every condition of the goal is met."""
-        return _missed(self.request.goal, self.verdicts) == 0
+        return _count_missed(self.request.goal, self.verdicts) == 0
 
     @property
     def store_option(self) -> str:
@@ -52,28 +52,28 @@ class Created(Record, frozen=True):
         return store_option(find_store(self.result), self.file.parent)
 
     @property
-    def counts(self) -> str:
+    def count_verdicts(self) -> str:
         """Content of the pipeline: `7 stages, 4 gates`."""
-        stages = stages_for(self.request, self.gates)
+        stages = list_stages(self.request, self.gates)
         gates = sum(len(stage.gate) for stage in stages)
         return f"{count(len(stages), 'stage')}, {count(gates, 'gate')}"
 
     @property
     def has_made_up_data(self) -> bool:
         """Whether its examples are made up."""
-        return uses_examples(stages_for(self.request, self.gates)) and not self.request.has_own_data
+        return needs_examples(list_stages(self.request, self.gates)) and not self.request.has_own_data
 
 
-def text_of(file: Path, request: Request, gates: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
+def format_text(file: Path, request: Request, gates: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
     """Return the text of a pipeline file."""
-    return pipeline_text(str(file), pipeline_name(file), data_path(file).name, request, gates)
+    return format_pipeline(str(file), derive_name(file), locate_data(file).name, request, gates)
 
 
-def with_examples(file: Path, request: Request) -> Request:
+def declare_examples(file: Path, request: Request) -> Request:
     """Return the request with made-up examples if the recipe needs examples and there are none."""
     if request.data or not (request.goal or request.facts.form == "sklearn"):
         return request
-    return replace(request, data=f"{data_path(file).name}:{FUNCTION}", is_made_up=True)
+    return replace(request, data=f"{locate_data(file).name}:{FUNCTION}", is_made_up=True)
 
 
 def create(file: Path, request: Request, store: Path | None, write: Write, listener: Listener) -> Created:
@@ -85,18 +85,18 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         StageFailed: when the model cannot be converted or measured; the file is left to be edited.
         UsageError: when the request cannot be met; then no file is left.
     """
-    request = with_examples(file, request)
-    data = data_path(file)
+    request = declare_examples(file, request)
+    data = locate_data(file)
     is_ours = not data.exists() and not request.has_own_data
     if is_ours:
-        write(data, data_text(file.name, request.facts))
+        write(data, format_data(file.name, request.facts))
         _require_examples(file, request)
     try:
-        write(file, text_of(file, request, {}))
+        write(file, format_text(file, request, {}))
         request = _convert_original(file, replace(request, runs_here=_runs_here(file, request)), store, listener)
-        request = _with_label_kind(file, _with_suitable_data(file, request))
+        request = _add_label_kind(file, _declare_suitable_data(file, request))
         if is_ours:  # again, as the inputs are known now
-            write(data, data_text(file.name, request.facts))
+            write(data, format_data(file.name, request.facts))
         if request.goal:
             request, result, verdicts = _search_goal(file, request, store, write, listener)
         else:
@@ -109,9 +109,9 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         if is_ours:
             data.unlink(missing_ok=True)
         raise
-    request = replace(request, drawback=drawback(request, result))
-    gates = gates_of(request.goal) or gates_for(result)
-    write(file, text_of(file, request, gates))
+    request = replace(request, drawback=find_drawback(request, result))
+    gates = build_gates(request.goal) or choose_gates(result)
+    write(file, format_text(file, request, gates))
     created = Created(file, request, gates, result, verdicts)
     if is_ours and not created.has_made_up_data:
         data.unlink()  # no stage takes examples
@@ -135,14 +135,14 @@ def _run(file: Path, store: Path | None, listener: Listener, to: Sequence[str] =
 
 def _convert_original(file: Path, request: Request, store: Path | None, listener: Listener) -> Request:
     """Convert the original to ONNX, and add the facts of its graph to the request."""
-    name = conversion_name(request.facts)
+    name = name_conversion(request.facts)
     result = _run(file, store, listener, [name])
     _require(file, result[name])
     facts = read_model(str(Path(result[name].out) / MODEL), file.parent)
     return replace(request, facts=replace(request.facts, graph=facts.graph))
 
 
-def _with_suitable_data(file: Path, request: Request) -> Request:
+def _declare_suitable_data(file: Path, request: Request) -> Request:
     """Declare the user's data again if the inputs of the model were not known before it was converted."""
     facts = request.facts
     if facts.inputs or facts.form != "tensorflow" or not request.has_own_data:
@@ -150,7 +150,7 @@ def _with_suitable_data(file: Path, request: Request) -> Request:
     return replace(request, data=declare_data(os.path.normpath(file.parent / request.data_source), file.parent, facts))
 
 
-def _with_label_kind(file: Path, request: Request) -> Request:
+def _add_label_kind(file: Path, request: Request) -> Request:
     """Find out what the labels of the user's data are, if a function returns them or a column holds them.
 
     A function that lacks an input of the model is refused.
@@ -177,15 +177,15 @@ def _search_goal(
     attempts = []
     for objective in list_objectives(request.goal):
         attempt, measured = _build_and_measure(file, replace(request, objective=objective), store, write, listener)
-        write(file, text_of(file, attempt, gates_of(request.goal)))
+        write(file, format_text(file, attempt, build_gates(request.goal)))
         verdicts = _run(file, store, listener).verdicts
         attempts.append((attempt, measured, verdicts))
-        if not _missed(request.goal, verdicts):
+        if not _count_missed(request.goal, verdicts):
             break
-    return min(attempts, key=lambda attempt: _missed(request.goal, attempt[2]))
+    return min(attempts, key=lambda attempt: _count_missed(request.goal, attempt[2]))
 
 
-def _missed(goal: tuple[Condition, ...], verdicts: tuple[Verdict, ...]) -> int:
+def _count_missed(goal: tuple[Condition, ...], verdicts: tuple[Verdict, ...]) -> int:
     """Return how many conditions of a goal no verdict calls passed."""
     return len(goal) - sum(verdict.outcome == "passed" for verdict in verdicts)
 
@@ -199,41 +199,43 @@ def _build_and_measure(
         The request with the stages that were left out, and the run of the others.
     """
     while True:
-        write(file, text_of(file, request, {}))
+        write(file, format_text(file, request, {}))
         result = _run(file, store, listener)
-        stages = {stage.name: stage for stage in stages_for(request, {})}
+        stages = {stage.name: stage for stage in list_stages(request, {})}
         failed = next((stage for stage in result.stages if stage.failure), None)
         reduced = next((name for name in REDUCED if name in stages), "")
         if failed is None:
             _require_search(request, result)
-            metric, value, least = likeness(result) or ("", 0.0, 0.0)
+            metric, value, least = measure_likeness(result) or ("", 0.0, 0.0)
             if value >= least or not reduced:
                 return request, result
             why = f"its outputs differ too much from the original's: {metric} {value:.2f}"
             left_out = {reduced: f"{why}. Next: `--goal` searches for a mix"}
         elif not stages[failed.stage].optional:
             _require(file, failed)
-        elif failed.stage == "accuracy" and (batched := _batched(request)):
+        elif failed.stage == "accuracy" and (batched := _list_batched(request)):
             request = replace(request, outputs=batched)
             continue
         elif failed.stage == "accuracy" and request.label_metric:
             request = replace(request, has_unsuitable_labels=True)
             continue
         else:
-            left_out = {failed.stage: reason_of(failed)}
+            left_out = {failed.stage: explain_failure(failed)}
             if failed.stage == "accuracy" and reduced:
-                left_out[reduced] = f"nothing here can compare its outputs with the original's{_next_examples(request)}"
+                left_out[reduced] = (
+                    f"nothing here can compare its outputs with the original's{_suggest_next_examples(request)}"
+                )
         request = replace(request, left_out={**request.left_out, **left_out})
 
 
-def _next_examples(request: Request) -> str:
+def _suggest_next_examples(request: Request) -> str:
     """Return which examples may compare the outputs of two models, after others did not."""
     if not request.has_own_data:
         return ". Next: name examples of your own: --data data.py:examples"
     return f": the examples of {request.data_source} do not serve, for the reason of accuracy. Next: change them"
 
 
-def _batched(request: Request) -> tuple[str, ...]:
+def _list_batched(request: Request) -> tuple[str, ...]:
     """Return the outputs with a batch axis if some have none and none was left out yet."""
     graph = request.facts.graph
     return graph.batched if graph and not request.outputs and graph.batched != graph.outputs else ()
@@ -263,7 +265,7 @@ def require_supported(file: Path, request: Request) -> None:
     facts = request.facts
     if facts.graph is None or not facts.graph.unknown:
         return
-    source, again = os.path.normpath(file.parent / facts.source), init_command(file, request)
+    source, again = os.path.normpath(file.parent / facts.source), format_init_command(file, request)
     if undefined := [name for name in facts.graph.unknown if ":" not in name]:
         raise UsageError(
             f"{source} has operators that ONNX does not define: {', '.join(undefined)}",
@@ -280,11 +282,11 @@ def require_supported(file: Path, request: Request) -> None:
 
 def _require_examples(file: Path, request: Request) -> None:
     """Refuse made-up examples that a scikit-learn estimator cannot take."""
-    facts, data = request.facts, data_path(file)
+    facts, data = request.facts, locate_data(file)
     if not facts.refusal:
         return
     guesses = ", ".join(repr(column.name) for column in facts.columns if column.doubt)
-    again = init_command(file, replace(request, data=f"{data.name}:{FUNCTION}", is_made_up=False))
+    again = format_init_command(file, replace(request, data=f"{data.name}:{FUNCTION}", is_made_up=False))
     raise UsageError(
         f"{facts.source} cannot take the examples that orun made up from what it has learned",
         why=f"{facts.refusal}\nnothing in it describes {guesses}" if guesses else facts.refusal,

@@ -11,9 +11,9 @@ from typing import Any
 
 from orun.errors import UsageError
 from orun.measure.dataset import LABEL_COLUMNS, TOKENS
-from orun.scaffold.data_text import MATRIX, Declaration, number_columns
+from orun.scaffold.data_text import MATRIX, Declaration, name_columns
 from orun.scaffold.model_facts import InputFact, ModelFacts
-from orun.scaffold.paths import relative_to
+from orun.scaffold.paths import make_relative
 from orun.stages._data.columns import REST, typed
 from orun.stages._data.files import list_columns, list_empty, read, read_columns
 from orun.stages._data.images import list_class_folders, require_images
@@ -40,7 +40,7 @@ WRITE_FUNCTION = "write file.py:function that returns an orun.Dataset"
 USUAL_SIDE = 224  # pixels
 
 
-def declaration_of(data: str, folder: Path, facts: ModelFacts) -> Declaration:
+def declare(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     """Return the declaration of a dataset: its path alone where its arrays or columns are the model's inputs.
 
     Raises:
@@ -49,8 +49,10 @@ def declaration_of(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     model = Path(os.path.normpath(folder / facts.source))
     model_folder = model if model.is_dir() else model.parent
     is_folder = Path(data).is_dir()
-    declared = _images(data, facts, model_folder) if is_folder else _columns(data, facts, folder, model_folder)
-    path = relative_to(folder, data)
+    declared = (
+        _declare_images(data, facts, model_folder) if is_folder else _declare_columns(data, facts, folder, model_folder)
+    )
+    path = make_relative(folder, data)
     return {"path": path, **declared} if declared else path
 
 
@@ -64,14 +66,14 @@ def require_readable(declaration: Declaration, folder: Path, facts: ModelFacts) 
         UsageError: when the dataset cannot be read.
     """
     declared = {"path": declaration} if isinstance(declaration, str) else declaration
-    names = [item.name for item in _inputs(facts)]
+    names = [item.name for item in _list_inputs(facts)]
     if names and folder.is_dir() and TEXT not in declared:
         read(folder, build(Source, declared), names)
 
 
-def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> dict[str, Any]:
+def _declare_columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> dict[str, Any]:
     """Return which columns of a file are inputs, labels or texts."""
-    inputs = _inputs(facts)
+    inputs = _list_inputs(facts)
     columns = list_columns(Path(data), data)
     names = {item.name for item in inputs}
     label = next((name for name in LABEL_COLUMNS if name in columns and name not in names), "")
@@ -81,14 +83,14 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
     if facts.columns:  # of an estimator
         missing = [name for name in missing if find_column(name, columns) is None]
     if TOKENS in missing:
-        declared = _tokenized(data, features, folder, model_folder, facts)
+        declared = _declare_tokenization(data, features, folder, model_folder, facts)
     elif missing and len(inputs) == 1:
-        declared = _single(inputs[0], features)
+        declared = _declare_single(inputs[0], features)
     elif not missing and _is_unnamed(facts) and len(features) > len(inputs):  # the estimator would take them all
         declared = {"inputs": {item.name: item.name for item in inputs}}
     if missing and not declared:
         is_named = len(inputs) > 1 and facts.columns and not _is_unnamed(facts)
-        reasons = [] if is_named else _misfit(data, inputs, features, label)
+        reasons = [] if is_named else _explain_misfit(data, inputs, features, label)
         raise UsageError(
             f"{data} has no values for {', '.join(missing)}, which the model takes",
             why="\n".join([f"it has {', '.join(columns)}", *reasons]),
@@ -96,15 +98,15 @@ def _columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> 
             if is_named
             else f"{WRITE_FUNCTION}: --data file.py:function"
             if all(features.values()) and not any(item.dtype == "object" for item in inputs)
-            else _selection_hint(relative_to(folder, data), inputs, columns),
+            else _suggest_selection(make_relative(folder, data), inputs, columns),
         )
     if "text" not in declared:
         declared |= _declare_missing_values(data, folder, facts, features, declared)
-        declared |= _types(data, [item for item in inputs if item.name in columns], columns)
+        declared |= _declare_types(data, [item for item in inputs if item.name in columns], columns)
     if label:
         declared["labels"] = label
     configuration = model_folder / CONFIGURATION
-    if label and columns[label] and (classes := _class_names(configuration)):
+    if label and columns[label] and (classes := _read_class_names(configuration)):
         _require_classes(data, label, classes, configuration)
         declared["classes"] = classes
     return declared
@@ -119,7 +121,7 @@ def _declare_missing_values(
         UsageError: when it is not known to take them.
     """
     selected = [*declared.get("inputs", {}).values()] or [
-        find_column(item.name, features) or item.name for item in _inputs(facts)
+        find_column(item.name, features) or item.name for item in _list_inputs(facts)
     ]
     titles = [title for item in selected for title in ([item] if isinstance(item, str) else item)]
     columns = [*features] if titles == [REST] else titles
@@ -129,13 +131,14 @@ def _declare_missing_values(
         raise UsageError(
             f"{data} has empty cells in {', '.join(refused)}",
             why="the model is not known to take missing values there",
-            hint="fill them in, or leave these rows out; if the model takes NaN there, leave --data out, and name the "
-            f"data in the file that orun init writes: `data: {{path: {relative_to(folder, data)}, missing: nan, ...}}`",
+            hint="fill them in, or leave these rows out; if the model takes NaN there, leave --data out, "
+            "and name the data in the file that orun init writes: "
+            f"`data: {{path: {make_relative(folder, data)}, missing: nan, ...}}`",
         )
     return {"missing": "nan"} if empty else {}
 
 
-def _types(data: str, inputs: Sequence[InputFact], columns: Mapping[str, bool]) -> dict[str, Any]:
+def _declare_types(data: str, inputs: Sequence[InputFact], columns: Mapping[str, bool]) -> dict[str, Any]:
     """Return the types of inputs whose columns would be read in another type.
 
     Raises:
@@ -147,7 +150,7 @@ def _types(data: str, inputs: Sequence[InputFact], columns: Mapping[str, bool]) 
     cells = read_columns(Path(data), data)
     if texts := [item for item in numbers if columns[item.name]]:
         titles = ", ".join(item.name for item in texts)
-        listed = ", ".join(item.name + _first_text(cells[item.name]) for item in texts)
+        listed = ", ".join(item.name + _find_first_text(cells[item.name]) for item in texts)
         raise UsageError(
             f"{data} has texts in {titles}, and the model takes numbers there",
             why=f"it takes {'; '.join(map(str, texts))}\nnot numbers: {listed}",
@@ -162,12 +165,12 @@ def _types(data: str, inputs: Sequence[InputFact], columns: Mapping[str, bool]) 
 def _is_unnamed(facts: ModelFacts) -> bool:
     """Return whether an estimator was fitted on an array or on texts, so that orun has named its columns."""
     names = [column.name for column in facts.columns]
-    return bool(names) and names in ([MATRIX], number_columns(len(names)))
+    return bool(names) and names in ([MATRIX], name_columns(len(names)))
 
 
-def _misfit(data: str, inputs: Sequence[InputFact], features: Mapping[str, bool], label: str) -> list[str]:
+def _explain_misfit(data: str, inputs: Sequence[InputFact], features: Mapping[str, bool], label: str) -> list[str]:
     """Return how many columns of numbers a table has and a model takes, and texts that make them too few."""
-    widths = [_width(item) for item in inputs if item.dtype != "object"]
+    widths = [_count_numbers(item) for item in inputs if item.dtype != "object"]
     present, wanted = [*features.values()].count(False), sum(widths)
     if Path(data).suffix.lower() not in SUFFIXES or not widths or 0 in widths or present == wanted:
         return []
@@ -176,17 +179,17 @@ def _misfit(data: str, inputs: Sequence[InputFact], features: Mapping[str, bool]
     texts = [title for title, holds_text in features.items() if holds_text]
     if present < wanted and texts:
         cells = read_columns(Path(data), data, nan=True)
-        lines.append(f"not numbers: {', '.join(title + _first_text(cells[title]) for title in texts)}")
+        lines.append(f"not numbers: {', '.join(title + _find_first_text(cells[title]) for title in texts)}")
     return lines
 
 
-def _width(item: InputFact) -> int:
+def _count_numbers(item: InputFact) -> int:
     """Return how many numbers of an example are an input; 0 if that is not known."""
     sizes = [size for size in item.shape[1:] if isinstance(size, int)]
     return math.prod(sizes) if len(sizes) == len(item.shape[1:]) else 0
 
 
-def _first_text(cells: Iterable[Any]) -> str:
+def _find_first_text(cells: Iterable[Any]) -> str:
     """Return the first cell that is neither empty nor a number, with its row; empty if there is none."""
     for row, cell in enumerate(cells, 1):
         try:
@@ -196,23 +199,23 @@ def _first_text(cells: Iterable[Any]) -> str:
     return ""
 
 
-def _selection_hint(path: str, inputs: Sequence[InputFact], columns: Collection[str]) -> str:
+def _suggest_selection(path: str, inputs: Sequence[InputFact], columns: Collection[str]) -> str:
     """Say how to select the columns of the inputs of a model, and their types other than those of a table."""
-    selected = ", ".join(f"{item.name}: {_columns_of(item, columns)}" for item in inputs)
+    selected = ", ".join(f"{item.name}: {_suggest_columns(item, columns)}" for item in inputs)
     typed = ", ".join(f"{item.name}: {item.dtype}" for item in inputs if item.dtype not in ("float32", "object", ""))
     types = f", types: {{{typed}}}" if typed else ""
     form = f"data: {{path: {path}, inputs: {{{selected}}}{types}, labels: NAME}}"
     return f"leave --data out, and name the columns in the file that orun init writes: `{form}`"
 
 
-def _columns_of(item: InputFact, columns: Collection[str]) -> str:
+def _suggest_columns(item: InputFact, columns: Collection[str]) -> str:
     """Return the columns of an input in a hint: the column of its name if there is one; a list for a vector."""
     if len(item.shape) == 1:
         return item.name if item.name in columns else "NAME"
     return f"[{item.name}]" if item.name in columns else "[NAME, ...]"
 
 
-def _inputs(facts: ModelFacts) -> Sequence[InputFact]:
+def _list_inputs(facts: ModelFacts) -> Sequence[InputFact]:
     """Return the inputs of the model, or of the estimator, as its examples have them."""
     if facts.is_matrix:
         dtype = "object" if facts.columns[0].holds_text else "float32"
@@ -222,7 +225,7 @@ def _inputs(facts: ModelFacts) -> Sequence[InputFact]:
     return facts.inputs or (facts.graph.inputs if facts.graph else ())
 
 
-def _tokenized(
+def _declare_tokenization(
     data: str, features: Mapping[str, bool], folder: Path, model_folder: Path, facts: ModelFacts
 ) -> dict[str, Any]:
     """Return the tokenization of the texts by the tokenizer beside the model; empty when there are no texts."""
@@ -238,22 +241,22 @@ def _tokenized(
         )
     tokenizer = load_tokenizer(Path(), str(place))
     produced = {*tokenizer("")}
-    if missing := [item.name for item in _inputs(facts) if item.name not in produced]:
+    if missing := [item.name for item in _list_inputs(facts) if item.name not in produced]:
         raise UsageError(
             f"{data} has no values for {', '.join(missing)}, which a tokenizer does not make",
-            why=f"the model takes {', '.join(item.name for item in _inputs(facts))}",
+            why=f"the model takes {', '.join(item.name for item in _list_inputs(facts))}",
             hint="write a function that returns an orun.Dataset with values for all of them: --data file.py:function",
         )
     return {
         "text": {
-            "tokenizer": relative_to(folder, str(place)),
-            **_text_columns(data, texts, relative_to(folder, data), relative_to(folder, str(place))),
+            "tokenizer": make_relative(folder, str(place)),
+            **_declare_text_columns(data, texts, make_relative(folder, data), make_relative(folder, str(place))),
             **({"length": facts.longest} if 0 < facts.longest < tokenizer.model_max_length else {}),
         }
     }
 
 
-def _text_columns(data: str, texts: Sequence[str], path: str, tokenizer: str) -> dict[str, str]:
+def _declare_text_columns(data: str, texts: Sequence[str], path: str, tokenizer: str) -> dict[str, str]:
     """Return the column of the texts, or the two of pairs; empty for the default column.
 
     Raises:
@@ -288,7 +291,7 @@ def _find_tokenizer(model_folder: Path, folder: Path) -> Path | None:
     return suitable[0] if suitable[:1] == [model_folder] or len(suitable) == 1 else None
 
 
-def _single(item: InputFact, features: Mapping[str, bool]) -> dict[str, Any]:
+def _declare_single(item: InputFact, features: Mapping[str, bool]) -> dict[str, Any]:
     """Return the columns that are the only input of a model: one, or as many numbers as it takes."""
     suitable = [name for name, holds_text in features.items() if holds_text == (item.dtype == "object")]
     if len(suitable) == 1:
@@ -301,10 +304,10 @@ def _single(item: InputFact, features: Mapping[str, bool]) -> dict[str, Any]:
     return {"inputs": {item.name: columns}, **types}
 
 
-def _images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
+def _declare_images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
     """Return the preparation of images for the only input of a model, as the file beside it says."""
     require_images(Path(data), data)
-    inputs = _inputs(facts)
+    inputs = _list_inputs(facts)
     if not inputs:  # they are not known
         return {}
     item = inputs[0]
@@ -316,34 +319,34 @@ def _images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
         )
     channels_last = item.shape[1] not in (1, 3) and item.shape[3] in (1, 3)
     axes, channels = (item.shape[1:3], item.shape[3]) if channels_last else (item.shape[2:], item.shape[1])
-    size = [axis if isinstance(axis, int) else facts.size_of(axis, USUAL_SIDE) for axis in axes]
+    size = [axis if isinstance(axis, int) else facts.choose_size(axis, USUAL_SIDE) for axis in axes]
     preparation: dict[str, Any] = {"input": item.name, "size": size}
     if size != [USUAL_SIDE, USUAL_SIDE]:
         preparation["resize"] = None
     takes_pixels = item.dtype == "uint8" or (facts.form == "tensorflow" and channels_last)
     if channels == 1:
-        preparation |= {"channels": "grey", **_scaling(1.0 if takes_pixels else 1 / 255, [0.0], [1.0])}
+        preparation |= {"channels": "grey", **_declare_scaling(1.0 if takes_pixels else 1 / 255, [0.0], [1.0])}
     elif stated := read_object(model_folder / PREPARATION):
-        preparation |= _stated(stated)
+        preparation |= _read_stated(stated)
     elif takes_pixels:  # models of Keras scale pixels themselves
-        preparation |= _scaling(1.0, [0.0] * 3, [1.0] * 3)
+        preparation |= _declare_scaling(1.0, [0.0] * 3, [1.0] * 3)
     else:
-        preparation |= _scaling(1 / 255, IMAGENET_MEAN, IMAGENET_STD)
+        preparation |= _declare_scaling(1 / 255, IMAGENET_MEAN, IMAGENET_STD)
     if channels_last:
         preparation["layout"] = "nhwc"
     types = {} if item.dtype == "float32" else {"types": {item.name: item.dtype}}
     folders, _ = list_class_folders(Path(data))
-    classes = _class_names(model_folder / CONFIGURATION)
+    classes = _read_class_names(model_folder / CONFIGURATION)
     named = {"classes": classes} if folders and {*folders} <= {*classes} else {}
     return {"images": preparation, **types, **named}
 
 
-def _scaling(scale: float, mean: Sequence[float], std: Sequence[float]) -> dict[str, Any]:
+def _declare_scaling(scale: float, mean: Sequence[float], std: Sequence[float]) -> dict[str, Any]:
     """Return how pixels from 0 to 255 become values. It is written out, so that a user can check it."""
     return {"scale": scale, "mean": [*mean], "std": [*std]}
 
 
-def _class_names(file: Path) -> list[str]:
+def _read_class_names(file: Path) -> list[str]:
     """Return the names of the classes in the order of the model's scores; empty if its configuration has none.
 
     `LABEL_0` and so on are what transformers writes for classes without names.
@@ -378,14 +381,16 @@ def read_object(file: Path) -> dict[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _stated(stated: Mapping[str, Any]) -> dict[str, Any]:
+def _read_stated(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Return the preparation of images by what a file of transformers states, with its defaults for the rest."""
     resize = stated.get("size")
     shorter = resize.get("shortest_edge") if isinstance(resize, dict) and stated.get("do_center_crop") else None
     scale = stated.get("rescale_factor", 1 / 255) if stated.get("do_rescale", True) else 1.0
-    normalized = _scaling(scale, stated.get("image_mean") or IMAGENET_MEAN, stated.get("image_std") or IMAGENET_STD)
+    normalized = _declare_scaling(
+        scale, stated.get("image_mean") or IMAGENET_MEAN, stated.get("image_std") or IMAGENET_STD
+    )
     return {
         "resize": shorter,
         "resample": RESAMPLING.get(stated.get("resample"), "bilinear"),
-        **(normalized if stated.get("do_normalize", True) else _scaling(scale, [0.0] * 3, [1.0] * 3)),
+        **(normalized if stated.get("do_normalize", True) else _declare_scaling(scale, [0.0] * 3, [1.0] * 3)),
     }

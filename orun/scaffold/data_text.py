@@ -40,30 +40,30 @@ def {function}() -> orun.Dataset:
 '''
 
 
-def number_columns(count: int) -> list[str]:
+def name_columns(count: int) -> list[str]:
     """Return names for the columns of an array that an estimator was fitted on: `x0`, `x1` and so on."""
     return [f"x{place}" for place in range(count)]
 
 
-def data_text(file: str, facts: ModelFacts) -> str:
+def format_data(file: str, facts: ModelFacts) -> str:
     """Return the text of the file beside this pipeline file."""
-    inputs = "\n".join(f"            {line}" for line in _entries(facts))
+    inputs = "\n".join(f"            {line}" for line in _iter_entries(facts))
     return HEAD.format(file=file, function=FUNCTION, examples=EXAMPLES, inputs=inputs)
 
 
-def _entries(facts: ModelFacts) -> Iterator[str]:
+def _iter_entries(facts: ModelFacts) -> Iterator[str]:
     """Yield the lines of the dictionary of inputs."""
     if not facts.columns:
-        for item in _inputs(facts):
-            yield f"{item.name!r}: {_values(item, _example_axes(item, facts))},"
+        for item in _list_inputs(facts):
+            yield f"{item.name!r}: {_format_values(item, _list_example_axes(item, facts))},"
     elif facts.is_matrix:
-        yield f"{MATRIX!r}: {_matrix(facts.columns)},{_guess(facts.columns[0])}"
+        yield f"{MATRIX!r}: {_format_matrix(facts.columns)},{_guess(facts.columns[0])}"
     else:
         for column in facts.columns:
-            yield f"{column.name!r}: {_column(column)},{_guess(column)}"
+            yield f"{column.name!r}: {_format_column(column)},{_guess(column)}"
 
 
-def _inputs(facts: ModelFacts) -> Sequence[InputFact]:
+def _list_inputs(facts: ModelFacts) -> Sequence[InputFact]:
     """Return the inputs as declared; where that sets no largest value, with the one that a look-up table sets."""
     in_graph = facts.graph.inputs if facts.graph else ()
     highs = {item.name: item.high for item in in_graph}
@@ -76,7 +76,7 @@ def _guess(column: ColumnFact) -> str:
     return f"  # a guess: {column.doubt} does not say what it takes" if column.doubt else ""
 
 
-def _matrix(columns: Sequence[ColumnFact]) -> str:
+def _format_matrix(columns: Sequence[ColumnFact]) -> str:
     """Return an expression for the values of all columns, `[n, columns]`."""
     if all(column.kind == "number" for column in columns):
         centers, spreads = [column.center for column in columns], [column.spread for column in columns]
@@ -84,7 +84,7 @@ def _matrix(columns: Sequence[ColumnFact]) -> str:
             centers, spreads = [sum(centers) / len(columns)] * 2, [sum(spreads) / len(columns)] * 2
         return f"random.normal({_shorten(centers)}, {_shorten(spreads)}, (n, {len(columns)})).astype(np.float32)"
     numbers = "" if columns[0].holds_text else ".astype(np.float32)"
-    return f"np.stack([{', '.join(map(_column, columns))}], axis=1){numbers}"
+    return f"np.stack([{', '.join(map(_format_column, columns))}], axis=1){numbers}"
 
 
 def _shorten(numbers: list[float]) -> str:
@@ -92,7 +92,7 @@ def _shorten(numbers: list[float]) -> str:
     return f"{numbers[0]:g}" if len({*numbers}) == 1 else f"[{', '.join(f'{number:g}' for number in numbers)}]"
 
 
-def _column(column: ColumnFact) -> str:
+def _format_column(column: ColumnFact) -> str:
     """Return an expression for the values of a column, `[n]`."""
     if column.kind == "text":
         vocabulary = [str(value) for value in column.values] or ["some", "words"]
@@ -102,9 +102,9 @@ def _column(column: ColumnFact) -> str:
     return f"random.normal({column.center:g}, {column.spread:g}, n).astype(np.float32)"
 
 
-def _example_axes(item: InputFact, facts: ModelFacts) -> list[int]:
+def _list_example_axes(item: InputFact, facts: ModelFacts) -> list[int]:
     """Return the axes of an example: without the batch if that is in front, else all, with a batch of 1."""
-    sizes = [axis if isinstance(axis, int) else facts.size_of(axis, LENGTH) for axis in item.shape]
+    sizes = [axis if isinstance(axis, int) else facts.choose_size(axis, LENGTH) for axis in item.shape]
     if not is_unbatched(item.shape):
         return sizes[1:]
     if place := batch_place(item.shape):
@@ -112,7 +112,7 @@ def _example_axes(item: InputFact, facts: ModelFacts) -> list[int]:
     return sizes
 
 
-def _values(item: InputFact, axes: Sequence[int]) -> str:
+def _format_values(item: InputFact, axes: Sequence[int]) -> str:
     """Return an expression for the values of an input for `n` examples of these axes."""
     shape = f"({', '.join(['n', *map(str, axes)])}{'' if axes else ','})"
     if item.dtype == "object":

@@ -26,19 +26,19 @@ def inspect_function(source: str, name: str, inputs: tuple[InputFact, ...]) -> M
         UsageError: when there is no such function, or it returns no model.
     """
     from orun.scaffold.sklearn_inspection import inspect_estimator
-    from orun.scaffold.torch_inspection import forward_parameters, inspect_module
+    from orun.scaffold.torch_inspection import inspect_module, list_forward_parameters
 
     path, function = Path(source.rpartition(":")[0]), source.rpartition(":")[2]
     if not path.is_file():
         raise UsageError(f"there is no {path}", hint="name a Python file and a function in it: file.py:function")
     file = parse(path)
     if not {function, EVERYTHING} & {*file.names()}:
-        raise without_function(path, f"{path} has no function {function!r}", function)
+        raise strip_function(path, f"{path} has no function {function!r}", function)
     _require_no_arguments(file, path, function)
     model = load_function(path.parent, f"{path.name}:{function}", ())()
     frameworks = {base.__module__.partition(".")[0] for base in type(model).__mro__}
     if "torch" in frameworks:
-        return inspect_module(name, model, forward_parameters(model), inputs)
+        return inspect_module(name, model, list_forward_parameters(model), inputs)
     if frameworks & {"keras", "tensorflow", "tf_keras"}:
         return ModelFacts("tensorflow", name, inputs)
     if hasattr(model, "predict") or hasattr(model, "transform"):
@@ -50,9 +50,9 @@ def inspect_function(source: str, name: str, inputs: tuple[InputFact, ...]) -> M
     )
 
 
-def without_function(path: Path, problem: str, wanted: str = "") -> UsageError:
+def strip_function(path: Path, problem: str, wanted: str = "") -> UsageError:
     """Return the error for a Python file that lacks a function, with a hint on one that may return the model."""
-    names = _names_to_call(parse(path))
+    names = _list_callables(parse(path))
     why = f"it has {', '.join(names)}" if names else "it has none"
     function = closest(wanted, names) or next(iter(names), "FUNCTION")
     return UsageError(problem, why=why, hint=f"orun init {quoted(path)}:{function}")
@@ -69,7 +69,7 @@ def _require_no_arguments(file: CodeFile, path: Path, function: str) -> None:
         )
 
 
-def _names_to_call(file: CodeFile) -> list[str]:
+def _list_callables(file: CodeFile) -> list[str]:
     """Return the public functions and classes of a file, first those that can be called without arguments."""
     nodes = [
         *(node for node in file.tree.body if isinstance(node, Function)),

@@ -49,17 +49,17 @@ class Condition(Record, frozen=True):
         """The condition as a gate says it: `p50 max 10ms`."""
         return f"{self.metric} {self.rule} {self.threshold}"
 
-    def miss(self, measured: float) -> str:
+    def describe_miss(self, measured: float) -> str:
         """Return how far a measured value is beyond the threshold: `24 % above`; empty when it is not."""
-        _, _, unit = _metrics()[self.metric]
-        limit = _value(self.threshold, unit)
+        _, _, unit = _list_metrics()[self.metric]
+        limit = _parse_threshold(self.threshold, unit)
         if (measured <= limit) if self.rule == "max" else (measured >= limit):
             return ""
         side = "above" if self.rule == "max" else "below"
         return f"{show(abs(measured - limit) / abs(limit), 'ratio')} {side}" if limit else side
 
 
-def _metrics() -> dict[str, tuple[GoalStage, Literal["min", "max"], Unit]]:
+def _list_metrics() -> dict[str, tuple[GoalStage, Literal["min", "max"], Unit]]:
     """Return every metric that a goal may name: its stage, the rule of its direction, and its unit."""
     table: dict[str, tuple[GoalStage, Literal["min", "max"], Unit]] = {
         SIZE: ("tune", "max", "B"),
@@ -72,7 +72,7 @@ def _metrics() -> dict[str, tuple[GoalStage, Literal["min", "max"], Unit]]:
     return table
 
 
-def _value(threshold: str, unit: Unit) -> float:
+def _parse_threshold(threshold: str, unit: Unit) -> float:
     """Return the threshold of a metric as a number.
 
     Raises:
@@ -99,7 +99,7 @@ def parse_goal(text: str) -> tuple[Condition, ...]:
     """
     conditions: dict[str, Condition] = {}
     for part in (part.strip() for part in re.split(r"[,;]| and ", text) if part.strip()):
-        condition = _condition(part)
+        condition = _parse_condition(part)
         if first := conditions.get(condition.metric):
             raise UsageError(
                 f"the goal names {condition.metric} twice",
@@ -112,7 +112,7 @@ def parse_goal(text: str) -> tuple[Condition, ...]:
     return tuple(conditions.values())
 
 
-def _condition(text: str) -> Condition:
+def _parse_condition(text: str) -> Condition:
     matched = CONDITION.fullmatch(text)
     if matched is None:
         raise UsageError(
@@ -121,7 +121,7 @@ def _condition(text: str) -> Condition:
             hint=f'--goal "{EXAMPLE}"',
         )
     name, sign, threshold = matched[1], matched[2], matched[3].replace(" ", "")
-    known = _metrics()
+    known = _list_metrics()
     metric = ALIASES.get(name, name)
     if metric not in known:
         near = closest(name, [*ALIASES, *known])
@@ -129,7 +129,7 @@ def _condition(text: str) -> Condition:
         raise UsageError(f"the goal names no metric: '{name}'", why=why, hint=f'--goal "{EXAMPLE}"')
     stage, rule, unit = known[metric]
     try:
-        value = _value(threshold, unit)
+        value = _parse_threshold(threshold, unit)
     except ValueError as error:
         raise UsageError(f"the goal '{text}' has no such threshold", why=str(error)) from error
     right = f"{name}{'<' if rule == 'max' else '>'}{threshold}"
@@ -141,7 +141,7 @@ def _condition(text: str) -> Condition:
         raise UsageError(
             f"the goal '{text}' has no unit",
             why=f"{name} {UNIT_WORDS[unit]}",
-            hint=f'--goal "{right}{_likely_unit(value, unit)}"',
+            hint=f'--goal "{right}{_guess_unit(value, unit)}"',
         )
     if unit == "ratio" and value > 1 and metric not in UNLIMITED:
         usual = "<10%" if rule == "max" else ">90%"
@@ -153,7 +153,7 @@ def _condition(text: str) -> Condition:
     return Condition(metric, rule, threshold, stage)
 
 
-def _likely_unit(value: float, unit: Unit) -> str:
+def _guess_unit(value: float, unit: Unit) -> str:
     """Return the unit in which a bare number is most likely meant: `p50<0.01` in seconds, `size<25000000` in bytes."""
     in_base_unit = value < 1 if unit == "s" else value >= MOST_MEGABYTES
     return unit if in_base_unit else USUAL[unit]
@@ -192,7 +192,7 @@ def check_goal(text: str, data: str) -> tuple[Condition, ...]:
     return conditions
 
 
-def gates_of(conditions: tuple[Condition, ...]) -> dict[str, dict[str, dict[str, str]]]:
+def build_gates(conditions: tuple[Condition, ...]) -> dict[str, dict[str, dict[str, str]]]:
     """Return the gates of a goal: stage -> metric -> rule -> threshold."""
     gates: dict[str, dict[str, dict[str, str]]] = {}
     for condition in conditions:

@@ -6,16 +6,16 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from orun.api import PathLike, as_list, default_listener
+from orun.api import PathLike, as_list, choose_listener
 from orun.eventlog import Listener
 from orun.fs.os_errors import quoted
 from orun.fs.output_file import OutputFile
-from orun.scaffold.create import create, require_supported, text_of, with_examples
-from orun.scaffold.goal import check_goal, gates_of
+from orun.scaffold.create import create, declare_examples, format_text, require_supported
+from orun.scaffold.goal import build_gates, check_goal
 from orun.scaffold.inspection_process import declare_data, read_model
-from orun.scaffold.paths import file_for, require_free
+from orun.scaffold.paths import choose_file, require_free
 from orun.scaffold.recipe import Request
-from orun.scaffold.targets import target_named
+from orun.scaffold.targets import find_target
 
 
 def init(  # noqa: PLR0913 - the options of the command line
@@ -54,17 +54,17 @@ def init(  # noqa: PLR0913 - the options of the command line
         UsageError: when an option is wrong, the model cannot be read, or the output exists.
     """
     name = os.fspath(model)
-    file = Path(output) if output else file_for(name)
+    file = Path(output) if output else choose_file(name)
     if output:
         require_free(file, f"orun {quoted(file)}")
-    conditions, wanted = check_goal(goal, data), target_named(target)
+    conditions, wanted = check_goal(goal, data), find_target(target)
     facts = read_model(name, file.parent, as_list("inputs", inputs), trust=trust)
     request = Request(facts, wanted, declare_data(data, file.parent, facts), conditions)
     if output is None:
-        return text_of(file, with_examples(file, request), gates_of(conditions))
+        return format_text(file, declare_examples(file, request), build_gates(conditions))
     require_supported(file, request)
     file.parent.mkdir(parents=True, exist_ok=True)
-    create(file, request, Path(store) if store else None, _write, on_event or default_listener())
+    create(file, request, Path(store) if store else None, _write, on_event or choose_listener())
     return file.read_text(encoding="utf-8")
 
 

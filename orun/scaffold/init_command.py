@@ -7,18 +7,18 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from orun.scaffold.paths import file_for
+from orun.scaffold.paths import choose_file
 from orun.scaffold.recipe import Request
 
 TORCHSCRIPT = (".pt", ".pth")
 
 
-def init_command(file: Path, request: Request) -> str:
+def format_init_command(file: Path, request: Request) -> str:
     """Return the command that writes a file with all options of a request; made-up examples are made up again."""
-    return shlex.join(_arguments(file, request))
+    return shlex.join(_iter_arguments(file, request))
 
 
-def _arguments(file: Path, request: Request) -> Iterator[str]:
+def _iter_arguments(file: Path, request: Request) -> Iterator[str]:
     facts = request.facts
     source = os.path.normpath(file.parent / facts.source)
     yield from ("orun", "init", source)
@@ -33,5 +33,5 @@ def _arguments(file: Path, request: Request) -> Iterator[str]:
         yield from ("--data", os.path.normpath(file.parent / request.data_source))
     if request.goal:
         yield from ("--goal", ", ".join(condition.text for condition in request.goal))
-    if file != file_for(source):
+    if file != choose_file(source):
         yield from ("-o", str(file))

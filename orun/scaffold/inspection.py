@@ -15,7 +15,7 @@ from orun.fs.os_errors import quoted
 from orun.pipeline.axes import NAMELESS
 from orun.scaffold.inspection_process import MARK
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
-from orun.scaffold.paths import relative_to
+from orun.scaffold.paths import make_relative
 from orun.scaffold.recipe import LabelKind
 from orun.stages.common_parameters import DType
 from orun.text.suggestions import closest, one_of
@@ -59,10 +59,10 @@ def main(request: str) -> int:
             kind = _read_label_kind(source, question["labels"], question["inputs"])
             answer: dict[str, Any] = {"answer": kind}
         elif "facts" in question:
-            from orun.scaffold.data_declaration import declaration_of, require_readable
+            from orun.scaffold.data_declaration import declare, require_readable
 
             known = decode(ModelFacts, question["facts"])
-            declaration = declaration_of(source, folder, known)
+            declaration = declare(source, folder, known)
             require_readable(declaration, folder, known)
             answer = {"answer": declaration}
         else:
@@ -78,7 +78,7 @@ def main(request: str) -> int:
         if isinstance(error, InputsUnknown):
             answer["parameters"] = error.parameters
     except Exception as error:  # noqa: BLE001 - whatever a framework or the user's function runs into
-        answer = _failure(source, error, "" if "facts" in question else _hint(source))
+        answer = _build_failure(source, error, "" if "facts" in question else _suggest_look(source))
     sys.stdout.write(f"\n{MARK}{json.dumps(answer)}\n")
     return 0
 
@@ -118,7 +118,7 @@ def _call(source: str, inputs: Sequence[str]) -> Dataset:
     return dataset
 
 
-def _failure(source: str, error: Exception, hint: str) -> dict[str, Any]:
+def _build_failure(source: str, error: Exception, hint: str) -> dict[str, Any]:
     """Return the answer about an error that a framework or the user's function raised."""
     module = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
     if module in FRAMEWORKS:
@@ -129,7 +129,7 @@ def _failure(source: str, error: Exception, hint: str) -> dict[str, Any]:
     return {"problem": f"{source} cannot be read", "why": why, "hint": hint}
 
 
-def _hint(source: str) -> str:
+def _suggest_look(source: str) -> str:
     """Return how to see more of an error that a framework or the user's function raised."""
     if not CODE.fullmatch(source):
         return "export it anew, or write a function that returns the model: orun init file.py:function"
@@ -156,12 +156,12 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputFact, ...]:
             raise UsageError(f"the input {matched['name']!r} has an unknown type {matched['dtype']!r}", why=why)
         axes = matched["shape"].split(",") if matched["shape"] else []
         inputs.append(
-            InputFact(matched["name"], matched["dtype"], tuple(_axis(matched["name"], axis) for axis in axes))
+            InputFact(matched["name"], matched["dtype"], tuple(_parse_axis(matched["name"], axis) for axis in axes))
         )
     return tuple(map(with_values, inputs))
 
 
-def _axis(name: str, axis: str) -> int | str:
+def _parse_axis(name: str, axis: str) -> int | str:
     """Return the size or the name of an axis; other tools' placeholders of a dynamic axis, `?` and -1, are neither."""
     if axis.isdecimal():
         return int(axis)
@@ -185,12 +185,12 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
     from orun.scaffold.sklearn_inspection import inspect_pickle
     from orun.scaffold.torch_inspection import inspect_program, inspect_torchscript
 
-    name = relative_to(folder, source)
+    name = make_relative(folder, source)
     if CODE.fullmatch(source):
         return inspect_function(source, name, inputs)
     path = Path(source)
     if not path.exists():
-        raise _missing_error(source)
+        raise _build_missing_error(source)
     suffix = path.suffix.lower()
     if path.is_dir():
         return _inspect_folder(name, path, inputs)
@@ -206,7 +206,7 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
         return inspect_pickle(name, path, trust=trust)
     if suffix in TREES:
         return _inspect_trees(name, path)
-    raise _unknown_error(path)
+    raise _build_unknown_error(path)
 
 
 def _inspect_trees(name: str, path: Path) -> ModelFacts:
@@ -227,7 +227,7 @@ def _inspect_trees(name: str, path: Path) -> ModelFacts:
     return inspect_estimator(name, READERS[suffix](path))
 
 
-def _missing_error(source: str) -> UsageError:
+def _build_missing_error(source: str) -> UsageError:
     """Return the error for a path that is not there, with a hint if it may be the name of a model on a hub."""
     hint = "name a model: a file, a folder, or file.py:function"
     hub = HUB.fullmatch(source)
@@ -237,12 +237,12 @@ def _missing_error(source: str) -> UsageError:
     return UsageError(f"there is no {source}", hint=hint)
 
 
-def _unknown_error(path: Path) -> UsageError:
+def _build_unknown_error(path: Path) -> UsageError:
     """Return the error for a file that is not a model, with a hint on what to name instead."""
-    from orun.scaffold.function_inspection import without_function
+    from orun.scaffold.function_inspection import strip_function
 
     if path.suffix == ".py":
-        return without_function(path, f"{path} does not say which function returns the model")
+        return strip_function(path, f"{path} does not say which function returns the model")
     if path.name.lower().endswith(KERAS_WEIGHTS):
         why = "it holds weights without the layers that use them"
         return UsageError(f"{path} is not a whole model", why=why, hint="save it all: model.save('model.keras')")

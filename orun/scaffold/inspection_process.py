@@ -14,7 +14,7 @@ from orun.core.serialization import decode, encode
 from orun.errors import MissingPackages, UsageError
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.model_facts import InputsUnknown, ModelFacts
-from orun.scaffold.paths import relative_to
+from orun.scaffold.paths import make_relative
 from orun.scaffold.recipe import LabelKind
 from orun.text.suggestions import show_path
 
@@ -55,7 +55,7 @@ def declare_data(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     if not Path(file).exists():
         raise UsageError(f"there is no {file}", hint="name a file, a folder of images, or file.py:function")
     if file != data:
-        return relative_to(folder, data)
+        return make_relative(folder, data)
     declaration: Declaration = _answer(data, {"source": data, "folder": str(folder), "facts": encode(facts)})
     return declaration
 

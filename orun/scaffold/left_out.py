@@ -19,12 +19,12 @@ ABSOLUTE = re.compile(r"(?<![\w./:])/(?:[^\s/:;,'\"()]+/)+[^\s/:;,'\"()]+")
 LOCATION = re.compile(r"at .+:\d+( in .+)?")  # of a line of code
 
 
-def reason_of(stage: StageResult) -> str:
+def explain_failure(stage: StageResult) -> str:
     """Return what a stage that failed could not do, why, and what to do next."""
     assert stage.failure  # noqa: S101 - the caller has looked
     failure = stage.failure
     whys = [line.strip() for line in failure.why.splitlines() if line.strip() and not LOCATION.fullmatch(line.strip())]
-    refusal = [_plain(line) for line in (failure.problem, *whys[:1])]
+    refusal = [_strip_prefixes(line) for line in (failure.problem, *whys[:1])]
     advice = failure.advice.partition("\n")[0].rstrip(".")
     after = f". Next: {advice or f'orun stages {stage.uses}'}"
     width = LONGEST - len(after)
@@ -33,12 +33,12 @@ def reason_of(stage: StageResult) -> str:
     return textwrap.shorten(": ".join(refusal), width) + after
 
 
-def _plain(text: str) -> str:
+def _strip_prefixes(text: str) -> str:
     """Return a message without ONNX Runtime's prefixes, and with paths as one would type them here."""
-    return ABSOLUTE.sub(_relative, PREFIXES.sub("", text)).strip().rstrip(".")
+    return ABSOLUTE.sub(_shorten_path, PREFIXES.sub("", text)).strip().rstrip(".")
 
 
-def _relative(path: re.Match[str]) -> str:
+def _shorten_path(path: re.Match[str]) -> str:
     """Return a path below the working folder, or the name of a file elsewhere or in a folder that is gone."""
     relative = show_path(path[0])
     return relative if relative != path[0] and Path(relative).exists() else Path(path[0]).name

@@ -110,7 +110,7 @@ class ModelFacts(Record, frozen=True):
     warning: str = ""  # what the user should know of the file; may be empty
     graph: GraphFacts | None = None  # None until it is converted
 
-    def size_of(self, axis: str, usual: int) -> int:
+    def choose_size(self, axis: str, usual: int) -> int:
         """Return a size of a dynamic axis: the usual one, unless the model can take others only."""
         sizes = self.sizes.get(axis) or (self.graph.sizes.get(axis) if self.graph else ())
         return fit_size(usual, sizes or ())

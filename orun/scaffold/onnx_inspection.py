@@ -42,7 +42,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         hint = f"export it anew, or copy it again with the files beside it: ls -l {quoted(path.parent)}"
         raise UsageError(error.problem, why=error.why, hint=error.hint or hint) from error
     implied, declared = find_implied_sizes(model), sizes_of(model)
-    outputs, unknown = tuple(value.name for value in model.graph.output), _unknown_operators(model)
+    outputs, unknown = tuple(value.name for value in model.graph.output), _list_unknown_operators(model)
     known = {axis: sizes for axis, sizes in implied.items() if len(sizes) == 1} | declared
     working = {} if unknown else find_working_sizes(path, inputs_of(model), outputs, known, implied)
     sizes = {**implied, **declared, **working}
@@ -50,7 +50,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         InputFact(
             item.name,
             item.dtype,
-            tuple(_fixed(axis, sizes) for axis in item.shape),
+            tuple(_fix_axis(axis, sizes) for axis in item.shape),
             None if item.high is None else int(item.high),
             item.fill,
         )
@@ -77,7 +77,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     return ModelFacts("onnx", name, sizes=working, graph=graph)
 
 
-def _fixed(axis: int | str, sizes: Mapping[str, tuple[int, ...]]) -> int | str:
+def _fix_axis(axis: int | str, sizes: Mapping[str, tuple[int, ...]]) -> int | str:
     """Return the only size that a dynamic axis can take, or the axis."""
     only = sizes.get(axis, ()) if isinstance(axis, str) else ()
     return only[0] if len(only) == 1 else axis
@@ -114,7 +114,7 @@ def _is_single_valued(model: ModelProto) -> bool:
     return 0 < len(floats) == len(shapes) and all(shape and set(shape[1:]) <= {1} for shape in shapes)
 
 
-def _unknown_operators(model: ModelProto) -> tuple[str, ...]:
+def _list_unknown_operators(model: ModelProto) -> tuple[str, ...]:
     """Return the operators that neither ONNX, nor ONNX Runtime, nor the model defines."""
     from onnx import defs
 

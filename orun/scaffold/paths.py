@@ -13,31 +13,31 @@ MODELS = (
 )  # fmt: skip
 
 
-def models_in(folder: Path) -> list[str]:
+def list_models(folder: Path) -> list[str]:
     """Return the names of the files in a folder that look like models, in the order of their kinds and names."""
     names = sorted(path.name for path in folder.iterdir())
     return [name for suffix in MODELS for name in names if name.lower().endswith(suffix)]
 
 
-def file_for(model: str) -> Path:
+def choose_file(model: str) -> Path:
     """Return the default pipeline file: `model.yaml` for model.onnx, `load.yaml` for net.py:load."""
     stem = model.rpartition(":")[2] if ".py:" in model else Path(model).absolute().stem
     name = re.sub(r"[^\w]+", "-", stem).strip("-") or "model"
     return Path(f"{name}.yaml")
 
 
-def pipeline_name(file: Path) -> str:
+def derive_name(file: Path) -> str:
     """Return a valid name of a pipeline, from the name of its file."""
     name = re.sub(r"[^A-Za-z0-9_]+", "-", file.stem).strip("-")
     return name if name[:1].isalpha() else f"model-{name}".strip("-")
 
 
-def data_path(file: Path) -> Path:
+def locate_data(file: Path) -> Path:
     """Return the path of the Python file that yields a pipeline's examples."""
-    return file.with_name(f"{pipeline_name(file)}_data.py")
+    return file.with_name(f"{derive_name(file)}_data.py")
 
 
-def relative_to(folder: Path, source: str) -> str:
+def make_relative(folder: Path, source: str) -> str:
     """Return a path, or `file.py:function`, relative to the folder of a pipeline file."""
     path, separator, function = source.rpartition(":") if ".py:" in source else (source, "", "")
     return Path(os.path.relpath(Path(path).absolute(), folder.absolute())).as_posix() + separator + function

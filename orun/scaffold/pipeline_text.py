@@ -11,7 +11,7 @@ from typing import Any
 from orun.fs.os_errors import quoted
 from orun.scaffold.data_text import FUNCTION
 from orun.scaffold.model_facts import ModelFacts
-from orun.scaffold.recipe import Gates, Number, Request, StageText, stages_for, uses_examples
+from orun.scaffold.recipe import Gates, Number, Request, StageText, list_stages, needs_examples
 from orun.scaffold.targets import TargetText
 
 PLAIN = re.compile(r"[^\W\d][\w./-]*(:\w+)?|\./[\w./-]+(:\w+)?|\.\./[\w./-]+(:\w+)?")
@@ -19,13 +19,13 @@ RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "~"})
 WIDTH = 100
 
 
-def pipeline_text(file: str, name: str, data_file: str, request: Request, gates: Gates) -> str:
+def format_pipeline(file: str, name: str, data_file: str, request: Request, gates: Gates) -> str:
     """Return the text of a pipeline file with these gates, whose examples the Python file beside it yields."""
-    stages = stages_for(request, gates)
-    variables = ["vars:", *_data(request, data_file), ""] if uses_examples(stages) else []
+    stages = list_stages(request, gates)
+    variables = ["vars:", *_iter_data(request, data_file), ""] if needs_examples(stages) else []
     lines = [
-        *_comment(f"A release of {request.facts.source}, written by `orun init`. Edit it freely.", ""),
-        *_facts(request.facts),
+        *_iter_comment(f"A release of {request.facts.source}, written by `orun init`. Edit it freely.", ""),
+        *_iter_facts(request.facts),
         "#",
         f"#   orun {quoted(file)}                  build what changed, judge the gates",
         f"#   orun plan {quoted(file)}             what would run, and why",
@@ -34,89 +34,91 @@ def pipeline_text(file: str, name: str, data_file: str, request: Request, gates:
         "",
         *variables,
         "targets:",
-        *_target(request.target),
+        *_iter_target(request.target),
         "",
         "stages:",
     ]
     for stage in stages:
-        lines += [*_stage(stage), ""]
+        lines += [*_iter_stage(stage), ""]
     for name_left_out, why in request.gaps.items():
-        lines += [*_comment(f"Left out {name_left_out}: {why}.", "  "), ""]
+        lines += [*_iter_comment(f"Left out {name_left_out}: {why}.", "  "), ""]
     return "\n".join(lines[:-1]) + "\n"
 
 
-def _facts(facts: ModelFacts) -> Iterator[str]:
+def _iter_facts(facts: ModelFacts) -> Iterator[str]:
     yield f"# {facts.title}"
     graph = facts.graph
     if inputs := facts.inputs or (graph.inputs if graph else ()):
-        yield from _comment(f"inputs: {'; '.join(map(str, inputs))}", "")
+        yield from _iter_comment(f"inputs: {'; '.join(map(str, inputs))}", "")
 
 
-def _data(request: Request, data_file: str) -> Iterator[str]:
+def _iter_data(request: Request, data_file: str) -> Iterator[str]:
     """Yield the variable that names the examples, below a comment that says whether they are made up."""
     made_up = f"{data_file}:{FUNCTION}"
     if not request.data:
-        yield from _comment(f"Examples: MADE UP from the model's inputs. Fill in {data_file}, then say", "  ")
-        yield f"  # data: {_value(made_up)}"
+        yield from _iter_comment(f"Examples: MADE UP from the model's inputs. Fill in {data_file}, then say", "  ")
+        yield f"  # data: {_format_value(made_up)}"
     elif request.is_made_up:
-        yield from _comment(f"Examples: MADE UP in {data_file}. Replace them there by your own.", "  ")
+        yield from _iter_comment(f"Examples: MADE UP in {data_file}. Replace them there by your own.", "  ")
     elif isinstance(request.data, Mapping):
         empty = (
             " Empty cells become NaN: where the model takes such a column, it takes NaN, too."
             if "missing" in request.data
             else ""
         )
-        yield from _comment(f"Examples that the model is judged by. Check how they become its inputs.{empty}", "  ")
-        yield from _mapping("data", request.data, "  ")
+        yield from _iter_comment(
+            f"Examples that the model is judged by. Check how they become its inputs.{empty}", "  "
+        )
+        yield from _iter_mapping("data", request.data, "  ")
         return
     else:
         yield "  # Examples that the model is judged by."
-    yield f"  data: {_value(request.data or None)}"
+    yield f"  data: {_format_value(request.data or None)}"
 
 
-def _target(target: TargetText) -> Iterator[str]:
+def _iter_target(target: TargetText) -> Iterator[str]:
     yield f"  {target.name}:"
-    yield f"    providers: {_value(target.providers)}"
+    yield f"    providers: {_format_value(target.providers)}"
     if target.is_cpu:
         yield "    session: {intra_op_num_threads: 1}   # one thread is least disturbed by the rest of the machine"
     else:
         yield "    missing: skip   # on machines without it, stages that need it are skipped"
 
 
-def _stage(stage: StageText) -> Iterator[str]:
-    yield from _comment(stage.comment, "  ")
+def _iter_stage(stage: StageText) -> Iterator[str]:
+    yield from _iter_comment(stage.comment, "  ")
     yield f"  {stage.name}:"
     yield f"    uses: {stage.uses}"
     if stage.needs:
-        yield f"    needs: {_value(stage.needs)}"
+        yield f"    needs: {_format_value(stage.needs)}"
     if stage.parameters:
-        yield from _mapping("with", stage.parameters, "    ")
+        yield from _iter_mapping("with", stage.parameters, "    ")
     if stage.gate:
         yield "    gate:"
         for metric, rules in stage.gate.items():
-            yield f"      {metric}: {_value({rule: Number(threshold) for rule, threshold in rules.items()})}"
+            yield f"      {metric}: {_format_value({rule: Number(threshold) for rule, threshold in rules.items()})}"
 
 
-def _mapping(key: str, values: Mapping[str, Any], indent: str) -> Iterator[str]:
+def _iter_mapping(key: str, values: Mapping[str, Any], indent: str) -> Iterator[str]:
     """Yield a mapping, on one line if it fits."""
-    line = f"{indent}{key}: {_value(values)}"
+    line = f"{indent}{key}: {_format_value(values)}"
     if len(line) <= WIDTH:
         yield line
         return
     yield f"{indent}{key}:"
     for name, value in values.items():
         if isinstance(value, Mapping):
-            yield from _mapping(_value(name), value, f"{indent}  ")
+            yield from _iter_mapping(_format_value(name), value, f"{indent}  ")
         else:
-            yield f"{indent}  {_value(name)}: {_value(value)}"
+            yield f"{indent}  {_format_value(name)}: {_format_value(value)}"
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     """Return a value in YAML's flow style."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_value(key)}: {_value(item)}" for key, item in value.items()) + "}"
+        return "{" + ", ".join(f"{_format_value(key)}: {_format_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_value, value)) + "]"
+        return "[" + ", ".join(map(_format_value, value)) + "]"
     if isinstance(value, Number):
         return str(value)
     if isinstance(value, str):
@@ -125,7 +127,7 @@ def _value(value: Any) -> str:
     return json.dumps(value)
 
 
-def _comment(text: str, indent: str) -> Iterator[str]:
+def _iter_comment(text: str, indent: str) -> Iterator[str]:
     yield from textwrap.wrap(
         " ".join(text.split()),
         WIDTH,

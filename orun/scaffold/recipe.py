@@ -110,11 +110,11 @@ class StageText(Record, frozen=True):
     optional: bool = False  # left out if it refuses the model
 
 
-def stages_for(request: Request, gates: Gates) -> list[StageText]:
+def list_stages(request: Request, gates: Gates) -> list[StageText]:
     """Return the stages for a model, with gates."""
-    stages = [_conversion(request)]
+    stages = [_build_conversion(request)]
     original = stages[0].name
-    for stage in _changes(request):
+    for stage in _list_changes(request):
         if stage.name not in request.gaps:
             stages.append(replace(stage, needs=stages[-1].name))
     if request.drawback:
@@ -124,9 +124,9 @@ def stages_for(request: Request, gates: Gates) -> list[StageText]:
     compared = {"model": last, "reference": original}
     judged = [last]
     if last != original and "accuracy" not in request.gaps:
-        stages.append(_accuracy(request, compared))
+        stages.append(_build_accuracy(request, compared))
         judged.append("accuracy")
-    stages.append(_latency(request, compared if last != original else {"model": last}))
+    stages.append(_build_latency(request, compared if last != original else {"model": last}))
     card = "The model card: inputs, outputs, figures and verdicts."
     stages.append(StageText("card", card, "release/card", (*judged, "latency")))
     bundle = (
@@ -137,21 +137,21 @@ def stages_for(request: Request, gates: Gates) -> list[StageText]:
     return [replace(stage, gate=gates.get(stage.name, {})) for stage in stages]
 
 
-def uses_examples(stages: Sequence[StageText]) -> bool:
+def needs_examples(stages: Sequence[StageText]) -> bool:
     """Return whether a stage takes the examples that the variable `data` names."""
     return any(DATA in stage.parameters.values() for stage in stages)
 
 
-def conversion_name(facts: ModelFacts) -> str:
+def name_conversion(facts: ModelFacts) -> str:
     """Return the name of the stage that yields the original as ONNX."""
     return {"onnx": "import", "torch": "export"}.get(facts.form, "convert")
 
 
-def _conversion(request: Request) -> StageText:
-    facts, name = request.facts, conversion_name(request.facts)
+def _build_conversion(request: Request) -> StageText:
+    facts, name = request.facts, name_conversion(request.facts)
     if facts.form == "onnx":
         comment = "The model as it is. Later stages are compared with it."
-        return StageText(name, comment, "convert/onnx", (), {"path": facts.source, **_dims(facts)})
+        return StageText(name, comment, "convert/onnx", (), {"path": facts.source, **_list_dims(facts)})
     parameters: dict[str, Any] = {"model": facts.source}
     if facts.form == "sklearn":
         parameters |= {"data": DATA} | ({"trust_pickle": True} if facts.needs_trust else {})
@@ -162,7 +162,7 @@ def _conversion(request: Request) -> StageText:
         return StageText(name, comment, "convert/sklearn", (), parameters)
     if facts.inputs:
         parameters["inputs"] = {item.name: _declare_input(item) for item in facts.inputs}
-    parameters |= _dims(facts)
+    parameters |= _list_dims(facts)
     if facts.form == "tensorflow":
         comment = "The model as ONNX. Its outputs are compared with TensorFlow's."
         return StageText(name, comment, "convert/tensorflow", (), parameters)
@@ -171,7 +171,7 @@ def _conversion(request: Request) -> StageText:
     return StageText(name, comment, "convert/torch", (), parameters)
 
 
-def _dims(facts: ModelFacts) -> dict[str, Any]:
+def _list_dims(facts: ModelFacts) -> dict[str, Any]:
     """Return the sizes of dynamic axes as a convert stage declares them."""
     return {"dims": {axis: [*sizes] for axis, sizes in facts.sizes.items()}} if facts.sizes else {}
 
@@ -187,7 +187,7 @@ def _declare_input(item: InputFact) -> dict[str, Any]:
     return declared
 
 
-def _changes(request: Request) -> list[StageText]:
+def _list_changes(request: Request) -> list[StageText]:
     """Return the stages that change the model, without `needs`, as they form a chain; a search is not optional."""
     facts, graph = request.facts, request.facts.graph
     stages = []
@@ -195,25 +195,25 @@ def _changes(request: Request) -> list[StageText]:
         comment = f"Operator set {graph.opset} is too old for later stages."
         stages.append(StageText("opset", comment, "convert/opset", (), {"version": OPSET}, optional=True))
     comment = "Fold constants and remove nodes that compute nothing."
-    values = _known_values(request)
+    values = _choose_values(request)
     stages.append(StageText("simplify", comment, "optimize/simplify", (), values, optional=True))
     if facts.family if graph is None else graph.attention:
-        stages.append(_fusion(request))
+        stages.append(_build_fusion(request))
     if request.goal:
-        stages.append(_search(request))
+        stages.append(_build_search(request))
     elif facts.form != "sklearn":
-        stages.append(_reduction(request))
+        stages.append(_build_reduction(request))
     return stages
 
 
-def _known_values(request: Request) -> dict[str, Any]:
+def _choose_values(request: Request) -> dict[str, Any]:
     """Return the parameter that names the examples, where a model may refuse made-up values: unknown categories."""
     facts = request.facts
     texts = any(item.dtype == "object" for item in (facts.graph.inputs if facts.graph else ()))
     return {"inputs": DATA} if request.data and (facts.form == "sklearn" or texts) else {}
 
 
-def _fusion(request: Request) -> StageText:
+def _build_fusion(request: Request) -> StageText:
     parameters: dict[str, Any] = {"model_type": request.facts.family} if request.facts.family else {}
     comment = "Fuse attention and normalisation into single operators."
     if request.target.precision == "integers" and not request.goal:
@@ -222,7 +222,7 @@ def _fusion(request: Request) -> StageText:
     return StageText("fuse", comment, "optimize/transformer", (), parameters, optional=True)
 
 
-def _reduction(request: Request) -> StageText:
+def _build_reduction(request: Request) -> StageText:
     graph, precision = request.facts.graph, request.target.precision
     if precision == "float16":
         return StageText("half", "Weights and activations in 16 bits.", "optimize/float16", optional=True)
@@ -235,7 +235,7 @@ def _reduction(request: Request) -> StageText:
     return StageText("int8", comment, "quantize/dynamic", (), parameters, optional=True)
 
 
-def _search(request: Request) -> StageText:
+def _build_search(request: Request) -> StageText:
     metric, threshold, rule = choose_search(request.goal, request.fidelity)
     parameters: dict[str, Any] = {
         "dataset": DATA,
@@ -254,7 +254,7 @@ def _search(request: Request) -> StageText:
     return StageText("tune", comment, "quantize/tune", (), parameters)
 
 
-def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
+def _build_accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
     metrics, graph = list_accuracy_metrics(request.goal, request.fidelity), request.facts.graph
     if graph and {*graph.classes} & {*(request.outputs or graph.outputs)} and AGREEMENT not in metrics:
         metrics.append(AGREEMENT)
@@ -281,15 +281,15 @@ def _accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
     return StageText("accuracy", comment, "measure/accuracy", compared, parameters, optional=True)
 
 
-def _latency(request: Request, compared: Mapping[str, str]) -> StageText:
+def _build_latency(request: Request, compared: Mapping[str, str]) -> StageText:
     facts = request.facts
     inputs = facts.graph.inputs if facts.graph else facts.inputs
     dynamic = {axis for item in inputs for axis in item.shape if isinstance(axis, str)}
     dynamic -= batch_axes(item.shape for item in inputs)
     size = min(TIMED, facts.longest or TIMED)
-    shape = {axis: facts.size_of(axis, size) for axis in sorted(dynamic) if axis.isidentifier()}
+    shape = {axis: facts.choose_size(axis, size) for axis in sorted(dynamic) if axis.isidentifier()}
     timed = "Both models timed side by side." if "reference" in compared else "The model timed."
     comment = f"{timed} `max_regression` compares with the accepted release, once there is one."
-    values = _known_values(request) or ({"shape": shape} if shape else {})
+    values = _choose_values(request) or ({"shape": shape} if shape else {})
     parameters: dict[str, Any] = {"target": request.target.name, **values}
     return StageText("latency", comment, "measure/latency", compared, parameters)

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from orun.core.serialization import replace
-from orun.scaffold.data_text import MATRIX, number_columns
+from orun.scaffold.data_text import MATRIX, name_columns
 from orun.scaffold.model_facts import ColumnFact, Value
 from orun.stages._sklearn.plain import column_names
 
@@ -19,7 +19,7 @@ Facts: TypeAlias = Iterator[tuple[int, ColumnFact]]
 """Facts by the place of a column; a later fact on the same column replaces an earlier one."""
 
 
-def columns_of(estimator: Any) -> tuple[tuple[ColumnFact, ...], bool]:
+def list_columns(estimator: Any) -> tuple[tuple[ColumnFact, ...], bool]:
     """Return the columns of an estimator, and whether it takes them as one matrix.
 
     Columns have the names of the data frame that the estimator was fitted on, else numbers. An estimator that takes
@@ -28,35 +28,35 @@ def columns_of(estimator: Any) -> tuple[tuple[ColumnFact, ...], bool]:
     names = column_names(estimator)
     count = getattr(estimator, "n_features_in_", None) if names is None else len(names)
     if count is None:
-        fact = dict(_learned(estimator, [0])).get(0, ColumnFact("", "text", doubt=type(estimator).__name__))
+        fact = dict(_iter_learned(estimator, [0])).get(0, ColumnFact("", "text", doubt=type(estimator).__name__))
         return (replace(fact, name=MATRIX),), False
-    facts = dict(_learned(estimator, range(count)))
+    facts = dict(_iter_learned(estimator, range(count)))
     columns = tuple(
         replace(facts.get(place, ColumnFact("")), name=str(name))
-        for place, name in enumerate(number_columns(count) if names is None else names)
+        for place, name in enumerate(name_columns(count) if names is None else names)
     )
     is_uniform = len({(column.holds_text, column.doubt) for column in columns}) == 1
     return columns, names is None and is_uniform
 
 
-def _learned(part: Any, places: Sequence[int]) -> Facts:
+def _iter_learned(part: Any, places: Sequence[int]) -> Facts:
     """Yield what an estimator has learned about the columns at these places."""
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import Pipeline
 
     if isinstance(part, Pipeline):
         for _, step in part.steps:
-            yield from _learned(step, places)
+            yield from _iter_learned(step, places)
             if not _keeps_values(step):
                 return
     elif isinstance(part, ColumnTransformer):
         for _, transformer, columns in getattr(part, "transformers_", ()):
-            yield from _learned(transformer, [places[place] for place in _places(columns, part)])
+            yield from _iter_learned(transformer, [places[place] for place in _list_places(columns, part)])
     elif hasattr(part, "get_params"):
         yield from _read_attributes(part, places)
-        for inner in _inner_estimators(part):
+        for inner in _iter_inner_estimators(part):
             if getattr(inner, "n_features_in_", len(places)) == len(places):
-                yield from _learned(inner, places)
+                yield from _iter_learned(inner, places)
 
 
 def _keeps_values(step: Any) -> bool:
@@ -64,7 +64,7 @@ def _keeps_values(step: Any) -> bool:
     return step in ("passthrough", None) or (hasattr(step, "missing_values") and not step.add_indicator)
 
 
-def _places(columns: Any, part: Any) -> list[int]:
+def _list_places(columns: Any, part: Any) -> list[int]:
     """Return the places of the columns of one transformer in a ColumnTransformer."""
     names = [*getattr(part, "feature_names_in_", ())]
     if not isinstance(columns, slice) and not np.size(columns):
@@ -79,7 +79,7 @@ def _places(columns: Any, part: Any) -> list[int]:
     return [int(place) for place in np.atleast_1d(np.arange(part.n_features_in_)[columns])]
 
 
-def _inner_estimators(part: Any) -> Iterator[Any]:
+def _iter_inner_estimators(part: Any) -> Iterator[Any]:
     """Yield the estimators directly inside an estimator, fitted ones last."""
     members = vars(part)
     pending = [members.get("estimator"), *(value for name, value in members.items() if "_" in (name[0], name[-1]))]
@@ -93,7 +93,7 @@ def _inner_estimators(part: Any) -> Iterator[Any]:
 def _read_attributes(part: Any, places: Sequence[int]) -> Facts:
     """Yield what the attributes of one estimator say."""
     if hasattr(part, "build_analyzer"):  # a vectorizer of texts
-        yield places[0], ColumnFact("", "text", _values(sorted(getattr(part, "vocabulary_", ()))))
+        yield places[0], ColumnFact("", "text", _choose_values(sorted(getattr(part, "vocabulary_", ()))))
         return
     is_foreign = type(part).__module__.partition(".")[0] != "sklearn" or getattr(part, "func", None)
     if is_foreign and not hasattr(part, "predict"):
@@ -101,15 +101,15 @@ def _read_attributes(part: Any, places: Sequence[int]) -> Facts:
     for place, learned in zip(places, getattr(part, "statistics_", ()), strict=False):  # of an imputer
         yield place, ColumnFact("", "category", (learned,)) if isinstance(learned, str) else ColumnFact("")
     for place, learned in zip(places, getattr(part, "categories_", ()), strict=False):
-        yield place, ColumnFact("", "category", _values(learned))
-    for place, (low, high) in zip(places, _ranges(part, len(places)), strict=False):
+        yield place, ColumnFact("", "category", _choose_values(learned))
+    for place, (low, high) in zip(places, _iter_ranges(part, len(places)), strict=False):
         if math.isfinite(low + high):
             center = (low + high) / 2
             spread = (high - low) / 2 or abs(center) or 1.0
-            yield place, ColumnFact("", center=_rounded(center), spread=_rounded(spread))
+            yield place, ColumnFact("", center=_round(center), spread=_round(spread))
 
 
-def _ranges(part: Any, count: int) -> Iterable[tuple[float, float]]:
+def _iter_ranges(part: Any, count: int) -> Iterable[tuple[float, float]]:
     """Yield the range of each column, as scalers, bins and the thresholds of trees tell it; NaN where unknown."""
     if hasattr(part, "tree_"):
         tree = part.tree_
@@ -129,11 +129,11 @@ def _ranges(part: Any, count: int) -> Iterable[tuple[float, float]]:
     return zip(center - scale, center + scale, strict=False)
 
 
-def _rounded(number: float) -> float:
+def _round(number: float) -> float:
     return float(f"{number:.{DIGITS}g}")
 
 
-def _values(learned: Iterable[Any]) -> tuple[Value, ...]:
+def _choose_values(learned: Iterable[Any]) -> tuple[Value, ...]:
     """Return some of the categories or words, evenly spaced, without missing ones."""
     plain = [getattr(item, "item", lambda item=item: item)() for item in learned]
     present = [item for item in plain if item is not None and item == item]  # noqa: PLR0124 - NaN is not itself

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import replace
 from orun.errors import UsageError
-from orun.scaffold.data_text import FUNCTION, data_text
+from orun.scaffold.data_text import FUNCTION, format_data
 from orun.scaffold.model_facts import ColumnFact, ModelFacts
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def inspect_estimator(name: str, estimator: Any) -> ModelFacts:
     from sklearn.exceptions import NotFittedError
     from sklearn.utils.validation import check_is_fitted
 
-    from orun.scaffold.sklearn_columns import columns_of
+    from orun.scaffold.sklearn_columns import list_columns
 
     try:
         check_is_fitted(estimator)
@@ -80,19 +80,19 @@ def inspect_estimator(name: str, estimator: Any) -> ModelFacts:
             why=f"it holds {type(estimator).__name__}",
             hint='save the fitted estimator itself: joblib.dump(estimator, "model.joblib")',
         ) from error
-    columns, is_matrix = columns_of(estimator)
+    columns, is_matrix = list_columns(estimator)
     facts = ModelFacts("sklearn", name, columns=columns, is_matrix=is_matrix)
     from orun.stages._sklearn.export import table_of
 
     scope: dict[str, Any] = {}
-    exec(data_text("", facts), scope)  # noqa: S102 - text that we write, and the user runs
+    exec(format_data("", facts), scope)  # noqa: S102 - text that we write, and the user runs
     examples = table_of(scope[FUNCTION]().inputs, "float32")
-    if refusal := _refusal(estimator, examples):
+    if refusal := _explain_refusal(estimator, examples):
         return replace(facts, refusal=refusal)
     return replace(facts, columns=_with_missing(estimator, examples, columns))
 
 
-def _refusal(estimator: Any, examples: Table) -> str:
+def _explain_refusal(estimator: Any, examples: Table) -> str:
     """Return why the estimator cannot take examples; empty when it can."""
     from orun.stages._sklearn.check import answers_of
 
@@ -109,14 +109,14 @@ def _with_missing(estimator: Any, examples: Table, columns: Sequence[ColumnFact]
 
     accept_empty_texts(estimator)
     places = range(len(columns))
-    takes_all = not _refusal(estimator, _emptied(examples, places))
+    takes_all = not _explain_refusal(estimator, _empty_columns(examples, places))
     return tuple(
-        replace(column, takes_missing=takes_all or not _refusal(estimator, _emptied(examples, [place])))
+        replace(column, takes_missing=takes_all or not _explain_refusal(estimator, _empty_columns(examples, [place])))
         for place, column in enumerate(columns)
     )
 
 
-def _emptied(examples: Table, places: Collection[int]) -> Table:
+def _empty_columns(examples: Table, places: Collection[int]) -> Table:
     """Return examples that have no values in the columns at these places: NaN, or the empty text among texts."""
     import numpy as np
 

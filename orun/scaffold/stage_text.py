@@ -39,6 +39,6 @@ def {function}(
 '''
 
 
-def stage_text(file: str, function: str) -> str:
+def format_stage(file: str, function: str) -> str:
     """Return the text of a Python file with a custom stage."""
     return TEMPLATE.format(file=file, function=function)

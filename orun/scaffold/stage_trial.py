@@ -106,7 +106,7 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
         KeyboardInterrupt: when the run was interrupted.
     """
     kind = find_stage(reference)
-    folder, stage = Path(reference.rpartition(":")[0]).absolute().parent, stage_id(kind)
+    folder, stage = Path(reference.rpartition(":")[0]).absolute().parent, derive_id(kind)
     _require_inputs(reference, kind, inputs)
     helpers = HELPERS + "".join(
         COPY.format(kind=port.accepts[0], name=f"copy_{name}")
@@ -114,8 +114,8 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
         if name in inputs and port.accepts[0] != "onnx"
     )
     with (
-        _temporary(folder, ".py", helpers) as code,
-        _temporary(folder, ".yaml", _pipeline(kind, code, inputs, folder)) as file,
+        _write_temporary(folder, ".py", helpers) as code,
+        _write_temporary(folder, ".yaml", _format_pipeline(kind, code, inputs, folder)) as file,
         TemporaryDirectory(prefix="orun-test-") as store,
         variable(HISTORY, None),
     ):
@@ -135,7 +135,7 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
         return Trial(result, tuple(name for name in declared if name not in result.metrics), rebuilt)
 
 
-def stage_id(kind: Kind) -> str:
+def derive_id(kind: Kind) -> str:
     """Return the id of the stage in its trial: the name of its function."""
     return kind.name.rpartition(":")[2].lstrip("_") or "stage"
 
@@ -155,7 +155,7 @@ def _require_inputs(reference: str, kind: Kind, inputs: Mapping[str, str]) -> No
             )
 
 
-def _pipeline(kind: Kind, code: Path, inputs: Mapping[str, str], folder: Path) -> str:
+def _format_pipeline(kind: Kind, code: Path, inputs: Mapping[str, str], folder: Path) -> str:
     """Return a pipeline with the stage and a stage for each of its inputs, as JSON, which is YAML."""
     stages: dict[str, object] = {}
     for name, port in kind.spec.inputs.items():
@@ -169,11 +169,11 @@ def _pipeline(kind: Kind, code: Path, inputs: Mapping[str, str], folder: Path) -
     stage: dict[str, object] = {"uses": kind.name}
     if stages:
         stage["needs"] = {name: f"input-{name}" for name in kind.spec.inputs}
-    return json.dumps({"name": "test", "stages": {**stages, stage_id(kind): stage}}, indent=1)
+    return json.dumps({"name": "test", "stages": {**stages, derive_id(kind): stage}}, indent=1)
 
 
 @contextmanager
-def _temporary(folder: Path, suffix: str, text: str) -> Iterator[Path]:
+def _write_temporary(folder: Path, suffix: str, text: str) -> Iterator[Path]:
     """Make a temporary file next to the stage's code, so that relative paths resolve as in a pipeline there."""
     with ExitStack() as stack:
         with convert_os_errors("write", folder):

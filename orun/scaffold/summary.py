@@ -10,37 +10,37 @@ from orun.fs.os_errors import quoted
 from orun.report.summary import iter_skip_reasons
 from orun.scaffold.create import Created
 from orun.scaffold.goal import parse_goal
-from orun.scaffold.init_command import init_command
-from orun.scaffold.thresholds import likeness, release_size
+from orun.scaffold.init_command import format_init_command
+from orun.scaffold.thresholds import find_release_size, measure_likeness
 from orun.text.units import show
 
 
-def measured_line(created: Created) -> str:
+def format_measured(created: Created) -> str:
     """Return the release compared with the original: `90.9 MB -> 22.9 MB, 2.10x as fast, cosine 0.993`."""
     stages = {stage.stage: stage for stage in created.result.stages}
     graph = created.request.facts.graph
     parts = []
-    if graph and (size := release_size(created.result)):
+    if graph and (size := find_release_size(created.result)):
         parts.append(f"{show(graph.size, 'B')} -> {show(size.value, 'B')}")
     latency = stages["latency"].metrics
     if median := latency.get("p50"):
         parts.append(f"p50 {show(median.value, 's')}")
     if speedup := latency.get("speedup"):
         parts.append(f"{speedup.value:.2f}x as fast")
-    if alike := likeness(created.result):
+    if alike := measure_likeness(created.result):
         metric, value, _ = alike
         parts.append(f"{metric} {math.floor(value * 1e5) / 1e5:g}")
     return f"measured: {', '.join(parts)}" if parts else ""
 
 
-def goal_lines(created: Created) -> list[str]:
+def format_goal(created: Created) -> list[str]:
     """Return the verdicts on the goal, a line each, and how near the model came to each condition that it misses."""
     metrics = {stage.stage: stage.metrics for stage in created.result.stages}
     outcomes = {(verdict.stage, verdict.metric, verdict.rule): verdict.outcome for verdict in created.verdicts}
     lines = []
     for condition in created.request.goal:
         metric = metrics.get(condition.stage, {}).get(condition.metric)
-        miss = condition.miss(metric.value) if metric else ""
+        miss = condition.describe_miss(metric.value) if metric else ""
         unjudged = f"{'missed' if miss else 'met'}, not judged" if metric else "not judged"  # a gate before it failed
         outcome = outcomes.get((condition.stage, condition.metric, condition.rule), unjudged)
         figures = [show(metric.value, metric.unit), miss] if metric else ["not measured"]
@@ -50,24 +50,24 @@ def goal_lines(created: Created) -> list[str]:
     return lines
 
 
-def skipped_notes(created: Created) -> list[str]:
+def list_skipped_notes(created: Created) -> list[str]:
     """Return a note on each reason for which stages were skipped, such as a provider that this machine lacks."""
     names = ", ".join(stage.stage for stage in created.result.stages if stage.outcome == "skipped")
     return [f"note: {names} {why}" for why in iter_skip_reasons(created.result)]
 
 
-def worse_note(created: Created) -> str:
+def explain_worse(created: Created) -> str:
     """Return advice if the release is larger or slower than the original; else an empty text."""
     request, graph = created.request, created.request.facts.graph
     if not request.drawback:
         return ""
     goal = "speedup>1" if "slower" in request.drawback else f"size<{math.floor(graph.size) if graph else 0}B"
     file = created.file.with_stem(f"{created.file.stem}-goal")
-    command = init_command(file, replace(request, goal=parse_goal(goal)))
+    command = format_init_command(file, replace(request, goal=parse_goal(goal)))
     return f"note: the release is {request.drawback} than the original here; a search may find a better one: {command}"
 
 
-def pixels_note(created: Created) -> str:
+def explain_pixels(created: Created) -> str:
     """Return which values images become, unless they stay integers or the model's files state it."""
     data = created.request.data
     if not isinstance(data, Mapping) or "images" not in data or "types" in data:
@@ -85,7 +85,7 @@ def pixels_note(created: Created) -> str:
     )
 
 
-def unjudged_note(created: Created) -> str:
+def explain_unjudged(created: Created) -> str:
     """Return advice if every gate waits for a baseline, so that runs judge nothing; else an empty text."""
     rules = {rule for metrics in created.gates.values() for rules in metrics.values() for rule in rules}
     if rules - {"max_regression"}:

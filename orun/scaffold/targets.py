@@ -35,18 +35,18 @@ class TargetText(Record, frozen=True):
         return self.name == CPU
 
 
-def target_names() -> dict[str, str]:
+def list_target_names() -> dict[str, str]:
     """Return the short name of each provider."""
     return {provider.removesuffix(SUFFIX).lower(): provider for provider in PROVIDERS}
 
 
-def target_named(name: str) -> TargetText:
+def find_target(name: str) -> TargetText:
     """Return a target by the short name of its provider (`cuda`), or the long one.
 
     Raises:
         UsageError: when ONNX Runtime has no such provider.
     """
-    names = target_names()
+    names = list_target_names()
     short = name.removesuffix(SUFFIX).lower()
     short = ALIASES.get(short, short)
     if short not in names:

@@ -21,34 +21,34 @@ MOST_CHANGE = 0.5  # share of a figure by labels; a gate that allows a larger ch
 REDUCED = ("int8", "half")  # stages that make a model smaller and less exact
 
 
-def gates_for(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
+def choose_gates(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
     """Return the gates of each stage that was measured: stage -> metric -> rule -> threshold."""
     gates: dict[str, dict[str, dict[str, str]]] = {}
     for stage in result.stages:
         metrics = stage.metrics
         if stage.stage in REDUCED and "size" in metrics:
-            gates[stage.stage] = {"size": {"max": _size(metrics["size"].value * SPARE)}}
+            gates[stage.stage] = {"size": {"max": _format_size(metrics["size"].value * SPARE)}}
         if stage.stage == "accuracy":
             cosines = {name: metrics[name] for name in ("cosine.mean", "cosine.min") if name in metrics}
             gates["accuracy"] = {
-                name: {"min": _below_one(metric)} for name, metric in cosines.items() if 0 < metric.value <= 1
+                name: {"min": _bound_cosine(metric)} for name, metric in cosines.items() if 0 < metric.value <= 1
             }
             if "sqnr" in metrics and "cosine" not in metrics:  # the noise may have `WORSE` times the power
                 least_sqnr = min(metrics["sqnr"].value, MOST_SQNR) - 10 * math.log10(WORSE)
                 gates["accuracy"] = {"sqnr": {"min": f"{math.floor(least_sqnr)}"}}
-            if least := _share(metrics.get("agreement")):
+            if least := _bound_agreement(metrics.get("agreement")):
                 gates["accuracy"]["agreement"] = {"min": least}
             for name, (limit, rule) in LABEL_RULES.items():
                 if name in metrics:
-                    thresholds = {limit: _limit(metrics[name]), rule: _most_change(metrics[name])}
+                    thresholds = {limit: _bound_figure(metrics[name]), rule: _bound_change(metrics[name])}
                     if written := {key: value for key, value in thresholds.items() if value}:
                         gates["accuracy"][name] = written
         if stage.stage == "latency":
-            gates["latency"] = {"p50": {"max_regression": SLOWEST}} | _speedup(metrics)
+            gates["latency"] = {"p50": {"max_regression": SLOWEST}} | _choose_speedup_gate(metrics)
     return gates
 
 
-def likeness(result: RunResult) -> tuple[str, float, float] | None:
+def measure_likeness(result: RunResult) -> tuple[str, float, float] | None:
     """Return how alike the outputs are to the original's: the metric, its value, and the least for a release."""
     metrics = next((stage.metrics for stage in result.stages if stage.stage == "accuracy"), {})
     if cosine := metrics.get("cosine.mean"):
@@ -58,30 +58,30 @@ def likeness(result: RunResult) -> tuple[str, float, float] | None:
     return None
 
 
-def release_size(result: RunResult) -> Metric | None:
+def find_release_size(result: RunResult) -> Metric | None:
     """Return the size of the last model; None if it is not known."""
     stages = {stage.stage: stage for stage in result.stages}
     release = next((stages[name] for name in ("tune", *REDUCED, "fuse", "simplify") if name in stages), None)
     return release.metrics.get("size") if release else None
 
 
-def drawback(request: Request, result: RunResult) -> str:
+def find_drawback(request: Request, result: RunResult) -> str:
     """Return what the release is worse in than the original: `larger and slower`; empty for none and for a goal."""
-    graph, size, speedup = request.facts.graph, release_size(result), result["latency"].metrics.get("speedup")
+    graph, size, speedup = request.facts.graph, find_release_size(result), result["latency"].metrics.get("speedup")
     is_larger = bool(graph and size and size.value > graph.size)
     is_slower = bool(speedup and speedup.interval and speedup.interval.high < 1)
     named = ["larger"] * is_larger + ["slower"] * is_slower
     return "" if request.goal else " and ".join(named)
 
 
-def _below_one(metric: Metric) -> str:
+def _bound_cosine(metric: Metric) -> str:
     """Return a minimum whose distance from 1 is `WORSE` times the measured one, with as few digits as possible."""
     distance = max(1 - metric.value, 1e-6) * WORSE
     digits = max(2, math.ceil(-math.log10(distance)) + 1)
     return f"{math.floor((1 - distance) * 10**digits) / 10**digits:.{digits}f}"
 
 
-def _share(agreement: Metric | None) -> str:
+def _bound_agreement(agreement: Metric | None) -> str:
     """Return a minimum whose distance from 100 % is `WORSE` times the measured one; empty without a useful one."""
     if agreement is None:
         return ""
@@ -89,7 +89,7 @@ def _share(agreement: Metric | None) -> str:
     return f"{least:g}%" if least > 0 else ""
 
 
-def _limit(metric: Metric) -> str:
+def _bound_figure(metric: Metric) -> str:
     """Return a bound of a figure by labels; empty without a useful one.
 
     Its distance is `WORSE` times what the examples cannot exclude of the figure, and of its change from the original's:
@@ -99,7 +99,7 @@ def _limit(metric: Metric) -> str:
         return ""
     is_error = metric.better == "lower"
     end = metric.interval.high if is_error else metric.interval.low
-    distance = max(abs(end / metric.value - 1) * WORSE, _uncertain_change(metric))
+    distance = max(abs(end / metric.value - 1) * WORSE, _compute_uncertain_change(metric))
     if not distance < MOST_CHANGE:
         return ""
     bound = metric.value * (1 + distance if is_error else 1 - distance)
@@ -109,13 +109,13 @@ def _limit(metric: Metric) -> str:
     return f"{math.ceil(bound * 10**digits) / 10**digits:.{max(digits, 0)}f}"
 
 
-def _most_change(metric: Metric) -> str:
+def _bound_change(metric: Metric) -> str:
     """Return a change from the original's figure that the examples can exclude; empty without a useful one."""
-    most = _uncertain_change(metric)
+    most = _compute_uncertain_change(metric)
     return f"{math.ceil(most * 1000) / 10:g}%" if metric.reference and most < MOST_CHANGE else ""
 
 
-def _uncertain_change(metric: Metric) -> float:
+def _compute_uncertain_change(metric: Metric) -> float:
     """Return `WORSE` times the change from the original's figure that the examples cannot exclude, as a share."""
     change = 0.0
     if metric.reference is not None:
@@ -124,7 +124,7 @@ def _uncertain_change(metric: Metric) -> float:
     return max(change, LEAST_CHANGE) * WORSE
 
 
-def _speedup(metrics: Mapping[str, Metric]) -> dict[str, dict[str, str]]:
+def _choose_speedup_gate(metrics: Mapping[str, Metric]) -> dict[str, dict[str, str]]:
     speedup = metrics.get("speedup")
     if speedup is None or speedup.interval is None or not math.isfinite(speedup.interval.low):
         return {}
@@ -132,7 +132,7 @@ def _speedup(metrics: Mapping[str, Metric]) -> dict[str, dict[str, str]]:
     return {"speedup": {"min": f"{least:.1f}"}} if least > 1 else {}
 
 
-def _size(size: float) -> str:
+def _format_size(size: float) -> str:
     """Return a size as text, rounded up: `23MB`."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= scale:

@@ -34,7 +34,7 @@ def inspect_program(name: str, path: Path) -> ModelFacts:
         value = values[item]
         shape = tuple(size if isinstance(size, int) else str(size) for size in value.shape)
         inputs.append(with_values(InputFact(item, str(value.dtype).removeprefix("torch."), shape)))
-    return ModelFacts("torch", name, tuple(inputs), output_names(len(program.graph_signature.user_outputs)))
+    return ModelFacts("torch", name, tuple(inputs), name_outputs(len(program.graph_signature.user_outputs)))
 
 
 def inspect_torchscript(name: str, path: Path, inputs: tuple[InputFact, ...]) -> ModelFacts:
@@ -56,7 +56,7 @@ def inspect_torchscript(name: str, path: Path, inputs: tuple[InputFact, ...]) ->
     return inspect_module(name, module, [item.debugName() for item in module.graph.inputs()][1:], inputs)
 
 
-def forward_parameters(module: Any) -> list[str]:
+def list_forward_parameters(module: Any) -> list[str]:
     """Return the names of the inputs of a module's `forward`."""
     return [item for item in inspect.signature(module.forward).parameters if item not in ("args", "kwargs")]
 
@@ -117,11 +117,11 @@ def _call_at_first_fit(
     *longer, last = choices
     for sizes in longer:
         with suppress(Exception):
-            return sizes, _call(module, inputs, _first_sizes(sizes), by_name=by_name)
-    return last, _call(module, inputs, _first_sizes(last), by_name=by_name)
+            return sizes, _call(module, inputs, _take_first(sizes), by_name=by_name)
+    return last, _call(module, inputs, _take_first(last), by_name=by_name)
 
 
-def _first_sizes(sizes: Sizes) -> Mapping[str, int]:
+def _take_first(sizes: Sizes) -> Mapping[str, int]:
     """Return the first size of each axis."""
     return {axis: pair[0] for axis, pair in sizes.items()}
 
@@ -143,7 +143,7 @@ def _widen(size: int) -> tuple[int, int]:
     return size, size + size // 2
 
 
-def output_names(count: int) -> tuple[str, ...]:
+def name_outputs(count: int) -> tuple[str, ...]:
     """Return names for the outputs of a model that has none."""
     return ("output",) if count == 1 else tuple(f"output{number}" for number in range(count))
 
@@ -162,15 +162,15 @@ def _call(module: Any, inputs: Sequence[InputFact], sizes: Mapping[str, int], *,
     with torch.no_grad():
         result = module(**feeds) if by_name else module(*feeds.values())
     shapes = [tuple(tensor.shape) for tensor in flatten(result)]  # it refuses what is no tensor
-    names = _names("", result) if isinstance(result, Mapping) else output_names(len(shapes))
+    names = _iter_names("", result) if isinstance(result, Mapping) else name_outputs(len(shapes))
     return dict(zip(names, shapes, strict=True))
 
 
-def _names(name: str, value: Any) -> Iterator[str]:
+def _iter_names(name: str, value: Any) -> Iterator[str]:
     """Yield a name for each tensor of an output, in the order in which `flatten` yields them."""
     if isinstance(value, Mapping | list | tuple):
         items = value.items() if isinstance(value, Mapping) else enumerate(value)
         for key, item in items:
-            yield from _names(f"{name}_{key}" if name else str(key), item)
+            yield from _iter_names(f"{name}_{key}" if name else str(key), item)
     elif value is not None:
         yield name

@@ -10,7 +10,7 @@ from orun.errors import UsageError
 from orun.fs.os_errors import quoted
 from orun.scaffold.data_declaration import PREPARATION, USUAL_SIDE, read_json, read_object
 from orun.scaffold.model_facts import InputFact, ModelFacts
-from orun.scaffold.torch_inspection import TRIED, call_once, forward_parameters
+from orun.scaffold.torch_inspection import TRIED, call_once, list_forward_parameters
 from orun.stages._data.texts import load_tokenizer
 from orun.stages._torch.pretrained import UnknownClass, load_pretrained
 
@@ -51,8 +51,8 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
         model = load_pretrained(str(path), local_files_only=True).eval()
     except UnknownClass as error:
         raise UsageError(f"{error}, which config.json of {path} names", hint=OWN_CODE) from error
-    inputs = _inputs(path, model)
-    longest = _longest(model)
+    inputs = _list_inputs(path, model)
+    longest = _find_longest(model)
     size = min(TRIED, longest) if longest else TRIED
     outputs, sizes = call_once(str(path), model, inputs, AGAIN, by_name=True, size=size)
     return ModelFacts(
@@ -93,7 +93,7 @@ def _require_known(path: Path, stated: dict[str, Any]) -> None:
         )
 
 
-def _inputs(path: Path, model: Any) -> list[InputFact]:
+def _list_inputs(path: Path, model: Any) -> list[InputFact]:
     """Return the inputs of a model, by what its class calls the main one.
 
     Raises:
@@ -102,12 +102,12 @@ def _inputs(path: Path, model: Any) -> list[InputFact]:
     config = model.config
     main = model.main_input_name
     if main == "pixel_values":
-        inputs = [_pixels(path, model)]
+        inputs = [_describe_pixels(path, model)]
     elif main == "input_ids":
-        inputs = _tokens(path, model)
-        if hasattr(config, "vision_config") and "pixel_values" in forward_parameters(model):
-            inputs.append(_pixels(path, model))
-    elif sound := _sound(main, config):
+        inputs = _list_token_inputs(path, model)
+        if hasattr(config, "vision_config") and "pixel_values" in list_forward_parameters(model):
+            inputs.append(_describe_pixels(path, model))
+    elif sound := _describe_sound(main, config):
         inputs = [sound]
     else:
         raise UsageError(f"orun does not know what {path} takes as {main}", hint=AGAIN)
@@ -117,7 +117,7 @@ def _inputs(path: Path, model: Any) -> list[InputFact]:
     return inputs
 
 
-def _tokens(path: Path, model: Any) -> list[InputFact]:
+def _list_token_inputs(path: Path, model: Any) -> list[InputFact]:
     """Return the inputs that a tokenizer makes of texts."""
     config = model.config.get_text_config()
     axes = ("batch", "sequence")
@@ -127,7 +127,7 @@ def _tokens(path: Path, model: Any) -> list[InputFact]:
         InputFact("attention_mask", "int64", axes, None, "right-padded" if is_causal else "mask"),
     ]
     segments = getattr(config, "type_vocab_size", 0)
-    if segments > 1 and SEGMENTS in forward_parameters(model) and _makes_segments(path):
+    if segments > 1 and SEGMENTS in list_forward_parameters(model) and _makes_segments(path):
         inputs.append(InputFact(SEGMENTS, "int64", axes, segments - 1))
     return inputs
 
@@ -143,18 +143,18 @@ def _makes_segments(path: Path) -> bool:
         return True
 
 
-def _pixels(path: Path, model: Any) -> InputFact:
+def _describe_pixels(path: Path, model: Any) -> InputFact:
     """Return the images, or the frames of a video, that a model takes."""
     parts = (getattr(model.config, name, None) for name in ("vision_config", "encoder"))
     config = next(filter(None, parts), model.config)
-    size = getattr(config, "image_size", None) or _prepared_size(path)
+    size = getattr(config, "image_size", None) or _read_prepared_size(path)
     height, width = (size, size) if isinstance(size, int) else size
     frames = getattr(config, "num_frames", None) if "video" in model.input_modalities else None
     image = (getattr(config, "num_channels", 3), height, width)
     return InputFact("pixel_values", "float32", ("batch", frames, *image) if frames else ("batch", *image))
 
 
-def _prepared_size(path: Path) -> int | tuple[int, int]:
+def _read_prepared_size(path: Path) -> int | tuple[int, int]:
     """Return the size to which the file beside a model crops or resizes images, in pixels."""
     stated = read_object(path / PREPARATION)
     size = stated.get("crop_size") or stated.get("size") or USUAL_SIDE
@@ -164,7 +164,7 @@ def _prepared_size(path: Path) -> int | tuple[int, int]:
     return size.get("height", shortest), size.get("width", shortest)
 
 
-def _sound(main: str, config: Any) -> InputFact | None:
+def _describe_sound(main: str, config: Any) -> InputFact | None:
     """Return the waveform or the spectrogram that a model takes; None if its configuration has no size for it."""
     bands = getattr(config, "num_mel_bins", None)
     if main == "input_values":
@@ -178,16 +178,16 @@ def _sound(main: str, config: Any) -> InputFact | None:
     return None
 
 
-def _longest(model: Any) -> int:
+def _find_longest(model: Any) -> int:
     """Return the largest number of tokens that a model takes; 0 when unknown or unlimited."""
     config = model.config
     text = config.get_text_config(decoder=config.is_encoder_decoder or None)
     names = ("max_position_embeddings", "n_positions", "max_target_positions")
     stated = next((number for name in names if (number := getattr(text, name, None) or 0) > 0), 0)
-    return max(stated - _unused_positions(model), 0)
+    return max(stated - _count_unused_positions(model), 0)
 
 
-def _unused_positions(model: Any) -> int:
+def _count_unused_positions(model: Any) -> int:
     """Return how many of the first positions stand for padding, as in RoBERTa, and not for tokens."""
     padding = [
         module.padding_idx

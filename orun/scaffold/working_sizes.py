@@ -58,14 +58,14 @@ def find_working_sizes(
     An axis that can take several sizes gets two. If the model runs at none of the sizes that are tried, or takes too
     long, the result is empty, too.
     """
-    roles = {axis: role for axis, role in _roles(inputs).items() if axis not in known}
+    roles = {axis: role for axis, role in _guess_roles(inputs).items() if axis not in known}
     if not roles:
         return {}
     try:
         model = session(path, outputs)
     except UsageError:  # the first stage says so
         return {}
-    if all(_runs(model, inputs, sizes) for sizes in _default_sizes(inputs, {**guessed, **known})):
+    if all(_runs(model, inputs, sizes) for sizes in _iter_default_sizes(inputs, {**guessed, **known})):
         return {}
     base = {axis: min(known.get(axis, (1,))) for axis in list_axes(inputs)}
     present = list(dict.fromkeys(roles.values()))
@@ -80,7 +80,7 @@ def find_working_sizes(
     return {}
 
 
-def _roles(inputs: Sequence[Input]) -> dict[str, Role]:
+def _guess_roles(inputs: Sequence[Input]) -> dict[str, Role]:
     """Return the roles of dynamic axes as far as the types and ranks of inputs tell."""
     roles: dict[str, Role] = {}
     for item in inputs:
@@ -102,7 +102,7 @@ def _roles(inputs: Sequence[Input]) -> dict[str, Role]:
     return roles
 
 
-def _default_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> Iterator[Sizes]:
+def _iter_default_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> Iterator[Sizes]:
     """Yield the sizes at which stages compare the model, and those at which it is timed."""
     yield from assign_sizes(inputs, sizes)
     batch = batch_axes(item.shape for item in inputs)

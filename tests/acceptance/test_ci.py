@@ -16,7 +16,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 
-from orun.scaffold.ci import System, workflow_text
+from orun.scaffold.ci import System, format_workflow
 from tests.acceptance.support import ROOT
 from tests.thin import mostly_slow
 
@@ -74,7 +74,7 @@ def docs_job(system: System) -> dict[str, Any]:
 
 def written_job(system: System) -> dict[str, Any]:
     """The workflow that `orun init --ci` writes."""
-    loaded = yaml.safe_load(workflow_text(system, ROOT / "pipelines/release.yaml", "release"))
+    loaded = yaml.safe_load(format_workflow(system, ROOT / "pipelines/release.yaml", "release"))
     job: dict[str, Any] = loaded["jobs"]["orun"] if system == "github" else loaded["release"]
     return job
 
@@ -99,7 +99,7 @@ def filled(document: Any, inputs: Mapping[str, Any], pattern: str) -> dict[str, 
 
 @pytest.mark.parametrize("system", ["github", "gitlab"])
 def test_the_job_of_the_docs_is_what_init_writes(system: System) -> None:
-    written = yaml.safe_load(workflow_text(system, ROOT / "pipelines/release.yaml", "release-gate"))
+    written = yaml.safe_load(format_workflow(system, ROOT / "pipelines/release.yaml", "release-gate"))
     assert docs_job(system) == (written["jobs"]["orun"] if system == "github" else written["release-gate"])
 
 

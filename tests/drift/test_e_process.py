@@ -98,7 +98,7 @@ def test_a_state_goes_on() -> None:
     undivided = capital_of(reference, values)
     test = DriftTest.begin(list(reference.T), np.random.default_rng(0))
     test.add(values[:15], np.zeros(15))
-    again = DriftTest(test.random, **{name: array.copy() for name, array in test.arrays().items()})
+    again = DriftTest(test.random, **{name: array.copy() for name, array in test.to_arrays().items()})
     assert again.add(values[15:], np.zeros(25)).capital == pytest.approx(undivided[15:])
 
 

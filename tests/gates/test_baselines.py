@@ -67,7 +67,7 @@ def run_of(stage_actions: Mapping[str, Action], outcome: Outcome = "built", name
 
 
 def accept(pipeline: Pipeline, result: RunResult, stage_actions: dict[str, Action]) -> Path:
-    return baselines.accept(pipeline, baselines.candidate(pipeline, result, stage_actions))
+    return baselines.accept(pipeline, baselines.build_candidate(pipeline, result, stage_actions))
 
 
 def stored(pipeline: Pipeline) -> Baseline:
@@ -85,7 +85,7 @@ def test_a_setup_is_stored_by_kind_and_subject(pipeline: Pipeline) -> None:
     accepted = Accepted(
         "aa", {"size": SIZE}, HERE, "2026-11-02T08:30:00+00:00", "Ada", "run-7", setup=group_by_kind(setup)
     )
-    path = baselines.path_for(pipeline)
+    path = baselines.locate(pipeline)
     write_file(path, Baseline("bert", {"latency": accepted}))
     stored = json.loads(path.read_text())["stages"]["latency"]["setup"]
     assert stored == {"parameter": {"time": '"10s"', "warmup": "3"}, "target": {"": "{}"}}
@@ -108,12 +108,12 @@ def test_kind_and_parameters_of_every_stage_are_accepted(pipeline: Pipeline) -> 
     assert baseline.settings == {"int8": int8, "latency": {"kind": {"": "measure/latency"}}}
     assert list(baseline.stages) == ["latency"]
     now = components({"kind": "quantize/static", "parameter per_channel": "false", "parameter later": "1"})
-    assert baseline.changed_settings("int8", now) == (
+    assert baseline.list_changed_settings("int8", now) == (
         ChangedSetting("int8", "uses", "quantize/dynamic", "quantize/static"),
         ChangedSetting("int8", "per_channel", "true", "false"),
     )
-    assert baseline.changed_settings("int8", stage_actions["int8"].components) == ()
-    assert baseline.changed_settings("new", now) == ()
+    assert baseline.list_changed_settings("int8", stage_actions["int8"].components) == ()
+    assert baseline.list_changed_settings("new", now) == ()
 
 
 def test_settings_of_stages_outside_of_the_run_are_kept_until_they_are_gone(pipeline: Pipeline) -> None:
@@ -140,18 +140,18 @@ def test_a_file_without_settings_is_read(tmp_path: Path) -> None:
     path.write_text('{"version": 2, "pipeline": "bert", "stages": {}}\n')
     baseline = read_file(path)
     assert baseline == Baseline("bert")
-    assert baseline.changed_settings("int8", components({"parameter per_channel": "false"})) == ()
+    assert baseline.list_changed_settings("int8", components({"parameter per_channel": "false"})) == ()
 
 
 def test_nothing_is_accepted_at_first(pipeline: Pipeline) -> None:
-    assert baselines.path_for(pipeline) == pipeline.root / "bert.baseline.json"
+    assert baselines.locate(pipeline) == pipeline.root / "bert.baseline.json"
     assert baselines.read(pipeline) is None
 
 
 def test_what_was_accepted_is_read_back(pipeline: Pipeline) -> None:
     path = accept(pipeline, run_of(actions()), actions())
     baseline = stored(pipeline)
-    assert path == baselines.path_for(pipeline)
+    assert path == baselines.locate(pipeline)
     assert baseline.pipeline == "bert"
     date = baseline.stages["latency"].date
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", date)
@@ -184,7 +184,7 @@ def test_two_pipeline_files_have_no_baseline_in_common(pipeline: Pipeline) -> No
     with pytest.raises(PipelineError) as refused:
         accept(pipeline, run_of(actions()), actions())
     assert render(refused.value.problems) == message
-    assert not baselines.path_for(pipeline).exists()
+    assert not baselines.locate(pipeline).exists()
     twin.write_text("services: {}\n")  # of another tool
     accept(pipeline, run_of(actions()), actions())
     assert baselines.read(pipeline) is not None
@@ -324,17 +324,17 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
 def test_a_broken_file_is_an_error_with_its_place(
     pipeline: Pipeline, text: str, place: str, message: str, source: str | None, hint: str
 ) -> None:
-    baselines.path_for(pipeline).write_text(text)
+    baselines.locate(pipeline).write_text(text)
     with pytest.raises(PipelineError) as caught:
         baselines.read(pipeline)
     (problem,) = caught.value.problems
-    assert str(problem.position) == f"{baselines.path_for(pipeline)}:{place}"
+    assert str(problem.position) == f"{baselines.locate(pipeline)}:{place}"
     assert (problem.message, problem.hint) == (message, hint)
     assert problem.source == (text if source is None else source)
 
 
 def test_a_folder_in_its_place(pipeline: Pipeline) -> None:
-    path = baselines.path_for(pipeline)
+    path = baselines.locate(pipeline)
     path.mkdir()
     with pytest.raises(PipelineError) as caught:
         baselines.read(pipeline)
@@ -380,7 +380,7 @@ def test_a_user_whom_nobody_knows(pipeline: Pipeline, monkeypatch: pytest.Monkey
 
 
 def test_a_file_that_is_no_text(pipeline: Pipeline) -> None:
-    baselines.path_for(pipeline).write_bytes(b"\xff\xfe")
+    baselines.locate(pipeline).write_bytes(b"\xff\xfe")
     with pytest.raises(PipelineError) as caught:
         baselines.read(pipeline)
     assert caught.value.problems[0].message == (

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.gates.caveats import caveats_of
+from orun.gates.caveats import list_caveats
 from orun.pipeline.model import Pipeline
 from orun.text.wording.caveats import caveat
 from tests.pipeline.support import EXPORT, loaded
@@ -18,7 +18,7 @@ END = ", by which the model was made: on other data it may be worse, so keep som
 
 
 def sentence(pipeline: Pipeline, stage: str) -> str:
-    return "; ".join(map(caveat, caveats_of(pipeline, pipeline.stage(stage))))
+    return "; ".join(map(caveat, list_caveats(pipeline, pipeline.stage(stage))))
 
 
 @pytest.mark.parametrize(

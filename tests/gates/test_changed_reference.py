@@ -40,7 +40,7 @@ def test_the_accepted_model_is_not_held_against_a_reference_that_it_was_not_made
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(baselines, "author_name", lambda _: "Ada")
+    monkeypatch.setattr(baselines, "find_author", lambda _: "Ada")
     Path("release.yaml").write_text(PIPELINE)
     assert judged(0.0, 0.0)[0] == "no baseline"
     assert main(["baseline", "accept", "release.yaml"]) == 0

@@ -9,7 +9,7 @@ import pytest
 
 from orun.core.serialization import replace
 from orun.gates.baseline_file import group_by_kind
-from orun.gates.conditions import changed_since
+from orun.gates.conditions import list_changes_since
 from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import Terms
@@ -28,7 +28,7 @@ TARGET = {"parameter target": '"cpu"', "target": '{"session":{"intra_op_num_thre
 
 
 def reason_for(*arguments: Any) -> str:
-    return "; ".join(map(caveat, changed_since(*arguments)))
+    return "; ".join(map(caveat, list_changes_since(*arguments)))
 
 
 def sentence(setup: Mapping[str, str], now: Mapping[str, str], host: Mapping[str, str] = HERE) -> str:

@@ -51,7 +51,7 @@ def test_a_portable_stage_that_takes_times(file: Path) -> None:
         action = store.latest("pipeline", "wait")
     assert action is not None
     result = orun.run(file, store=file.parent / "store")
-    baselines.accept(pipeline, baselines.candidate(pipeline, result, {"wait": action}))
+    baselines.accept(pipeline, baselines.build_candidate(pipeline, result, {"wait": action}))
     _, slower = verdicts(file, 2.0)
     assert slower.outcome == "failed"
     assert re.sub(r"\d{4}-\d\d-\d\d", "DAY", explain_verdict(slower)).startswith(

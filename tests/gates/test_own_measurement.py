@@ -106,7 +106,7 @@ def judged(share: float, scores: str = "1.0", rows: str = "some", beams: int = 4
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A measurement with the accepted model beside the new one."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(baselines, "author_name", lambda _: "Ada")
+    monkeypatch.setattr(baselines, "find_author", lambda _: "Ada")
     make_project(tmp_path, STAGES, PIPELINE)
     return tmp_path
 
@@ -117,7 +117,7 @@ def accepted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("accepted")
     make_project(folder, WITH_WORDS, BESIDE)
     with chdir(folder), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(baselines, "author_name", lambda _: "Ada")
+        patch.setattr(baselines, "find_author", lambda _: "Ada")
         assert judged(0.5)[0] == "no baseline"
         assert main(["baseline", "accept", "release.yaml"]) == 0
     return folder

@@ -324,7 +324,7 @@ def judge_beside_reference() -> Callable[[str, Metric, str], Verdict]:
     def judged(reference: str, measured: Metric, model: str = "aa11") -> Verdict:
         then = replace(measured, value=0.99, reference=None, baseline=None)
         known = replace(
-            accepted({"cosine": then}), setup=group_by_kind(ports.setup(with_reference("aa", {"cosine": then})))
+            accepted({"cosine": then}), setup=group_by_kind(ports.list_setup(with_reference("aa", {"cosine": then})))
         )
         condition = gate("cosine", "max_regression", "1%", 0.01)
         needs = {"model": "int8", "reference": "export"}

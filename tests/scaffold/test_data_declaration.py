@@ -14,12 +14,12 @@ from PIL import Image
 import orun
 from orun.core.serialization import replace
 from orun.errors import UsageError
-from orun.scaffold.data_declaration import declaration_of
+from orun.scaffold.data_declaration import declare
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.inspection_process import declare_data
 from orun.scaffold.model_facts import ColumnFact, GraphFacts, InputFact, ModelFacts
 from orun.scaffold.recipe import Request
-from orun.scaffold.targets import target_named
+from orun.scaffold.targets import find_target
 from orun.stages._data.images import require_images
 from tests.scaffold.support import save_tokenizer
 
@@ -210,7 +210,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 )
 @pytest.mark.usefixtures("folder")
 def test_what_a_model_needs_of_a_dataset(data: str, facts: ModelFacts, declared: dict[str, Declaration]) -> None:
-    assert declaration_of(data, Path(), facts) == {"path": data, **declared}
+    assert declare(data, Path(), facts) == {"path": data, **declared}
 
 
 def test_images_that_transformers_scales_otherwise(folder: Path) -> None:
@@ -225,7 +225,7 @@ def test_images_that_transformers_scales_otherwise(folder: Path) -> None:
         "mean": [0.0] * 3,
         "std": [1.0] * 3,
     }
-    assert declaration_of("photos", Path(), IMAGES) == {"path": "photos", "images": declared}
+    assert declare("photos", Path(), IMAGES) == {"path": "photos", "images": declared}
 
 
 @pytest.mark.parametrize(
@@ -272,7 +272,7 @@ def test_files_that_are_neither_columns_of_inputs_nor_images(folder: Path, data:
     (folder / "manifest.csv").write_text("path,text\none.wav,good\n")
     sound = ModelFacts("torch", "w2v", (InputFact("input_values", "float32", ("batch", "samples")),))
     with pytest.raises(UsageError) as caught:
-        declaration_of(data, Path(), IMAGES if data == "saved" else sound)
+        declare(data, Path(), IMAGES if data == "saved" else sound)
     assert str(caught.value).splitlines() == [message[0], *(f"  {line}" for line in message[1:])]
 
 
@@ -291,37 +291,37 @@ def test_class_folders_are_numbered_as_the_scores_of_the_model(
     for name in folders:
         (folder / "photos" / name).mkdir()
         Image.new("RGB", (1, 1)).save(folder / "photos" / name / "one.png")
-    declaration = declaration_of("photos", Path(), IMAGES)
+    declaration = declare("photos", Path(), IMAGES)
     assert isinstance(declaration, dict)
     assert {key: declaration[key] for key in ("classes", "labels") if key in declaration} == declared
-    request = Request(replace(IMAGES, graph=GraphFacts(outputs=("logits",))), target_named("cpu"), declaration)
+    request = Request(replace(IMAGES, graph=GraphFacts(outputs=("logits",))), find_target("cpu"), declaration)
     assert request.label_metric == ("accuracy" if declared else "")
 
 
 @pytest.mark.usefixtures("folder")
 def test_columns_with_the_names_of_the_inputs_need_no_declaration() -> None:
     named = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"), ColumnFact("b"), ColumnFact("c")))
-    assert declaration_of("wide.csv", Path(), named) == "wide.csv"
+    assert declare("wide.csv", Path(), named) == "wide.csv"
 
 
 @pytest.mark.usefixtures("folder")
 def test_labels_of_the_usual_name_are_declared_for_the_gates() -> None:
     Path("labelled.csv").write_text("a,labels\n1,0\n")
     named = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("a"),))
-    assert declaration_of("labelled.csv", Path(), named) == {"path": "labelled.csv", "labels": "labels"}
+    assert declare("labelled.csv", Path(), named) == {"path": "labelled.csv", "labels": "labels"}
 
 
 @pytest.mark.usefixtures("folder")
 def test_columns_with_spaces_where_lightgbm_has_underscores() -> None:
     Path("spaced.csv").write_text("petal width,target\n1,0\n")
     named = ModelFacts("sklearn", "f.joblib", columns=(ColumnFact("petal_width"),))
-    assert declaration_of("spaced.csv", Path(), named) == {"path": "spaced.csv", "labels": "target"}
+    assert declare("spaced.csv", Path(), named) == {"path": "spaced.csv", "labels": "target"}
 
 
 @pytest.mark.usefixtures("folder")
 def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
     facts = ModelFacts("torch", "../bert", TOKENS)
-    assert declaration_of("lines.txt", Path("new"), facts) == {"path": "../lines.txt", "text": {"tokenizer": "../bert"}}
+    assert declare("lines.txt", Path("new"), facts) == {"path": "../lines.txt", "text": {"tokenizer": "../bert"}}
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_dataset_that_does_not_suit_the_model(data: str, facts: ModelFacts, message: list[str]) -> None:
     with pytest.raises(UsageError) as caught:
-        declaration_of(data, Path(), facts)
+        declare(data, Path(), facts)
     assert str(caught.value) == "\n  ".join(message)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orun.errors import UsageError
-from orun.scaffold.goal import Condition, check_goal, choose_search, gates_of, parse_goal
+from orun.scaffold.goal import Condition, build_gates, check_goal, choose_search, parse_goal
 
 HINT = 'hint: --goal "size<25MB, p50<10ms, cosine>0.99"'
 DURATION = "a duration such as 12ms, 1.5s, 2min or 1h (a plain number is in seconds)"
@@ -22,7 +22,7 @@ def test_conditions() -> None:
         Condition("max_abs", "max", "1e-3", "accuracy"),
     )
     assert choose_search(goal, "sqnr") == ("cosine.mean", "0.99", "min")
-    assert gates_of(goal) == {
+    assert build_gates(goal) == {
         "tune": {"size": {"max": "25MB"}},
         "latency": {"p50": {"max": "10ms"}, "speedup": {"min": "1.5x"}},
         "accuracy": {"cosine.mean": {"min": "0.99"}, "max_abs": {"max": "1e-3"}},
@@ -98,4 +98,4 @@ def test_labels_come_with_the_users_data() -> None:
 )
 def test_how_near_a_model_comes(goal: str, measured: float, miss: str) -> None:
     (condition,) = parse_goal(goal)
-    assert condition.miss(measured) == miss
+    assert condition.describe_miss(measured) == miss

@@ -17,15 +17,15 @@ from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import replace
 from orun.errors import UsageError
-from orun.scaffold.create import require_supported, text_of
-from orun.scaffold.data_text import data_text
+from orun.scaffold.create import format_text, require_supported
+from orun.scaffold.data_text import format_data
 from orun.scaffold.inspection import inspect_model, parse_inputs
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
-from orun.scaffold.recipe import Request, stages_for
-from orun.scaffold.targets import target_named
-from orun.scaffold.thresholds import gates_for
+from orun.scaffold.recipe import Request, list_stages
+from orun.scaffold.targets import find_target
+from orun.scaffold.thresholds import choose_gates
 
-CPU = target_named("cpu")
+CPU = find_target("cpu")
 MODEL = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y) <float[2,2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }'  # noqa: E501
 
 
@@ -50,7 +50,7 @@ def graph_of(source: str | Path) -> GraphFacts:
 
 def text_for(model: Path) -> str:
     """The pipeline that `init` writes for a model before anything is measured."""
-    return text_of(Path("mlp.yaml"), Request(facts_of(model), CPU), {})
+    return format_text(Path("mlp.yaml"), Request(facts_of(model), CPU), {})
 
 
 def test_the_text_without_gates(model: Path) -> None:
@@ -68,7 +68,7 @@ def test_the_text_without_gates(model: Path) -> None:
 
 def test_a_release_that_is_worse_than_the_original_has_a_comment_that_says_so(model: Path) -> None:
     """Only the terminal said it, and the file had gates that bless the larger size."""
-    text = text_of(Path("mlp.yaml"), Request(facts_of(model), CPU, drawback="larger and slower"), {})
+    text = format_text(Path("mlp.yaml"), Request(facts_of(model), CPU, drawback="larger and slower"), {})
     assert (
         "  # Weights in 8 bits. `reduce_range` keeps them exact on processors without VNNI instructions.\n"
         "  # Measured by `orun init`: larger and slower than the original.\n"
@@ -209,7 +209,7 @@ def test_outputs_of_one_number_are_compared_by_their_noise(
 
 def test_outputs_that_are_not_known_yet_are_compared_by_what_any_output_has() -> None:
     facts = ModelFacts("sklearn", "prices.joblib")
-    (accuracy,) = [stage for stage in stages_for(Request(facts, CPU), {}) if stage.name == "accuracy"]
+    (accuracy,) = [stage for stage in list_stages(Request(facts, CPU), {}) if stage.name == "accuracy"]
     assert accuracy.parameters["metrics"] == ["sqnr"]
 
 
@@ -218,7 +218,7 @@ def test_outputs_of_classes_are_compared_by_their_agreement(model: Path) -> None
     facts = facts_of(model)
     for outputs, metrics in (((), ["cosine", "agreement"]), (("y",), ["cosine"])):
         request = Request(facts, CPU, outputs=outputs)
-        (accuracy,) = [stage for stage in stages_for(request, {}) if stage.name == "accuracy"]
+        (accuracy,) = [stage for stage in list_stages(request, {}) if stage.name == "accuracy"]
         assert accuracy.parameters["metrics"] == metrics
 
 
@@ -243,7 +243,7 @@ def test_outputs_are_compared_with_labels_where_there_may_be_both(
     save_regression(model, body, outputs, axes)
     options: dict[str, Any] = {"form": "onnx", "data": {"path": "rows.csv", "labels": "y"}, **changes}
     request = Request(replace(facts_of(model), form=options.pop("form")), CPU, **options)
-    (accuracy,) = [stage for stage in stages_for(request, {}) if stage.name == "accuracy"]
+    (accuracy,) = [stage for stage in list_stages(request, {}) if stage.name == "accuracy"]
     assert accuracy.parameters["metrics"] == metrics
 
 
@@ -257,7 +257,7 @@ def test_the_gate_of_an_accuracy_allows_what_the_examples_cannot_exclude(
     unchanged = Comparison(right, Estimate(1.0, low, 2.0), Estimate(0.0, -1.0, 1.0), "paired", 200)
     metrics = {"accuracy": Metric(right, "ratio", reference=unchanged)}
     accuracy = StageResult("accuracy", "measure/accuracy", "built", metrics=metrics)
-    assert gates_for(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
+    assert choose_gates(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
         "accuracy": {} if most is None else {"accuracy": {"max_drop": most}}
     }
 
@@ -266,7 +266,7 @@ def test_the_gate_of_an_error_allows_what_the_examples_cannot_exclude() -> None:
     compared = Comparison(2.0, Estimate(1.001, 0.99, 1.019), Estimate(0.0, -1.0, 1.0), "paired", 200)
     metrics = {"rmse": Metric(2.002, "", "lower", reference=compared)}
     accuracy = StageResult("accuracy", "measure/accuracy", "built", metrics=metrics)
-    assert gates_for(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
+    assert choose_gates(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
         "accuracy": {"rmse": {"max_increase": "2.9%"}}
     }
 
@@ -290,7 +290,7 @@ def test_the_gate_of_labels_lies_beyond_the_measured_interval(
 ) -> None:
     metrics = {"rmse" if measured.better == "lower" else "accuracy": measured}
     accuracy = StageResult("accuracy", "measure/accuracy", "built", metrics=metrics)
-    assert gates_for(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
+    assert choose_gates(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
         "accuracy": rules
     }
 
@@ -300,7 +300,7 @@ def test_the_gate_of_an_agreement_leaves_room_for_other_kernels() -> None:
         metrics = {"agreement": Metric(measured, "ratio")}
         accuracy = StageResult("accuracy", "measure/accuracy", "built", metrics=metrics)
         gate = {} if least is None else {"agreement": {"min": least}}
-        assert gates_for(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
+        assert choose_gates(RunResult("run", "net", "net.yaml", 0, 1.0, 0.0, {}, (accuracy,), (), Path())) == {
             "accuracy": gate
         }
 
@@ -320,7 +320,7 @@ def test_a_transformer_that_takes_few_tokens_is_timed_with_no_more() -> None:
     tokens = InputFact("input_ids", "int64", ("batch", "sequence"), 49)
     for longest, size in ((62, 62), (510, 128), (0, 128)):
         facts = ModelFacts("torch", "few", (tokens,), ("logits",), longest=longest)
-        (latency,) = [stage for stage in stages_for(Request(facts, CPU), {}) if stage.name == "latency"]
+        (latency,) = [stage for stage in list_stages(Request(facts, CPU), {}) if stage.name == "latency"]
         assert latency.parameters["shape"] == {"sequence": size}
 
 
@@ -333,14 +333,14 @@ def test_the_batch_is_timed_as_one_wherever_its_axis_stands(
     """A state of a recurrent model has its layers first, and a model may have the time first."""
     inputs = (InputFact("x", "float32", first), InputFact("h", "float32", (1, "batch", 32)))
     facts = ModelFacts("torch", "step", inputs, ("y",))
-    (latency,) = [stage for stage in stages_for(Request(facts, CPU), {}) if stage.name == "latency"]
+    (latency,) = [stage for stage in list_stages(Request(facts, CPU), {}) if stage.name == "latency"]
     assert latency.parameters.get("shape") == shape
 
 
 @pytest.mark.parametrize("runs_here", [True, False])
 def test_outputs_are_compared_on_the_target_where_this_machine_has_it(*, runs_here: bool) -> None:
     facts = ModelFacts("onnx", "m.onnx", (InputFact("x", "float32", ("N", 2)),), ("y",))
-    stages = {stage.name: stage for stage in stages_for(Request(facts, target_named("cuda"), runs_here=runs_here), {})}
+    stages = {stage.name: stage for stage in list_stages(Request(facts, find_target("cuda"), runs_here=runs_here), {})}
     assert stages["accuracy"].parameters.get("target") == ("cuda" if runs_here else None)
     assert stages["latency"].parameters["target"] == "cuda"
 
@@ -458,10 +458,10 @@ def test_a_module_that_takes_no_short_inputs(tmp_path: Path, monkeypatch: pytest
     facts = facts_of("net.py:load", Path("not-there-yet"), ("input=float32[batch,2,samples]",))
     assert facts.source == "../net.py:load"
     assert facts.sizes == {"samples": (400, 600)}
-    stages = {stage.name: stage for stage in stages_for(Request(facts, CPU), {})}
+    stages = {stage.name: stage for stage in list_stages(Request(facts, CPU), {})}
     assert stages["export"].parameters["dims"] == {"samples": [400, 600]}
     assert stages["latency"].parameters["shape"] == {"samples": 400}
-    assert "'input': random.normal(size=(n, 2, 400)).astype(np.float32)," in data_text("net.yaml", facts)
+    assert "'input': random.normal(size=(n, 2, 400)).astype(np.float32)," in format_data("net.yaml", facts)
 
 
 FRAMED = """
@@ -544,7 +544,7 @@ def test_a_module_that_halves_images(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_made_up_examples_of_a_batch_that_is_not_the_first_axis() -> None:
     """They have all axes, as they are fed one at a time."""
     inputs = (InputFact("x", "float32", ("time", "batch", 3)), InputFact("h", "float32", (2, "batch", 4)))
-    text = data_text("net.yaml", ModelFacts("torch", "net", inputs, ("y",)))
+    text = format_data("net.yaml", ModelFacts("torch", "net", inputs, ("y",)))
     assert "'x': random.normal(size=(n, 32, 1, 3)).astype(np.float32)," in text
     assert "'h': random.normal(size=(n, 2, 1, 4)).astype(np.float32)," in text
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from orun.scaffold.goal import parse_goal
-from orun.scaffold.init_command import init_command
+from orun.scaffold.init_command import format_init_command
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.recipe import Request
-from orun.scaffold.targets import target_named
+from orun.scaffold.targets import find_target
 
-CPU, CUDA = target_named("cpu"), target_named("cuda")
+CPU, CUDA = find_target("cpu"), find_target("cuda")
 INPUTS = (InputFact("x", "float32", ("batch", 3)), InputFact("scale", "int64", ()))
 GOAL = "'cosine.mean>0.9, p50<1ms'"
 DECLARED = "--input 'x=float32[batch,3]' --input 'scale=int64[]'"
@@ -43,8 +43,8 @@ DECLARED = "--input 'x=float32[batch,3]' --input 'scale=int64[]'"
     ],
 )
 def test_all_options_of_a_request(options: Request, command: str) -> None:
-    assert init_command(Path("out/load.yaml"), options) == command
+    assert format_init_command(Path("out/load.yaml"), options) == command
 
 
 def test_the_default_file_is_not_named() -> None:
-    assert init_command(Path("net.yaml"), Request(ModelFacts("onnx", "net.onnx"), CPU)) == "orun init net.onnx"
+    assert format_init_command(Path("net.yaml"), Request(ModelFacts("onnx", "net.onnx"), CPU)) == "orun init net.onnx"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.run_record import Failure, StageResult
-from orun.scaffold.left_out import LONGEST, reason_of
+from orun.scaffold.left_out import LONGEST, explain_failure
 
 ORT = "[ONNXRuntimeError] : 1 : FAIL : "
 CASES = [
@@ -43,5 +43,5 @@ def test_what_why_and_what_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     monkeypatch.chdir(tmp_path)
     Path("data.py").touch()
     failure = Failure(failure.error, failure.problem.format(folder=tmp_path), failure.why, advice=failure.advice)
-    assert reason_of(StageResult("int8", "quantize/static", "failed", failure=failure)) == reason
+    assert explain_failure(StageResult("int8", "quantize/static", "failed", failure=failure)) == reason
     assert len(reason) <= LONGEST

@@ -6,11 +6,11 @@ import pytest
 
 from orun.core.serialization import replace
 from orun.errors import UsageError
-from orun.scaffold.data_text import data_text
+from orun.scaffold.data_text import format_data
 from orun.scaffold.inspection import parse_inputs
 from orun.scaffold.model_facts import GraphFacts, ModelFacts
-from orun.scaffold.recipe import Request, stages_for
-from orun.scaffold.targets import target_named
+from orun.scaffold.recipe import Request, list_stages
+from orun.scaffold.targets import find_target
 
 
 @pytest.mark.parametrize(
@@ -33,10 +33,10 @@ def test_integers_that_are_named_a_mask_of_tokens_are_one(declared: str, fill: s
 def test_bytes_with_the_axes_of_an_image_are_pixels() -> None:
     inputs = parse_inputs(["image=uint8[batch,24,24,3]", "flags=uint8[batch,3]"])
     assert [item.high for item in inputs] == [255, None]
-    text = data_text("net.yaml", ModelFacts("torch", "net.py:load", inputs))
+    text = format_data("net.yaml", ModelFacts("torch", "net.py:load", inputs))
     assert "'image': random.integers(0, 255, (n, 24, 24, 3), np.uint8, endpoint=True)," in text
-    request = Request(ModelFacts("torch", "net.py:load", inputs), target_named("cpu"))
-    assert stages_for(request, {})[0].parameters["inputs"] == {
+    request = Request(ModelFacts("torch", "net.py:load", inputs), find_target("cpu"))
+    assert list_stages(request, {})[0].parameters["inputs"] == {
         "image": {"shape": ["batch", 24, 24, 3], "dtype": "uint8", "high": 255},
         "flags": {"shape": ["batch", 3], "dtype": "uint8"},
     }
@@ -45,7 +45,7 @@ def test_bytes_with_the_axes_of_an_image_are_pixels() -> None:
 def test_made_up_indices_are_of_all_rows_of_a_table_that_the_graph_looks_up() -> None:
     inputs = parse_inputs(["user=int64[batch]", "clicks=int64[batch,2]", "attention_mask=int64[batch,2]"])
     graph = GraphFacts((replace(inputs[0], high=99), *inputs[1:]))
-    text = data_text("net.yaml", ModelFacts("torch", "net.py:load", inputs, graph=graph))
+    text = format_data("net.yaml", ModelFacts("torch", "net.py:load", inputs, graph=graph))
     assert "'user': random.integers(0, 99, (n,), np.int64, endpoint=True)," in text
     assert "'clicks': random.integers(0, 1, (n, 2), np.int64, endpoint=True)," in text
     assert "'attention_mask': np.ones((n, 2), np.int64)," in text

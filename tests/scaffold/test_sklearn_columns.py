@@ -25,9 +25,9 @@ from sklearn.preprocessing import (
 )
 
 from orun.measure.dataset import Dataset
-from orun.scaffold.data_text import data_text
+from orun.scaffold.data_text import format_data
 from orun.scaffold.model_facts import ColumnFact, ModelFacts
-from orun.scaffold.sklearn_columns import columns_of
+from orun.scaffold.sklearn_columns import list_columns
 from orun.stages._sklearn.export import table_of
 
 ROWS = 60
@@ -42,8 +42,8 @@ MIXED = np.stack([AGES.astype(object), CITIES.astype(object), ROOMS.astype(objec
 
 def examples_of(estimator: Any) -> tuple[Dataset, str]:
     """The dataset that the made-up file yields, and the text of the file."""
-    columns, is_matrix = columns_of(estimator)
-    text = data_text("forest.yaml", ModelFacts("sklearn", "forest.joblib", columns=columns, is_matrix=is_matrix))
+    columns, is_matrix = list_columns(estimator)
+    text = format_data("forest.yaml", ModelFacts("sklearn", "forest.joblib", columns=columns, is_matrix=is_matrix))
     scope: dict[str, Any] = {}
     exec(compile(text, "forest_data.py", "exec"), scope)  # noqa: S102 - the text is ours
     dataset: Dataset = scope["examples"]()
@@ -67,7 +67,7 @@ def mixed() -> ColumnTransformer:
 
 def test_an_array_of_numbers_and_texts() -> None:
     estimator = make_pipeline(mixed(), RandomForestClassifier(5, random_state=0)).fit(MIXED, LABELS)
-    columns, is_matrix = columns_of(estimator)
+    columns, is_matrix = list_columns(estimator)
     mean, deviation = (float(f"{value:.3g}") for value in (AGES.mean(), AGES.std()))
     assert not is_matrix
     assert (columns[0].center, columns[0].spread) == pytest.approx((mean, deviation), abs=0.1)
@@ -87,7 +87,7 @@ def test_a_data_frame() -> None:
     ], remainder="passthrough")  # fmt: skip
     search = GridSearchCV(make_pipeline(parts, LogisticRegression()), {"logisticregression__C": [1.0]}, cv=2)
     estimator = search.fit(frame, LABELS)
-    columns, is_matrix = columns_of(estimator)
+    columns, is_matrix = list_columns(estimator)
     assert (is_matrix, [(column.name, column.kind) for column in columns]) == (
         False,
         [("age", "number"), ("city", "category"), ("rooms", "number"), ("review", "text")],
@@ -153,7 +153,7 @@ def test_what_nothing_describes_is_a_guess() -> None:
     rows = np.stack([AGES.astype(object), np.array(["2026-11-26"] * ROWS, object)], axis=1)
     parts = ColumnTransformer([("number", FunctionTransformer(), [0]), ("day", Dates(), [1])])
     estimator = make_pipeline(parts, LogisticRegression()).fit(rows, LABELS)
-    columns, _ = columns_of(estimator)
+    columns, _ = list_columns(estimator)
     assert [column.doubt for column in columns] == ["", "Dates"]
     _, text = examples_of(estimator)
     assert "# a guess: Dates does not say what it takes" in text
@@ -167,5 +167,5 @@ def test_columns_of_catboost(names: list[str] | None) -> None:
 
     pool = Pool(np.stack([AGES, ROOMS], axis=1), LABELS, feature_names=names)
     model = CatBoostClassifier(iterations=2, verbose=0, allow_writing_files=False).fit(pool)
-    columns, is_matrix = columns_of(model)
+    columns, is_matrix = list_columns(model)
     assert ([column.name for column in columns], is_matrix) == (names or ["x0", "x1"], names is None)

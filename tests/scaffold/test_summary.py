@@ -12,9 +12,9 @@ from orun.scaffold.create import Created
 from orun.scaffold.goal import check_goal
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.scaffold.recipe import Request
-from orun.scaffold.summary import goal_lines, pixels_note, unjudged_note, worse_note
-from orun.scaffold.targets import target_named
-from orun.scaffold.thresholds import drawback
+from orun.scaffold.summary import explain_pixels, explain_unjudged, explain_worse, format_goal
+from orun.scaffold.targets import find_target
+from orun.scaffold.thresholds import find_drawback
 from tests.gates.support import metric
 from tests.report.support import PASSED
 
@@ -58,9 +58,9 @@ def test_a_release_that_is_worse_than_the_original_gets_the_command_of_a_search(
         StageResult("latency", "measure/latency", "built", metrics={"speedup": metric(0.5, "x", interval=speedup)}),
     )
     result = replace(PASSED, stages=stages)
-    request = Request(facts, target_named("cpu"))
-    request = replace(request, drawback=drawback(request, result))
-    assert worse_note(Created(Path("made/load.yaml"), request, {}, result)) == note
+    request = Request(facts, find_target("cpu"))
+    request = replace(request, drawback=find_drawback(request, result))
+    assert explain_worse(Created(Path("made/load.yaml"), request, {}, result)) == note
 
 
 @pytest.mark.parametrize(
@@ -80,12 +80,12 @@ def test_a_release_that_is_worse_than_the_original_gets_the_command_of_a_search(
 def test_the_values_of_pixels_are_noted(
     preparation: dict[str, object], types: dict[str, object], values: str, change: str
 ) -> None:
-    request = Request(NET, target_named("cpu"), {"path": "photos", "images": preparation, **types})
+    request = Request(NET, find_target("cpu"), {"path": "photos", "images": preparation, **types})
     note = (
         f"note: the images in photos become values from {values}; if the model takes others, change `scale`, `mean` "
         f"and `std` in net.yaml: for 0 to 1, `scale: 0.00392156862745098, {change}`"
     )
-    assert pixels_note(Created(Path("net.yaml"), request, {}, PASSED)) == (note if values else "")
+    assert explain_pixels(Created(Path("net.yaml"), request, {}, PASSED)) == (note if values else "")
 
 
 def test_a_condition_that_was_measured_and_not_judged_is_met_or_missed() -> None:
@@ -97,8 +97,8 @@ def test_a_condition_that_was_measured_and_not_judged_is_met_or_missed() -> None
             "latency", "measure/latency", "built", metrics={"p50": metric(0.005, "s"), "speedup": metric(0.5, "x")}
         ),
     )
-    request = Request(NET, target_named("cpu"), goal=goal)
-    assert goal_lines(Created(Path("load.yaml"), request, {}, replace(PASSED, stages=stages))) == [
+    request = Request(NET, find_target("cpu"), goal=goal)
+    assert format_goal(Created(Path("load.yaml"), request, {}, replace(PASSED, stages=stages))) == [
         "goal size max 2kB: missed, not judged (3 kB, 50 % above)",
         "goal p50 max 10ms: met, not judged (5 ms)",
         "goal speedup min 1: missed, not judged (0.50x, 50 % below)",
@@ -109,8 +109,8 @@ def test_a_condition_that_was_measured_and_not_judged_is_met_or_missed() -> None
 
 @pytest.mark.parametrize(("folder", "option"), [("artifacts/runs/1", ""), ("st9/runs/1", " --store st9")])
 def test_the_commands_name_the_store_in_which_the_model_was_built(folder: str, option: str) -> None:
-    created = Created(Path("a.yaml"), Request(NET, target_named("cpu")), {}, replace(PASSED, folder=Path(folder)))
-    assert unjudged_note(created) == (
+    created = Created(Path("a.yaml"), Request(NET, find_target("cpu")), {}, replace(PASSED, folder=Path(folder)))
+    assert explain_unjudged(created) == (
         "note: no gate is judged before a release is accepted: "
         f"orun a.yaml{option} && orun baseline accept a.yaml{option}"
     )

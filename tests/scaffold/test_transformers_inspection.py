@@ -11,8 +11,8 @@ import pytest
 
 from orun.errors import UsageError
 from orun.scaffold.inspection import inspect_model
-from orun.scaffold.recipe import Request, stages_for
-from orun.scaffold.targets import target_named
+from orun.scaffold.recipe import Request, list_stages
+from orun.scaffold.targets import find_target
 from orun.scaffold.transformers_inspection import inspect_transformers
 from tests.scaffold.support import save_tokenizer
 
@@ -90,7 +90,7 @@ def test_a_model_that_transcribes_is_judged_by_words(tmp_path: Path) -> None:
     facts = inspect_transformers("w2v", tmp_path)
     assert facts.is_ctc
     assert facts.sizes == {"samples": (4000, 6000)}
-    (accuracy,) = [stage for stage in stages_for(Request(facts, target_named("cpu")), {}) if stage.name == "accuracy"]
+    (accuracy,) = [stage for stage in list_stages(Request(facts, find_target("cpu")), {}) if stage.name == "accuracy"]
     assert accuracy.comment == (
         "Outputs compared with the original's. If the labels are texts, add `wer` and `cer`, with "
         "`text: {tokenizer: w2v}`, and a gate: wer: {max_increase: 1%}"

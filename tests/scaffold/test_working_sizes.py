@@ -11,8 +11,8 @@ import pytest
 from onnx import numpy_helper
 
 from orun.scaffold.inspection import inspect_model
-from orun.scaffold.recipe import Request, stages_for
-from orun.scaffold.targets import target_named
+from orun.scaffold.recipe import Request, list_stages
+from orun.scaffold.targets import find_target
 from orun.scaffold.working_sizes import find_working_sizes
 from orun.stages._graph.signature import inputs_of
 
@@ -121,7 +121,7 @@ def test_a_vision_transformer_whose_axes_all_have_names(tmp_path: Path, monkeypa
     onnx.save(model, "vit.onnx")
     facts = inspect_model("vit.onnx", Path(), (), trust=False)
     assert facts.sizes == {"height": (224,), "width": (224,)}
-    conversion, *_, latency, _, _ = stages_for(Request(facts, target_named("cpu")), {})
+    conversion, *_, latency, _, _ = list_stages(Request(facts, find_target("cpu")), {})
     assert conversion.parameters == {"path": "vit.onnx", "dims": {"height": [224], "width": [224]}}
     assert latency.parameters == {"target": "cpu"}
 

@@ -14,7 +14,7 @@ from orun.core.run_record import RunResult
 from orun.errors import OrunError
 from orun.eventlog import read_result
 from orun.gates.baseline_file import Accepted as AcceptedStage
-from orun.gates.baseline_file import Baseline, path_beside, read_file
+from orun.gates.baseline_file import Baseline, locate_baseline, read_file
 from orun.history.run_diff import Origin, RunDifference, compare, completed
 from orun.report.figures import ABSENT
 from orun.report.html.source import Source
@@ -94,7 +94,7 @@ def compare_with_accepted(source: Source) -> Accepted | None:
 
 def _read_baseline(file: Path) -> Baseline | None:
     try:
-        return read_file(path_beside(file))
+        return read_file(locate_baseline(file))
     except (OrunError, ValueError):  # the run has said what is wrong with it; a file of a name that is no path
         return None
 
