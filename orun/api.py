@@ -116,7 +116,7 @@ def plan(  # noqa: PLR0913 - the options of the command line
     remote: Remote | str | None = None,
     executor: Fleet | str | None = None,
 ) -> Plan:
-    """What a run would do and why; runs nothing.
+    """Return what a run would do and why; runs nothing.
 
     Args:
         file: a pipeline file, or a loaded pipeline.
@@ -541,7 +541,7 @@ def _plan_with_fleet(
 
 
 def _select(pipeline: Pipeline, only: Collection[str], from_: Collection[str], to: Collection[str]) -> Collection[str]:
-    """Ids of the stages that were asked for; all when nothing was said."""
+    """Return the ids of the stages that were asked for; all when nothing was said."""
     from orun.pipeline.graph import select
 
     chosen = select(pipeline, only=as_list("only", only), from_=as_list("from_", from_), to=as_list("to", to))

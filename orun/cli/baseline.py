@@ -66,7 +66,7 @@ def command() -> None:
 
 
 def _verb(name: str, meaning: str, *, reads_results: bool = False) -> Callable[[F], click.Command]:
-    """A verb of this group on a pipeline file, and on the results of its stages if it reads those."""
+    """Return a verb of this group on a pipeline file, and on the results of its stages if it reads those."""
     reading = (options.store_option, options.set_option) if reads_results else ()
 
     def decorate(function: F) -> click.Command:
@@ -125,7 +125,7 @@ def accept(file: str, overrides: Sequence[str], store: Path | None, as_json: boo
 
 
 def _build_unreleasable_error(pipeline: Pipeline, store: Path, failing: Sequence[Verdict]) -> UsageError:
-    """The error of a run whose gates fail, or block its releases, whatever is accepted."""
+    """Return the error of a run whose gates fail, or block its releases, whatever is accepted."""
     accept_again = format_command(pipeline, store, "baseline accept ")
     return UsageError(
         f"the last run of {show_path(str(pipeline.file))} fails whatever is accepted",
@@ -210,7 +210,7 @@ def _require_baseline(pipeline: Pipeline) -> Baseline:
 
 
 def _format_left_out(names: Sequence[str], baseline: Baseline, measure: str) -> list[str]:
-    """What is so of stages with gates that the run did not measure, and the command that measures them."""
+    """Return what is so of stages with gates that the run did not measure, and the command that measures them."""
     old = [name for name in names if name in baseline.stages]
     new = [name for name in names if name not in baseline.stages]
     return [

@@ -65,7 +65,7 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
 
 
 def format_bisection(bisection: Bisection, terminal: Terminal) -> list[str]:
-    """What was compared, what differs, and the answer."""
+    """Return what was compared, what differs, and the answer."""
     lines = [f"{terminal.paint(bisection.symptom, 'strong')}: good in {bisection.good}, bad in {bisection.bad}", ""]
     guilty = {change for cause in bisection.causes for change in cause}
     lines += [

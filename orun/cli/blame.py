@@ -167,7 +167,7 @@ def _format_command(file: Path, overrides: Mapping[str, str], store: Path | None
 
 
 def _find_stage(pipeline: Pipeline, gate: str) -> str:
-    """The stage that is meant by its id, or by its id and a metric."""
+    """Return the stage that is meant by its id, or by its id and a metric."""
     known = {stage.id: stage.id for stage in pipeline.stages}
     known |= {
         f"{stage.id}.{condition.metric}": stage.id for stage in pipeline.stages for condition in conditions(stage.gates)

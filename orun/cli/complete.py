@@ -82,7 +82,7 @@ def complete_metric(ctx: click.Context, _: click.Parameter, incomplete: str) -> 
 
 
 def _load_pipeline(ctx: click.Context) -> Pipeline | None:
-    """The pipeline of the file on the command line; None if it has mistakes, which are reported elsewhere."""
+    """Return the pipeline of the file on the command line; None if it has mistakes, which are reported elsewhere."""
     file = ctx.params.get("file") or next(iter(ctx.args), "")  # click leaves it in `args` after a bare option
     if not file:
         return None

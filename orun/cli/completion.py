@@ -85,7 +85,7 @@ def _detect_shell() -> Shell:
 
 
 def _locate_script(shell: Shell) -> Path:
-    """Where a shell looks for completion scripts of a user."""
+    """Return where a shell looks for completion scripts of a user."""
     data = Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
     config = Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
     return {

@@ -15,7 +15,7 @@ from orun.errors import MissingPackages, OrunError, UsageError
 
 
 def explain_missing_package(error: ModuleNotFoundError) -> UsageError | None:
-    """The message for a package of orun or one of its extras that is not installed; None for any other module."""
+    """Return the message for a missing package of orun or of one of its extras; None for any other module."""
     from orun.environment.distributions import OF_MODULES, metadata_paths, normalise, requirements
 
     module = (error.name or "").partition(".")[0]
@@ -31,7 +31,7 @@ def explain_missing_package(error: ModuleNotFoundError) -> UsageError | None:
 
 
 def report_bug(error: Exception, command_line: Sequence[str]) -> OrunError:
-    """The message for an unexpected error, after writing what is needed to understand it to a log file."""
+    """Return the message for an unexpected error, after writing what is needed to understand it to a log file."""
     from orun.environment.secret_variables import Secrets
     from orun.executors import Mask
 
@@ -64,7 +64,7 @@ def _format_report(error: Exception, command_line: Sequence[str]) -> str:
 
 
 def redact(command_line: Sequence[str]) -> list[str]:
-    """The command line without the values of `--set`: they may be secrets."""
+    """Return the command line without the values of `--set`: they may be secrets."""
     kept: list[str] = []
     for before, word in zip(["", *command_line], command_line, strict=False):
         is_value = before == "--set" or word.startswith("--set=")

@@ -28,7 +28,7 @@ INDENT = "    "
 
 
 def format_default(param: Param) -> str:
-    """Whether a file must set it, and what it is otherwise."""
+    """Return whether a file must set it, and what it is otherwise."""
     if param.required:
         return "required"
     default = plain_default(param.default)
@@ -39,12 +39,12 @@ def format_default(param: Param) -> str:
 
 
 def format_port(port: Port) -> str:
-    """What may be connected to an input."""
+    """Return what may be connected to an input."""
     return " or ".join(port.accepts) + (", optional" if port.optional else "")
 
 
 def flatten_params(params: tuple[Param, ...], prefix: str = "") -> list[tuple[str, Param]]:
-    """Every parameter with its dotted name, those of nested mappings after the mapping."""
+    """Return every parameter with its dotted name, those of nested mappings after the mapping."""
     rows: list[tuple[str, Param]] = []
     for param in params:
         name = f"{prefix}{param.name}"
@@ -54,7 +54,7 @@ def flatten_params(params: tuple[Param, ...], prefix: str = "") -> list[tuple[st
 
 
 def _list_nested(kind: ParamType, name: str) -> tuple[tuple[Param, ...], str]:
-    """The fields below a parameter, and what their names begin with: `inputs.*.` in a mapping, `axes[].` in a list."""
+    """Return the fields below a parameter, and their prefix: `inputs.*.` in a mapping, `axes[].` in a list."""
     while kind.name in ("list", "map"):
         name += "[]" if kind.name == "list" else ".*"
         kind = kind.items[0]
@@ -62,7 +62,7 @@ def _list_nested(kind: ParamType, name: str) -> tuple[tuple[Param, ...], str]:
 
 
 def list_metrics(kind: Kind) -> list[str] | None:
-    """The metrics that it yields, with default parameters where it depends on them; None when only a file can tell."""
+    """Return the metrics of a kind, by its default parameters if it depends on them; None when only a file can tell."""
     if any(param.required for param in kind.params):
         return sorted(kind.spec.metrics) if kind.spec.metrics else None
     names = kind.metrics({param.name: param.default for param in kind.params})
@@ -70,7 +70,7 @@ def list_metrics(kind: Kind) -> list[str] | None:
 
 
 def format_kind(kind: Kind, terminal: Terminal) -> list[str]:
-    """The documentation of a kind as text."""
+    """Return the documentation of a kind as text."""
     lines = [f"{terminal.paint(kind.name, 'strong')} ({kind.origin})", "", *kind.doc.strip().splitlines(), ""]
     if kind.spec.inputs:
         lines += ["inputs:"]
@@ -86,7 +86,7 @@ def format_kind(kind: Kind, terminal: Terminal) -> list[str]:
 
 
 def _format_entry(name: str, summary: str, doc: str, terminal: Terminal) -> list[str]:
-    """A name with what it is, and below it what it does."""
+    """Return a name with what it is, and below it what it does."""
     first, *more = wrap(f"{name}: {summary}", terminal.width - len(INDENT))
     head = f"  {terminal.paint(name, 'strong')}{first.removeprefix(name)}"
     text = [f"{INDENT * 2}{line}" for line in wrap(doc, terminal.width - 2 * len(INDENT))]
@@ -94,7 +94,7 @@ def _format_entry(name: str, summary: str, doc: str, terminal: Terminal) -> list
 
 
 def list_facts(kind: Kind) -> list[tuple[str, str]]:
-    """What else is to be known of a kind, by name."""
+    """Return what else is to be known of a kind, by name."""
     names = list_metrics(kind)
     rows = [
         ("output", kind.spec.output),
@@ -109,7 +109,7 @@ def list_facts(kind: Kind) -> list[tuple[str, str]]:
 
 
 def _describe_domain(kind: Kind) -> str:
-    """What becomes of the input domain of a model, for a kind that yields one."""
+    """Return what becomes of the input domain of a model, for a kind that yields one."""
     if kind.spec.output != "onnx":
         return ""
     primary = next(iter(kind.spec.inputs.values()), None)
@@ -120,7 +120,7 @@ def _describe_domain(kind: Kind) -> str:
 
 
 def to_data(kind: Kind) -> dict[str, Any]:
-    """A kind as plain data."""
+    """Return a kind as plain data."""
     return {
         "name": kind.name,
         "origin": kind.origin,

@@ -66,7 +66,7 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
 
 
 def _read_run(reference: str, store: Path | None) -> RunResult:
-    """The run that is meant, with what its stages rest on as far as that is known."""
+    """Return the run that is meant, with what its stages rest on as far as that is known."""
     from orun.eventlog import read_result
     from orun.history.run_diff import completed
 
@@ -83,7 +83,7 @@ def _read_run(reference: str, store: Path | None) -> RunResult:
 
 
 def _read_file(path: Path) -> RunResult:
-    """The run of a record, an event log, or the output of `--json`."""
+    """Return the run of a record, an event log, or the output of `--json`."""
     from orun.eventlog import read_log
     from orun.report.document import decode_run
     from orun.store.checksummed_json import decode_checksummed
@@ -103,7 +103,7 @@ def _read_file(path: Path) -> RunResult:
 
 
 def format_difference(difference: RunDifference, terminal: Terminal, *, full: bool = False) -> list[str]:
-    """The tables of what differs, and a sentence that sums it up."""
+    """Return the tables of what differs, and a sentence that sums it up."""
 
     def format_value(value: str | None) -> str:
         return ABSENT if value is None else value if full else shorten_digests(value)
@@ -175,7 +175,7 @@ def _format_origins(difference: RunDifference, terminal: Terminal) -> list[str]:
 
 
 def _iter_results(stages: Sequence[StageDifference], text: Any) -> Iterable[tuple[str, ...]]:
-    """What came of each stage; one line for what has another name, or is in one run alone."""
+    """Yield what came of each stage; one line for what has another name, or is in one run alone."""
     gone = {stage.key[0]: stage.stage for stage in stages if stage.key[0] and stage.outcome[1] is None}
     renamed = {stage.stage: gone[stage.key[1]] for stage in stages if stage.outcome[0] is None and stage.key[1] in gone}
     for stage in stages:

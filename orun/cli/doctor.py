@@ -124,7 +124,7 @@ def _describe_store(folder: Path) -> dict[str, Any]:
 
 
 def _list_all_needs() -> Needs:
-    """Every tool with the kinds that need it."""
+    """Return every tool with the kinds that need it."""
     from orun.stages.registry import all_kinds
 
     needs: Needs = {}
@@ -135,7 +135,7 @@ def _list_all_needs() -> Needs:
 
 
 def _list_needs(pipeline: Pipeline) -> Needs:
-    """The tools that a pipeline needs, with its stages that do."""
+    """Return the tools that a pipeline needs, with its stages that do."""
     from orun.runner.preflight import MODEL_RUNTIME, list_needed_tools
 
     needs: Needs = {}
@@ -154,7 +154,7 @@ def _list_needs(pipeline: Pipeline) -> Needs:
 
 
 def _list_tools(needs: Needs) -> list[dict[str, Any]]:
-    """Every tool that is needed, with its version where it is needed, or how to install it."""
+    """Return every tool that is needed, with its version where it is needed, or how to install it."""
     from orun.environment import distributions, venvs
     from orun.environment.install_commands import install_command
 
@@ -174,7 +174,7 @@ def _list_tools(needs: Needs) -> list[dict[str, Any]]:
 
 
 def _probe_providers() -> dict[str, dict[str, Any]]:
-    """Each provider that ONNX Runtime was built with: whether it loads, and why not."""
+    """Return each provider that ONNX Runtime was built with: whether it loads, and why not."""
     from orun.environment import providers
 
     probes = {name: providers.probe(name, "{}") for name in providers.list_compiled_in()}
@@ -199,7 +199,7 @@ def _list_environments() -> list[dict[str, Any]]:
 
 
 def format_facts(facts: dict[str, Any], terminal: Terminal) -> list[str]:
-    """The facts as text."""
+    """Return the facts as text."""
     from orun.executors import format_trace_notice
 
     trace = facts["trace"]
@@ -230,7 +230,7 @@ def _build_tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
 
 
 def _format_installs(tools: Sequence[dict[str, Any]]) -> list[str]:
-    """Each command that installs missing tools, after their names. Not in the table: it would leave no room there."""
+    """Return each command that installs missing tools, after their names. In the table it would leave no room."""
     commands: dict[str, list[str]] = {}
     for tool in tools:
         if tool["install"]:

@@ -164,7 +164,7 @@ def _write_stage(reference: str) -> int:
 
 
 def _plan_workflow(system: System | None, file: Path) -> tuple[Path, str] | None:
-    """The workflow to write: its path, which must be free, and its text."""
+    """Return the workflow to write: its path, which must be free, and its text."""
     if system is None:
         return None
     from orun.scaffold.ci import format_workflow, locate_workflow

@@ -35,12 +35,12 @@ class Answers(Record, frozen=True):
 
 
 def is_interactive(*, yes: bool) -> bool:
-    """Whether somebody can be asked: in a terminal, outside CI, without --yes."""
+    """Return whether somebody can be asked: in a terminal, outside CI, without --yes."""
     return not yes and sys.stdin.isatty() and sys.stderr.isatty() and not os.environ.get("CI")
 
 
 def is_model(word: str) -> bool:
-    """Whether a word names a model that exists: a file, a folder, or `file.py:function`."""
+    """Return whether a word names a model that exists: a file, a folder, or `file.py:function`."""
     path, separator, _ = word.rpartition(":")
     if separator and path.endswith(".py"):
         return os.path.isfile(path)  # noqa: PTH113 - a word may be no path at all

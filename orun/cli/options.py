@@ -22,7 +22,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def _parse_folder(_ctx: click.Context, _param: click.Parameter, text: str | None) -> Path | None:
-    """The folder that an option names; an empty name says nothing, as an empty variable does."""
+    """Return the folder that an option names; an empty name says nothing, as an empty variable does."""
     return Path(text) if text else None
 
 
@@ -80,7 +80,7 @@ def warn(texts: Iterable[str]) -> None:
 
 
 def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
-    """The store that `--store` names, or that of the working folder; it must be there.
+    """Return the store that `--store` names, or that of the working folder; it must be there.
 
     Raises:
         UsageError: when there is none.
@@ -100,7 +100,7 @@ def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
 
 
 def format_outputs_folder(store: Path | None) -> str:
-    """The folder of output checkouts, to append to a command: of a store, or of the working folder's."""
+    """Return the folder of output checkouts, to append to a command: of a store, or of the working folder's."""
     from orun.fs.os_errors import quoted
     from orun.store.layout import default_store
     from orun.text.suggestions import show_path
@@ -116,13 +116,13 @@ def remote_options(function: F) -> F:
 
 
 def take_remote(choices: dict[str, Any]) -> Remote | None:
-    """The remote that the options name, taken out of the choices; None when nothing is said of it."""
+    """Return the remote that the options name, taken out of the choices; None when nothing is said of it."""
     url, mode, required = (choices.pop(name) for name in ("remote", "remote_mode", "remote_required"))
     return Remote(url, mode, required) if url is not None or mode or required else None
 
 
 def parse_seconds(option: str, text: str | None) -> float:
-    """The seconds of an option such as `--wait 30m`; none when it is left out."""
+    """Return the seconds of an option such as `--wait 30m`; none when it is left out."""
     from orun.text.units import parse_duration, respelt
 
     wrong = f"{option} wants a duration such as 90s or 30min, not {text!r}"
@@ -136,7 +136,7 @@ def parse_seconds(option: str, text: str | None) -> float:
 
 
 def parse_pairs(option: str, form: str, pairs: Sequence[str], hint: str, *, filled: bool = False) -> dict[str, str]:
-    """The `name=value` words of an option as a mapping, `filled` with no empty value; the last of a name wins."""
+    """Return the `name=value` texts of an option by name, `filled` with no empty value; the last of a name wins."""
     values: dict[str, str] = {}
     for pair in pairs:
         name, separator, value = pair.partition("=")
@@ -147,7 +147,7 @@ def parse_pairs(option: str, form: str, pairs: Sequence[str], hint: str, *, fill
 
 
 def parse_overrides(pairs: Sequence[str]) -> dict[str, str]:
-    """The `path=value` words of `--set` as a mapping."""
+    """Return the `path=value` words of `--set` as a mapping."""
     for pair in pairs:
         if (shown := os.fsencode(pair).decode(errors="replace")) != pair:
             raise UsageError(f"--set '{shown}' is not UTF-8", why="a pipeline file is, and what replaces its values")

@@ -51,5 +51,5 @@ OPTIONS: Mapping[str, str] = {
 
 
 def translate(word: str, habits: Mapping[str, str]) -> str:
-    """What to type here for a verb or option of another tool, or an empty text."""
+    """Return what to type here for a verb or option of another tool, or an empty text."""
     return next((line for line, names in habits.items() if word in names.split()), "")

@@ -21,12 +21,12 @@ STDOUT = Path("/dev/stdout")  # the file that is named `-`
 
 
 def output_option(name: str, text: str, *parameters: str, metavar: str = "FILE") -> Callable[[F], F]:
-    """An option that names a file, or a folder of files, to be written; `-` is the standard output."""
+    """Return an option that names a file, or a folder of files, to be written; `-` is the standard output."""
     return click.option(name, *parameters, type=click.Path(), metavar=metavar, callback=_parse_path, help=text)
 
 
 def named_outputs_option(name: str, text: str) -> Callable[[F], F]:
-    """An option that may be repeated and names a file for what each name stands for."""
+    """Return an option that may be repeated and names a file for what each name stands for."""
     return click.option(name, multiple=True, metavar="NAME=FILE", callback=_parse_named_paths, help=text)
 
 
@@ -89,7 +89,7 @@ def _refusing_unwritable(path: Path) -> Iterator[None]:
 
 
 def _explain(error: OSError, path: Path) -> dict[str, Any]:
-    """Why a file cannot be written, and what to do about it."""
+    """Return why a file cannot be written, and what to do about it."""
     from orun.fs.os_errors import quoted, to_store_error
 
     reason = error.strerror or str(error)

@@ -86,7 +86,7 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
 def format_plan(
     plan: Plan, refused: Sequence[Problem], terminal: Terminal, command_line: str, *, uses_remote: bool = False
 ) -> list[str]:
-    """The table of a plan, a sentence that sums it up and says how to carry it out, and what a run would refuse."""
+    """Return the table of a plan, its sum with the command that carries it out, and what a run would refuse."""
     table = render((*COLUMNS, MACHINE), [_build_row(step, plan) for step in plan.steps], terminal)
     machines = list(_format_machines(plan))
     lines = [*table, "", *machines, *([""] if machines else []), _summarize(plan, "" if refused else command_line)]

@@ -88,7 +88,7 @@ def _render(name: str, result: RunResult) -> str:
 def list_requested(
     files: Iterable[tuple[str, Path | None]], folder: Path | None, *, summary: bool = True
 ) -> list[Report]:
-    """The reports that the command line asks for, and the step summary where a CI system offers one.
+    """Return the reports that the command line asks for, and the step summary where a CI system offers one.
 
     Nothing is written yet.
 

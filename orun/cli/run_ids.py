@@ -22,7 +22,7 @@ LAST = re.compile(r"last(?:~(\d+))?")
 
 
 def find(store: Store, reference: str) -> Path:
-    """The folder of the run that is meant.
+    """Return the folder of the run that is meant.
 
     Args:
         store: where runs are.
@@ -39,7 +39,7 @@ def find(store: Store, reference: str) -> Path:
 
 
 def read_run(store: Store, reference: str) -> RunResult:
-    """The record of the run that is meant; raises as `find` and `find_record` do."""
+    """Return the record of the run that is meant; raises as `find` and `find_record` do."""
     from orun.eventlog import read_result
 
     return read_result(find_record(find(store, reference)))
@@ -56,7 +56,7 @@ def refuse_pipeline_file(reference: str) -> None:
 
 
 def find_record(folder: Path) -> Path:
-    """The record of a run; UsageError when it has none."""
+    """Return the record of a run; UsageError when it has none."""
     record = folder / RECORD_FILE
     if not seen_at(record):
         raise UsageError(

@@ -64,7 +64,7 @@ def selection_options(function: F) -> F:
 
 
 def list_forced(file: str, choices: Mapping[str, Any]) -> list[str]:
-    """The stages to force, with every selected one in the place of a bare --force."""
+    """Return the stages to force, with every selected one in the place of a bare --force."""
     force: Sequence[str] = choices["force"]
     if ALL not in force:
         return list(force)

@@ -67,7 +67,7 @@ def command(kind: str | None, as_json: bool) -> int:
 
 
 def _format_library(kinds: Sequence[Kind], terminal: Terminal) -> list[str]:
-    """The kinds in a table, with a blank line between folders."""
+    """Return the kinds in a table, with a blank line between folders."""
     rows: list[tuple[Cell, Cell]] = []
     folder = ""
     for kind in kinds:

@@ -44,7 +44,7 @@ command.add_command(gc)
 
 
 def verb(name: str, *examples: tuple[str, str]) -> Callable[[F], click.Command]:
-    """A verb of this group, with --store and --json."""
+    """Return a verb of this group, with --store and --json."""
 
     def decorate(function: F) -> click.Command:
         decorated = options.store_option(options.json_option(function))
@@ -191,7 +191,7 @@ def _choose_maker(pin: Pin, makers: Sequence[tuple[str, str]]) -> str:
 
 
 def _find_tree(store: Store, artifact: str) -> str:
-    """The digest of the artifact that is meant.
+    """Return the digest of the artifact that is meant.
 
     Raises:
         StoreError: when the store cannot be read.

@@ -143,7 +143,7 @@ def gc(
 def format_collected(
     collected: Collected, roots: Sequence[Root], pinned: Sequence[Pin], terminal: Terminal, *, dry_run: bool
 ) -> list[str]:
-    """The tables of what goes, what is kept by name, and the sum."""
+    """Return the tables of what goes, what is kept by name, and the sum."""
     rows = [
         (
             Cell(f"{artifact.pipeline}/{artifact.stage}", "strong"),

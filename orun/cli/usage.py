@@ -13,7 +13,7 @@ from orun.errors import UsageError
 
 
 def explain(error: click.UsageError, command_line: Sequence[str]) -> UsageError:
-    """The same complaint with the nearest option and the command that shows the help."""
+    """Return the same complaint with the nearest option and the command that shows the help."""
     path = error.ctx.command_path if error.ctx else "orun"
     see = f"to see the options: {path} --help"
     if isinstance(error, click.NoSuchOption):
@@ -41,13 +41,13 @@ def explain(error: click.UsageError, command_line: Sequence[str]) -> UsageError:
 
 
 def _find_bare_value(context: click.Context | None) -> str:
-    """What stands after --set without a value, as in `--set vars.x 3`: then the value is an argument too many."""
+    """Return the text after --set that has no value, as in `--set vars.x 3`: the value is an argument too many."""
     overrides = context.params.get("overrides") or () if context else ()
     return next((word for word in overrides if "=" not in word), "")
 
 
 def _suggest_command(name: str, context: click.Context) -> str:
-    """The command of a group that was meant by the name of none."""
+    """Return the command of a group that was meant by the name of none."""
     line, group = translate(name, VERBS), context.command_path
     known = context.command.list_commands(context) if isinstance(context.command, click.Group) else []
     close = [line] if line.startswith(group) else get_close_matches(name, known, n=1)
@@ -55,7 +55,7 @@ def _suggest_command(name: str, context: click.Context) -> str:
 
 
 def format_usage(context: click.Context | None) -> str:
-    """The usage line of a command, without its label."""
+    """Return the usage line of a command, without its label."""
     return context.get_usage().partition(": ")[2] if context else "orun FILE"
 
 
@@ -67,7 +67,7 @@ def _list_options(context: click.Context | None) -> list[str]:
 
 
 def _find_argument(option: str, context: click.Context | None) -> str:
-    """The argument that was typed as an option, as `--metric` for METRIC."""
+    """Return the argument that was typed as an option, as `--metric` for METRIC."""
     parameters = context.command.get_params(context) if context else []
     names = [item.human_readable_name.strip("[].") for item in parameters if isinstance(item, click.Argument)]
     return next((name for name in names if option == f"--{name.lower()}"), "")

@@ -23,14 +23,14 @@ ON_WINDOWS = frozenset({"explain", "graph", "plan", "schema", "stages", "validat
 
 
 def write_examples(formatter: click.HelpFormatter, examples: Examples) -> None:
-    """Each example below what it does, as the last section of a help text."""
+    """Write each example below what it does, as the last section of a help text."""
     with formatter.section("Examples"):
         for command, meaning in examples:
             formatter.write(f"  # {meaning}\n  {command}\n")
 
 
 def explain_lost_folder() -> UsageError | None:
-    """The error of a current folder that was removed or cannot be entered any more; None where all is well."""
+    """Return the error of a current folder that was removed or cannot be entered any more; None where all is well."""
     try:
         os.getcwd()  # noqa: PTH109 - its name is not needed
     except OSError as error:
@@ -47,7 +47,7 @@ class Verb(click.Command):
         self.examples = examples
 
     def make_parser(self, ctx: click.Context) -> Any:
-        """A parser that knows `-q` at first sight.
+        """Return a parser that knows `-q` at first sight.
 
         Click takes it for a misspelt long option first, and compares it with all of them: 4 ms of each run.
         """
@@ -98,12 +98,12 @@ class Verbs(click.Group):
         self.examples = examples
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order of their use."""
+        """Return the verbs in the order of their use."""
         del ctx
         return list(self.verbs)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The verb of that name."""
+        """Return the verb of that name."""
         del ctx
         if cmd_name not in self.verbs:
             return None
@@ -137,7 +137,7 @@ class Verbs(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The verb that is named, or the default one for a file."""
+        """Return the verb that is named, or the default one for a file."""
         first = args[0]
         if first in self.verbs:
             return super().resolve_command(ctx, args)

@@ -16,7 +16,7 @@ PLACES = (Column("place", flexible=True), Column("share"), Column("nodes", flexi
 
 
 def format_diagnosis(diagnosis: Diagnosis, terminal: Terminal) -> list[str]:
-    """The gate, the metric at each artifact, the worst places, and the sentence."""
+    """Return the gate, the metric at each artifact, the worst places, and the sentence."""
     unit = choose_unit(diagnosis)
     lines = [terminal.paint(diagnosis.gate, "strong"), ""]
     if diagnosis.levels:

@@ -41,7 +41,7 @@ class Field:
 
 @functools.cache
 def list_fields(cls: type) -> tuple[Field, ...]:
-    """The fields of a class in order; LookupError when its docstring leaves one out."""
+    """Return the fields of a class in order; LookupError when its docstring leaves one out."""
     hints, docs = typing.get_type_hints(cls), _parse_docs(cls)
     return tuple(
         Field(item.name, *_describe_type(hints[item.name]), docs[item.name], not item.required)
@@ -50,7 +50,7 @@ def list_fields(cls: type) -> tuple[Field, ...]:
 
 
 def list_records() -> tuple[type, ...]:
-    """The classes that the events are made of, each once, those nearest to the events first."""
+    """Return the classes that the events are made of, each once, those nearest to the events first."""
     records_: dict[type, None] = {}
     waiting: list[Any] = list(KINDS)
     while waiting:
@@ -88,7 +88,7 @@ def _build_object(cls: type, before: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parse_docs(cls: type) -> dict[str, str]:
-    """What the docstring says of each attribute."""
+    """Return what the docstring says of each attribute."""
     docs: dict[str, str] = {}
     names: list[str] = []
     for line in inspect.cleandoc(cls.__doc__ or "").partition("\nAttributes:\n")[2].splitlines():

@@ -30,12 +30,12 @@ ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)
 
 
 def format_failures(result: RunResult, terminal: Terminal) -> list[str]:
-    """The lines about each failed stage, in the order of the plan."""
+    """Return the lines about each failed stage, in the order of the plan."""
     return [line for stage in result.stages if stage.failure for line in format_failure(stage, terminal)]
 
 
 def format_failure(stage: StageResult, terminal: Terminal) -> list[str]:
-    """The lines about one failed stage."""
+    """Return the lines about one failed stage."""
     failure = stage.failure
     if failure is None:
         return []
@@ -91,7 +91,7 @@ def _is_of_library(path: str) -> bool:
 
 
 def read_log_tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
-    """The ends of the last lines of a log without control characters; none when it is empty or gone."""
+    """Return the ends of the last lines of a log without control characters; none when it is empty or gone."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, 2)
@@ -106,5 +106,5 @@ def read_log_tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
 
 
 def strip_controls(line: str) -> str:
-    """The text as it reads after its last carriage return, without colours and other control sequences."""
+    """Return the text as it reads after its last carriage return, without colours and other control sequences."""
     return ESCAPES.sub("", line.rstrip("\r").rpartition("\r")[2])

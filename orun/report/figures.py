@@ -20,7 +20,7 @@ _AGES = ((86400.0, "day"), (3600.0, "hour"), (60.0, "minute"))
 
 
 def format_age(seconds: float) -> str:
-    """An age: `3 hours ago`; below a minute `just now`."""
+    """Return an age: `3 hours ago`; below a minute `just now`."""
     for length, name in _AGES:
         if seconds >= length:
             return f"{count(int(seconds // length), name)} ago"
@@ -45,5 +45,5 @@ def find_position(stage: StageResult, result: RunResult) -> Position:
 
 
 def shorten_digests(text: str) -> str:
-    """The text with each digest in it cut to what tells two apart for people."""
+    """Return the text with each digest in it cut to what tells two apart for people."""
     return DIGEST.sub(r"\1", text)

@@ -49,7 +49,7 @@ TITLES: Mapping[GateOutcome, str] = {
 
 
 def format_gate_table(result: RunResult, terminal: Terminal) -> list[str]:
-    """The lines of the table; none when nothing was judged."""
+    """Return the lines of the table; none when nothing was judged."""
     rows = [
         [Cell(name, "strong"), *map(Cell, figures), Cell(verdict.outcome, choose_style(verdict))]
         for verdict in result.verdicts
@@ -67,7 +67,7 @@ def format_gate_table(result: RunResult, terminal: Terminal) -> list[str]:
 
 
 def format_gate(verdict: Verdict) -> tuple[str, str, str, str]:
-    """The cells of a gate before its verdict: name, measured value, its interval, threshold."""
+    """Return the cells of a gate before its verdict: name, measured value, its interval, threshold."""
     return (
         f"{INDENT * verdict.depth}{verdict.stage} {verdict.metric}",
         show_measured(verdict),
@@ -119,7 +119,7 @@ def format_caveat(verdict: Verdict) -> str:
 
 
 def format_caveat_notes(result: RunResult, terminal: Terminal) -> list[str]:
-    """A line for each of `list_caveats`."""
+    """Return a line for each of `list_caveats`."""
     label = terminal.paint("note", "doubt")
     return [f"{label}: {verdict.stage}: {format_caveat(verdict)}" for verdict in list_caveats(result)]
 
@@ -137,7 +137,7 @@ def format_settings_note(result: RunResult) -> str:
 
 
 def name_verdicts(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:
-    """Each with a name of its own: the same condition may stand alone and in groups."""
+    """Yield each verdict with a name of its own: the same condition may stand alone and in groups."""
     counts: Counter[str] = Counter()
     for verdict in verdicts:
         counts[verdict.title] += 1
@@ -145,12 +145,12 @@ def name_verdicts(verdicts: Sequence[Verdict]) -> Iterator[tuple[Verdict, str]]:
 
 
 def iter_unjudged(result: RunResult) -> Iterator[tuple[StageResult, Unjudged]]:
-    """The gates of stages that have nothing to be judged."""
+    """Return the gates of stages that have nothing to be judged."""
     return ((stage, gate) for stage in result.stages for gate in stage.unjudged)
 
 
 def explain_unjudged(stage: StageResult) -> str:
-    """Why no gate of a stage was judged: `latency was skipped: ...`."""
+    """Return why no gate of a stage was judged: `latency was skipped: ...`."""
     from orun.text.wording.reasons import VERBS
 
     reason = stage.failure.problem if stage.failure else reasons(stage.reasons, every=True)
@@ -158,7 +158,7 @@ def explain_unjudged(stage: StageResult) -> str:
 
 
 def format_located_title(verdict: Verdict) -> str:
-    """Where a gate stands and what became of it: `bert.yaml:44:7: gate failed: latency p50 max 12ms`."""
+    """Return where a gate stands and what became of it: `bert.yaml:44:7: gate failed: latency p50 max 12ms`."""
     return f"{place(verdict.position)}: {format_title(verdict)}"
 
 
@@ -187,7 +187,7 @@ def find_place(gate: Verdict | Unjudged, result: RunResult) -> Position:
 
 
 def show_measured(verdict: Verdict) -> str:
-    """What was judged, in its unit, as in `1.2 % drop` or `1.2 % rise`; a dash when there was nothing."""
+    """Return what was judged, in its unit, as in `1.2 % drop` or `1.2 % rise`; a dash when there was nothing."""
     value = verdict.measured
     if value is None:
         return "-"
@@ -199,7 +199,7 @@ def show_measured(verdict: Verdict) -> str:
 
 
 def format_interval(verdict: Verdict) -> str:
-    """The interval of what was judged, in the direction of the word behind it: of a rise that of the rise."""
+    """Return the interval of what was judged, in the direction of the word behind it: of a rise that of the rise."""
     interval = verdict.interval
     if interval and verdict.rule in CHANGES and (verdict.measured or 0.0) < 0:
         interval = Estimate(-interval.value, -interval.high, -interval.low)
@@ -213,7 +213,7 @@ def choose_style(verdict: Verdict) -> Style:
 
 
 def suggest_next_step(verdict: Verdict, result: RunResult) -> str:
-    """What to type about a gate that makes the run fail."""
+    """Return what to type about a gate that makes the run fail."""
     from orun.core.reason_codes import ReasonCode
 
     if verdict.finding.code == ReasonCode.NO_DIRECTION:

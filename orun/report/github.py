@@ -37,7 +37,7 @@ MOST = 10  # annotations of a level that GitHub shows of a step
 
 
 def format_commands(result: RunResult) -> list[str]:
-    """Lines for what failed, is undecided, was written beside outputs, no figure tells, and was not judged.
+    """Return lines for what failed, is undecided, was written beside outputs, no figure tells, and was not judged.
 
     Errors come first, then warnings, then notices.
     """
@@ -53,7 +53,7 @@ def format_commands(result: RunResult) -> list[str]:
 
 
 def format_mistakes(error: PipelineError) -> list[str]:
-    """A line for each mistake of a pipeline file."""
+    """Return a line for each mistake of a pipeline file."""
     lines = [
         _format_line("error", problem.position, "pipeline file", [problem.message, *map(": ".join, advice(problem))])
         for problem in error.problems
@@ -115,7 +115,7 @@ def _iter_caveats(result: RunResult) -> Iterator[str]:
 
 
 def _iter_unjudged(result: RunResult, *, fails: bool) -> Iterator[str]:
-    """One line a stage: GitHub shows no more than `MOST`."""
+    """Yield a line for each stage: GitHub shows no more than `MOST`."""
     for stage in result.stages:
         if left := [gate.title for gate in stage.unjudged if gate.fails == fails]:
             title = f"{NOT_JUDGED}: {', '.join(left)}"

@@ -33,7 +33,7 @@ ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 def render_code_quality(result: RunResult) -> str:
-    """What failed, is undecided, was written beside outputs, no figure tells or was not judged, for Code Quality.
+    """Return failures, undecided and unjudged gates, undeclared writes and caveats of a run, for Code Quality.
 
     It is a JSON list, empty when all is well.
     """

@@ -20,7 +20,7 @@ UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff
 
 
 def render_junit(result: RunResult) -> str:
-    """The XML document of a run."""
+    """Return the XML document of a run."""
     stages = [_build_stage_case(result, stage) for stage in result.stages]
     judged = [_build_gate_case(result, verdict, name) for verdict, name in gates.name_verdicts(result.verdicts)]
     for stage, gate in gates.iter_unjudged(result):

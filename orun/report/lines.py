@@ -21,7 +21,7 @@ class Lines:
         self._shown: set[str] = set()
 
     def format_event(self, event: Event) -> str:
-        """The line of an event; empty for one that the tables at the end tell well enough."""
+        """Return the line of an event; empty for one that the tables at the end tell well enough."""
         if isinstance(event, StageStarted):
             self._shown.add(event.stage)
             place = f" on {event.machine}" if event.machine else ""

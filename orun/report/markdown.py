@@ -29,7 +29,7 @@ PLAIN = Terminal()
 
 
 def render_markdown(result: RunResult) -> str:
-    """The Markdown document of a run."""
+    """Return the Markdown document of a run."""
     blocks = [
         f"## {escape(result.pipeline)}",
         escape("; ".join(summarize(result, PLAIN))),
@@ -66,7 +66,7 @@ def _format_checklist(result: RunResult) -> list[str]:
 
 
 def _format_task(verdict: Verdict, *, explained: bool) -> str:
-    """`[x] **latency p50** max 12ms: 9.4 ms (9.1 ms to 9.8 ms)`."""
+    """Return `[x] **latency p50** max 12ms: 9.4 ms (9.1 ms to 9.8 ms)`."""
     name, figure, interval, condition = format_gate(verdict)
     text = f"**{escape(name.strip())}**" + (f" {escape(condition)}" if condition else "")
     if verdict.measured is not None:
@@ -81,7 +81,7 @@ def _format_task(verdict: Verdict, *, explained: bool) -> str:
 
 
 def _render_open_item(stage: StageResult, gate: Unjudged) -> str:
-    """`[ ] **latency p50** max 12ms, **not judged**: latency was skipped: ... (bert.yaml:40:7)`."""
+    """Return `[ ] **latency p50** max 12ms, **not judged**: latency was skipped: ... (bert.yaml:40:7)`."""
     name = f"**{escape(f'{gate.stage} {gate.metric}')}**" + (f" {escape(gate.condition)}" if gate.condition else "")
     fails = " (fails the run)" if gate.fails else ""
     return f"[ ] {name}, **{NOT_JUDGED}**{fails}: {escape(explain_unjudged(stage))} ({escape(place(gate.position))})"

@@ -13,7 +13,7 @@ SHOWN = 3  # files of a stage; the record names them all
 
 
 def format_stage_notes(result: RunResult, terminal: Terminal) -> list[str]:
-    """A line for each note, in the order of the plan."""
+    """Return a line for each note, in the order of the plan."""
     label = terminal.paint("note", "doubt")
     return [f"{label}: {stage.stage}: {note}" for stage in result.stages for note in stage.notes]
 

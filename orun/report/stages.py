@@ -31,7 +31,7 @@ SHORT = 12  # characters of a digest that tell two apart for people
 
 
 def format_stage_table(result: RunResult, terminal: Terminal, *, verbose: bool = False) -> list[str]:
-    """The lines of the table; verbose adds every reason, the key and the artifact's digest."""
+    """Return the lines of the table; verbose adds every reason, the key and the artifact's digest."""
     rows: list[list[Cell]] = []
     for stage in result.stages:
         name, outcome, *rest = format_stage(result, stage, every=verbose)
@@ -42,7 +42,7 @@ def format_stage_table(result: RunResult, terminal: Terminal, *, verbose: bool =
 
 
 def format_stage(result: RunResult, stage: StageResult, *, every: bool = False) -> tuple[str, str, str, str, str]:
-    """The cells of a stage: name, what happened and why, time in this run, size, main metrics."""
+    """Return the cells of a stage: name, what happened and why, time in this run, size, main metrics."""
     gated = [verdict.metric for verdict in result.verdicts if verdict.stage == stage.stage]
     return (
         stage.stage,

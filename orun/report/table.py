@@ -33,7 +33,7 @@ class Cell(Record, frozen=True):
 
 
 def render(columns: Sequence[Column], rows: Iterable[Sequence[Cell]], terminal: Terminal) -> list[str]:
-    """The lines of a table under its titles, none without rows; columns that are empty throughout are left out."""
+    """Return the lines of a table under its titles, none without rows; empty columns are left out."""
     body = [list(row) for row in rows]
     if not body:
         return []
@@ -76,7 +76,7 @@ def _format_row(columns: Sequence[Column], row: Sequence[Cell], widths: Sequence
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The text broken at spaces into lines of at most that many columns, indented as it is; longer words are cut."""
+    """Break a text at spaces into lines of at most that many columns, indented as it is; longer words are cut."""
     stripped = text.lstrip(" ")
     if indent := text[: len(text) - len(stripped)]:
         return [indent + line for line in wrap(stripped, max(width - len(indent), 1))]
@@ -98,7 +98,7 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _count_prefix(text: str, width: int) -> int:
-    """How many characters of the text fill at most that many columns; at least one, to get on."""
+    """Count the characters of the text that fill at most that many columns; at least one, to get on."""
     used = 0
     for index, character in enumerate(text):
         used += measure_width(character)
@@ -108,7 +108,7 @@ def _count_prefix(text: str, width: int) -> int:
 
 
 def measure_width(text: str) -> int:
-    """Columns that a text takes on a terminal."""
+    """Return the columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
     return sum(

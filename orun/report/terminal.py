@@ -22,14 +22,14 @@ class Terminal(Record, frozen=True):
     width: int = LOG_WIDTH
 
     def paint(self, text: str, style: Style) -> str:
-        """The text in that style, or as it is where colours do not show."""
+        """Return the text in that style, or as it is where colours do not show."""
         if not (self.colour and style and text):
             return text
         return f"\x1b[{CODES[style]}m{text}\x1b[0m"
 
 
 def detect(stream: TextIO) -> Terminal:
-    """The abilities of a stream.
+    """Return the abilities of a stream.
 
     NO_COLOR (https://no-color.org) goes before FORCE_COLOR, as in Python itself; both count when they are not empty.
     A continuous-integration system (CI) gets plain lines even where it offers a terminal, because it keeps them.

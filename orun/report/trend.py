@@ -48,7 +48,7 @@ WIDEST = 40  # values of a sparkline
 
 
 def draw_sparkline(values: Sequence[float]) -> str:
-    """The newest values as bars between their least and their largest; an x for what is no finite number."""
+    """Draw the newest values as bars between their least and their largest; an x for what is no finite number."""
     shown = values[-WIDEST:]
     finite = [value for value in shown if math.isfinite(value)]
     low, high = min(finite, default=0.0), max(finite, default=0.0)
@@ -71,7 +71,7 @@ def read_past(result: RunResult) -> tuple[Sequence[Series], str]:
 
 
 def format_overview(all_series: Sequence[Series], now: float, terminal: Terminal) -> list[str]:
-    """A line for each series."""
+    """Return a line for each series."""
     return render(OVERVIEW, [_build_overview_row(series, now) for series in all_series], terminal)
 
 
@@ -91,13 +91,13 @@ def _build_overview_row(series: Series, now: float) -> list[Cell]:
 
 
 def format_markdown(all_series: Sequence[Series]) -> str:
-    """A section with a line for each series that has a past; empty where none has."""
+    """Return a section with a line for each series that has a past; empty where none has."""
     rows = [build_trend_cells(series) for series in all_series if len(series.points) > 1]
     return f"\n### Trend on this machine\n\n{table(TREND, rows)}\n" if rows else ""
 
 
 def build_trend_cells(series: Series) -> list[str]:
-    """A series as a line of a report, under the titles `TREND`."""
+    """Return a series as a line of a report, under the titles `TREND`."""
     last, last_change = series.last, ""
     for change in changes(series)[-1:]:
         moment = _format_time(series.points[change.index])
@@ -112,7 +112,7 @@ def build_trend_cells(series: Series) -> list[str]:
 
 
 def format_detail(series: Series, now: float, terminal: Terminal, limit: int) -> list[str]:
-    """One series: its trend, its newest changes, and its newest measurements; `limit` of each at most."""
+    """Return one series: its trend, its newest changes, and its newest measurements; `limit` of each at most."""
     last, points = series.last, series.points
     title = f"{last.pipeline} {series.name} on {_format_machine(last)}: {count(len(points), 'measurement')}"
     rows = [
@@ -135,7 +135,7 @@ def format_detail(series: Series, now: float, terminal: Terminal, limit: int) ->
 
 
 def format_shift(change: Change, series: Series) -> str:
-    """`8.04 ms -> 8.52 ms (+6.0 %)`."""
+    """Return `8.04 ms -> 8.52 ms (+6.0 %)`."""
     unit = series.last.unit
     moved = show_change(change.before, change.after, unit)
     relative = f" ({moved})" if moved else ""
@@ -150,7 +150,7 @@ def _describe_shift(change: Change, series: Series, terminal: Terminal) -> str:
 
 
 def _name_runtime(series: Series, index: int) -> str:
-    """`, the first with onnxruntime 1.31.1 after onnxruntime 1.24.1` where a change came with another runtime."""
+    """Return `, the first with onnxruntime 1.31 after onnxruntime 1.24` where a change came with another runtime."""
     before, now = (series.points[number].runtime for number in (index - 1, index))
     return f", the first with {now} after {before}" if before and now and before != now else ""
 

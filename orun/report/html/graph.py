@@ -165,12 +165,12 @@ class Frame:
         )
 
     def locate_corner(self, layer: int, place: float) -> tuple[float, float]:
-        """Upper left corner of the node there."""
+        """Return the upper left corner of the node there."""
         along, across = layer * self.step + EDGE, place * self.pitch + EDGE
         return (across, along) if self.turned else (along, across)
 
     def draw_edge(self, route: Sequence[tuple[int, float]]) -> str:
-        """The way of an edge, by curves that leave and enter straight; past the nodes of the layers between."""
+        """Draw the way of an edge by curves that leave and enter straight; past the nodes of the layers between."""
         length = self.height if self.turned else self.width
         points: list[tuple[float, float]] = []  # along the layers, and across them
         for number, (layer, place) in enumerate(route):
@@ -192,7 +192,7 @@ class Frame:
 
 
 def _shorten(name: str) -> str:
-    """The name without its middle, where it is too long: a matrix tells its stages apart at their ends."""
+    """Return the name without its middle, where it is too long: a matrix tells its stages apart at their ends."""
     if len(name) <= LONGEST:
         return name
     head = LONGEST // 2 - 2

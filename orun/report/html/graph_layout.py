@@ -67,7 +67,10 @@ def lay_out(needs: Mapping[str, Sequence[str]]) -> Layout:
 
 
 def _assign_layers(needs: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """The layer of each node: behind all that it needs, and what needs nothing right before the first that needs it."""
+    """Return the layer of each node: behind all that it needs.
+
+    A node that needs nothing stands right before the first that needs it.
+    """
     level: dict[str, int] = {}
     for name, sources in needs.items():
         level[name] = 1 + max((level[source] for source in sources), default=-1)
@@ -87,7 +90,7 @@ def _invert(before: Mapping[Node, Sequence[Node]]) -> dict[Node, list[Node]]:
 
 
 def _untangle(rows: list[list[Node]], before: Mapping[Node, Sequence[Node]]) -> list[list[Node]]:
-    """Each layer in the order with the fewest crossings that sweeps by barycentres find."""
+    """Return each layer in the order with the fewest crossings that sweeps by barycentres find."""
     after = _invert(before)
     best, least = rows, _count_crossings(rows, before)
     for sweep in range(SWEEPS):
@@ -120,7 +123,7 @@ def _average_place(
 
 
 def _count_crossings(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[Node]]) -> int:
-    """How many pairs of edges between neighbouring layers cross."""
+    """Count the pairs of edges between neighbouring layers that cross."""
     total = 0
     for upper, lower in itertools.pairwise(rows):
         place = {node: index for index, node in enumerate(upper)}
@@ -148,7 +151,7 @@ def _place_nodes(rows: Sequence[Sequence[Node]], before: Mapping[Node, Sequence[
 
 
 def _spread(row: Sequence[Node], wanted: Sequence[float]) -> list[float]:
-    """The places nearest to the wanted ones, by least squares, that keep the order and the room of each node."""
+    """Find the places nearest to the wanted ones, by least squares, that keep the order and the room of each node."""
     offsets: list[float] = []
     for index, node in enumerate(row):
         gap = (_choose_width(row[index - 1]) + _choose_width(node)) / 2 if index else 0.0

@@ -120,7 +120,7 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
 
 
 def _drop_later(series: Sequence[Series], moment: float) -> list[Series]:
-    """What was measured later is no part of the report on this run: it would change when it is made again."""
+    """Drop what was measured after a moment: the report on a run would change whenever it is made again."""
     cut = [tuple(point for point in metric_series.points if point.measured_at <= moment) for metric_series in series]
     return [Series(points) for points in cut if points]
 
@@ -142,7 +142,7 @@ def _read_diagnoses(path: Path) -> tuple[Diagnosis, ...]:
 
 
 def _read_events(result: RunResult) -> tuple[list[StageSpan], list[Notice]]:
-    """When stages ran, and the notices, by the log of the run."""
+    """Read from the log of the run when stages ran, and its notices."""
     spans: list[StageSpan] = []
     notices: list[Notice] = []
     waiting: dict[str, tuple[float, str]] = {}
