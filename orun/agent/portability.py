@@ -35,7 +35,7 @@ def require_portable(stage: Stage, result: JobResult, project: Project, machine:
     """
     place = project.place
     if missed := dict(_iter_missed(result, place)):
-        names = [_from_root(name, place) for name in missed]
+        names = [_rebase(name, place) for name in missed]
         absence = f"which did not come to {machine} with the project"
         raise _build_error(
             stage, "reads", names, absence, *_explain_left_out(list(dict.fromkeys(missed.values())), place)
@@ -63,8 +63,8 @@ def _explain_left_out(entries: list[str], place: Place) -> tuple[str, str]:
     """Return why entries of `left_out` did not travel, and how their files would."""
     for entry in entries:
         if entry in place.odd:
-            return f"{_from_root(entry, place)}: {place.odd[entry]}", PUT_INTO_PROJECT.capitalize()
-    names = [_from_root(entry, place) for entry in entries[:MOST_NAMED]]
+            return f"{_rebase(entry, place)}: {place.odd[entry]}", PUT_INTO_PROJECT.capitalize()
+    names = [_rebase(entry, place) for entry in entries[:MOST_NAMED]]
     why = f"git ignores {', '.join(names)}: {TRAVELS}"
     return why, f"List it in the pipeline file: ship: [{', '.join(name.rstrip('/') for name in names)}]"
 
@@ -97,7 +97,7 @@ def _list_package_folders() -> tuple[str, ...]:
     return tuple(os.path.realpath(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 
 
-def _from_root(entry: str, place: Place) -> str:
+def _rebase(entry: str, place: Place) -> str:
     """Return a name in the project relative to the pipeline's folder, as `ship:` has it."""
     return os.path.relpath(place.folder / entry, place.root) + ("/" if entry.endswith("/") else "")
 

@@ -104,10 +104,10 @@ class Program:
             return message
         self._messages.put(message)  # for the next question
         if message is None:
-            raise HeadError(f"the connection to the head at {self._address} has ended", why=self._log_tail())
+            raise HeadError(f"the connection to the head at {self._address} has ended", why=self._read_log_tail())
         raise HeadError(message.failed, why=message.why, hint=message.hint)
 
-    def _log_tail(self) -> str:
+    def _read_log_tail(self) -> str:
         with contextlib.suppress(OSError):
             return "\n".join(self._log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL:])
         return ""

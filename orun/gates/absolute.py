@@ -53,7 +53,7 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, hos
         low=metric.interval.low if metric.interval else None,
         high=metric.interval.high if metric.interval else None,
         unit=metric.unit,
-        undisturbed=_without_waiting(gate, metric, action),
+        undisturbed=_estimate_without_waiting(gate, metric, action),
         machine=machine or None,
         elsewhere=(bool(machine) and not same_machine(action.host, host)) or None,
         limit=limit,
@@ -62,7 +62,7 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, hos
     return Finding(outcome, finding, metric.value, metric.unit, shown)
 
 
-def _without_waiting(gate: Gate, metric: Metric, action: Action) -> float | None:
+def _estimate_without_waiting(gate: Gate, metric: Metric, action: Action) -> float | None:
     """Return what a typical wall time would be if no thread waited for a core; None where that is not known."""
     known = action.metrics.get(CPU_TIME) if gate.metric in TYPICAL and metric.noise == "timing" else None
     return known.value if known and not known.disturbance else None

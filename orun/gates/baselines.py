@@ -101,7 +101,7 @@ def build_candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str,
             date=date,
             who=who,
             run=result.run,
-            inputs=ports.with_model(actions[name]) if ports else {},
+            inputs=ports.list_companions(actions[name]) if ports else {},
             setup=group_by_kind(ports.list_setup(actions[name])) if ports else {},
         )
         for name in measured

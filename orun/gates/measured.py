@@ -60,7 +60,7 @@ class Ports(Record, frozen=True):
         """Return the digest of the model that a stage measured; empty when there is none."""
         return value_of(action.components, ComponentKind.INPUT, self.model) or ""
 
-    def with_model(self, action: Action) -> dict[str, str]:
+    def list_companions(self, action: Action) -> dict[str, str]:
         """Return the digests of what was measured with the model, by port."""
         inputs = subjects(action.components, ComponentKind.INPUT)
         return {port: inputs[port] for port in self.companions if port in inputs}

@@ -60,7 +60,7 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
         return Finding("no baseline", reason(ReasonCode.NO_BASELINE, stage=stage.id, removed=removed, file=file))
     same = accepted.model and accepted.model == terms.ports.find_measured(action)
     comparable = not _has_other_reference(metric, stage, action, terms, accepted)
-    if comparable and same and accepted.inputs == terms.ports.with_model(action):
+    if comparable and same and accepted.inputs == terms.ports.list_companions(action):
         judged = _judge_unchanged(gate, metric, reason(ReasonCode.SAME_MODEL))
     elif comparable and metric.baseline:
         judged = _judge_side_by_side(gate, metric, metric.baseline, stage)
@@ -187,7 +187,7 @@ def _explain_stored(metric: Metric, stage: Stage, action: Action, terms: Terms, 
     if not accepted.model:
         return reason(ReasonCode.NO_MODEL_MEASURED, stage=stage.id)
     if accepted.model == terms.ports.find_measured(action):
-        now = terms.ports.with_model(action)
+        now = terms.ports.list_companions(action)
         changed = [port for port in sorted({*now, *accepted.inputs}) if now.get(port) != accepted.inputs.get(port)]
         return reason(ReasonCode.OTHER_INPUTS, ports=changed)
     return (

@@ -176,7 +176,7 @@ def changed_meanwhile(stage: str, change: str) -> InputChanged:
 
 def keeps_changing(stage: str, changes: Iterable[Reason]) -> InputChanged:
     """Return the error of a stage that cannot begin, because its inputs changed at each look."""
-    subjects = [str(change.build_arguments.get("subject", change.code)) for change in changes]
+    subjects = [str(change.arguments.get("subject", change.code)) for change in changes]
     return InputChanged(
         stage,
         f"what {stage} depends on changes all the time",

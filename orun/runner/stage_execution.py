@@ -82,8 +82,8 @@ class StageExecution(Record, frozen=True):
             project=str(self.pipeline.project),
             named_folders=tuple({str((self.pipeline.root / ref.path).parent): None for ref in stage.references}),
             ignore=(*self.store.private, *self._list_nested_private_paths(), str(readings_file())),
-            target=self._with_python(stage.target) if stage.target else None,
-            extra_targets={name: self._with_python(target) for name, target in stage.extra_targets.items()},
+            target=self._resolve_target(stage.target) if stage.target else None,
+            extra_targets={name: self._resolve_target(target) for name, target in stage.extra_targets.items()},
             sources=stage.sources,
             seed=self.pipeline.seed,
             timeout=stage.timeout,
@@ -99,7 +99,7 @@ class StageExecution(Record, frozen=True):
         is_folder_of_user = presence(root) and not presence(root / VERSION_FILE)
         return () if root == self.store.root or is_folder_of_user else private_paths(root)
 
-    def _with_python(self, target: Target) -> Target:
+    def _resolve_target(self, target: Target) -> Target:
         """Return a target with absolute paths, and with its Python if that is not the stage's."""
         stage = self.step.stage
         environment = stage.environment_of(target)

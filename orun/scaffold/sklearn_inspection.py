@@ -89,7 +89,7 @@ def inspect_estimator(name: str, estimator: Any) -> ModelFacts:
     examples = table_of(scope[FUNCTION]().inputs, "float32")
     if refusal := _explain_refusal(estimator, examples):
         return replace(facts, refusal=refusal)
-    return replace(facts, columns=_with_missing(estimator, examples, columns))
+    return replace(facts, columns=_mark_missing(estimator, examples, columns))
 
 
 def _explain_refusal(estimator: Any, examples: Table) -> str:
@@ -103,7 +103,7 @@ def _explain_refusal(estimator: Any, examples: Table) -> str:
     return ""
 
 
-def _with_missing(estimator: Any, examples: Table, columns: Sequence[ColumnFact]) -> tuple[ColumnFact, ...]:
+def _mark_missing(estimator: Any, examples: Table, columns: Sequence[ColumnFact]) -> tuple[ColumnFact, ...]:
     """Return the columns with those marked in which the estimator takes missing values, all together or each alone."""
     from orun.stages._sklearn.plain import accept_empty_texts
 

@@ -158,7 +158,7 @@ def test_implicit_dependencies_are_those_of_the_machine(tmp_path: Path, monkeypa
 
     def differing(record: MachineFacts) -> list[str]:
         now = AgentFacts(pipeline, record).current_state(pipeline.stages[0], seen, files)
-        return [str(change.build_arguments["subject"]) for change in changes(seen, now)]
+        return [str(change.arguments["subject"]) for change in changes(seen, now)]
 
     assert differing(record) == []
     assert differing(replace(record, packages={"numpy": "2.2"})) == ["numpy"]

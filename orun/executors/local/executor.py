@@ -59,7 +59,7 @@ class Root:
         with contextlib.suppress(OSError):  # a full disk: nobody reads the log any more
             self.log.close()
 
-    def log_tail(self) -> str:
+    def read_log_tail(self) -> str:
         """Return the end of the log."""
         with contextlib.suppress(OSError):
             self.log.seek(max(0, self.log.seek(0, os.SEEK_END) - LOG_TAIL))
@@ -234,7 +234,7 @@ class LocalExecutor:
                 continue
             del self._running[stage]
             root = self._roots.get(server.interpreter)
-            messages.append(Finished(stage, explain_lost_supervisor(running.job, root.log_tail() if root else "")))
+            messages.append(Finished(stage, explain_lost_supervisor(running.job, root.read_log_tail() if root else "")))
         return messages
 
     def cancel(self, stage: str) -> None:

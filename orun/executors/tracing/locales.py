@@ -56,12 +56,12 @@ class Locales:
 
     def _wrap_getter(self, call: Any) -> Any:
         @functools.wraps(call)
-        def getter(*arguments: Any, **options: Any) -> Any:
+        def call_getter(*arguments: Any, **options: Any) -> Any:
             if self._is_called_by_project():
                 self._record(AT_START)
             return call(*arguments, **options)
 
-        return getter
+        return call_getter
 
     def _is_called_by_project(self) -> bool:
         """Return whether the project's code calls the calling function, also through the standard library."""

@@ -86,23 +86,23 @@ class Probes:
         """Record the path itself; `os.lstat` records the links on the way to it."""
 
         @functools.wraps(call)
-        def resolving(filename: Any, *arguments: Any, **options: Any) -> Any:
+        def resolve(filename: Any, *arguments: Any, **options: Any) -> Any:
             if self._scope:
                 self._record(filename, self._scope, {})
             return call(filename, *arguments, **options)
 
-        return resolving
+        return resolve
 
     def _wrap_link(self, call: Callable[..., None]) -> Callable[..., None]:
         """Record the source of a hard link, whose content is used without being opened, after its signature changed."""
 
         @functools.wraps(call)
-        def linking(src: Any, *arguments: Any, **options: Any) -> None:
+        def link(src: Any, *arguments: Any, **options: Any) -> None:
             call(src, *arguments, **options)
             if self._scope and options.get("src_dir_fd") is None:
                 self._recorder.read(make_absolute(os.fsdecode(src)))
 
-        return linking
+        return link
 
     def _record(self, path: Any, scope: Scope, details: Mapping[str, bool]) -> None:
         if details is LSTAT and _is_called_by_path_function():

@@ -41,8 +41,8 @@ class Scope:
     """
 
     def __init__(self, code: Iterable[str] = (), own: Iterable[str] = (), named: Iterable[str] = ()) -> None:
-        self.build_arguments = tuple(code), tuple(own), tuple(named)
-        code, own, named = self.build_arguments
+        self.arguments = tuple(code), tuple(own), tuple(named)
+        code, own, named = self.arguments
         ignored = (*list_installed_prefixes(), *_build_prefixes(own))
         self._code = _build_prefixes(code)
         # A project inside a prefix of the machine (/usr/src/app) is the user's, a prefix inside it (.venv) is not.

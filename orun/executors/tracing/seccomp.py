@@ -66,7 +66,7 @@ def make_ready() -> tuple[Any, ...]:
     """Return the arguments of the system call; empty if there is none. Call it before a fork, as it takes a while."""
     if explain_unavailability():
         return ()
-    code = _filter(platform.machine())
+    code = _build_filter(platform.machine())
     program = FilterProgram(len(code) // 8, code)
     _, number = ARCHITECTURES[platform.machine()]
     return number, SET_MODE_FILTER, NEW_LISTENER | SPEC_ALLOW, ctypes.byref(program)
@@ -83,7 +83,7 @@ def explain_unavailability() -> str:
     return ""
 
 
-def _filter(machine: str) -> bytes:
+def _build_filter(machine: str) -> bytes:
     """Return the BPF program: notify of the traced calls, except opens of folders; allow all others."""
     audit, _ = ARCHITECTURES[machine]
     rows = [(LOAD, 0, 0, ARCHITECTURE), (EQUAL, 1, 0, audit), (RETURN, 0, 0, ALLOW), (LOAD, 0, 0, NUMBER)]

@@ -49,14 +49,14 @@ def _wrap_preparation(observer: Observer, spawn: ModuleType) -> None:
     prepare = spawn.get_preparation_data
 
     @functools.wraps(prepare)
-    def preparing(name: str, *arguments: Any, **options: Any) -> dict[str, Any]:
+    def prepare_with_observer(name: str, *arguments: Any, **options: Any) -> dict[str, Any]:
         data: dict[str, Any] = prepare(name, *arguments, **options)
         file = observer.workers.share()
         if observer.scope is not None and file is not None:
             data[ITEM] = _ObserverSetup(observer.scope, file)
         return data
 
-    spawn.get_preparation_data = preparing  # type: ignore[attr-defined]  # in the process of a stage
+    spawn.get_preparation_data = prepare_with_observer  # type: ignore[attr-defined]  # in the process of a stage
 
 
 def _observe(file: Any, scope_arguments: tuple[tuple[str, ...], ...]) -> None:

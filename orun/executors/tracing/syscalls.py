@@ -98,18 +98,16 @@ class SystemCall(Record, frozen=True):
         if places := MOVES[MACHINE].get(self.number):
             return tuple(map(self._read_path_at, places)), 0
         if self.number == CREAT:
-            return (_read_path(self.thread, AT_FDCWD, self.build_arguments[0]),), os.O_WRONLY | os.O_CREAT | os.O_TRUNC
-        folder, address, flags = (
-            (AT_FDCWD, *self.build_arguments[:2]) if self.number == OPEN else self.build_arguments[:3]
-        )
+            return (_read_path(self.thread, AT_FDCWD, self.arguments[0]),), os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+        folder, address, flags = (AT_FDCWD, *self.arguments[:2]) if self.number == OPEN else self.arguments[:3]
         if self.number == OPENAT2:  # a pointer to a structure that begins with the flags
             flags = int.from_bytes(_read_memory(self.thread, flags, 8), sys.byteorder)
         return (_read_path(self.thread, folder, address),), flags
 
     def _read_path_at(self, place: PathArgument) -> str:
         folder, path = place
-        start = AT_FDCWD if folder is None else self.build_arguments[folder]
-        return _read_path(self.thread, start, self.build_arguments[path])
+        start = AT_FDCWD if folder is None else self.arguments[folder]
+        return _read_path(self.thread, start, self.arguments[path])
 
 
 def list_numbers(machine: str) -> Sequence[int]:

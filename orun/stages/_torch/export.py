@@ -60,7 +60,7 @@ class Bound:
 
     def __call__(self, feed: Feed) -> list[Array]:
         """Run the module; return its tensors as a flat list of arrays."""
-        positional, named = self.build_arguments(feed)
+        positional, named = self.arguments(feed)
         with torch.inference_mode():
             return [tensor.numpy() for tensor in flatten(self.module(*positional, **named))]
 
