@@ -15,7 +15,7 @@ from orun.report.html.head import view_head
 from orun.report.html.latency import view_latency
 from orun.report.html.layers import view_layers
 from orun.report.html.models import view_models
-from orun.report.html.problems import view_culprits, view_failures, view_notices
+from orun.report.html.problems import view_diagnoses, view_failures, view_notices
 from orun.report.html.release import view_release
 from orun.report.html.sizes import view_sizes
 from orun.report.html.source import Source, gather
@@ -47,7 +47,7 @@ SECTIONS: Sequence[Section] = (
     Section("release", "What is released", view_release),
     Section("models", "Models", view_models),
     Section("failures", "Failed stages", view_failures),
-    Section("culprit", "Culprit", view_culprits),
+    Section("culprit", "Culprit", view_diagnoses),
     Section("notices", "Notices", view_notices),
     Section("graph", "Graph", view_graph),
     Section("sizes", "Size by stage", view_sizes),

@@ -33,7 +33,7 @@ class Table:
     caption: str
 
 
-def view_culprits(source: Source) -> list[tuple[Diagnosis, list[Table]]]:
+def view_diagnoses(source: Source) -> list[tuple[Diagnosis, list[Table]]]:
     """Return what was found out about gates that failed."""
     return [(diagnosis, _build_tables(diagnosis)) for diagnosis in source.blame]
 
