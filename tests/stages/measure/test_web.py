@@ -80,7 +80,9 @@ def test_twice_the_work_takes_longer(tmp_path: Path, root: Path, runtime: Any, t
     assert document["method"] == ("process" if threads == 1 else "wall")
     sessions = document["launches"][0]["sessions"].values()
     assert all(session["framework"].endswith(f", threads: {threads}") for session in sessions)
-    assert 2 < run.value("speedup") < 6
+    assert run.value("speedup") > 1
+    if threads == 1:  # CPU time; the wall time of several threads tells of the machine's load as well
+        assert 2 < run.value("speedup") < 6
 
 
 @pytest.mark.parametrize("role", ["model", "reference"])
