@@ -1,8 +1,7 @@
-"""Declaration of a dataset in files for a model: which columns are its inputs, and how texts and images become them."""
+"""Declaration of a dataset in files for a model: which columns are its inputs, and how texts become them."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,12 +11,13 @@ from typing import Any
 from orun.errors import UsageError
 from orun.measure.dataset import LABEL_COLUMNS, TOKENS
 from orun.scaffold.data_text import MATRIX, Declaration, name_columns
+from orun.scaffold.image_declaration import WRITE_FUNCTION, declare_images
 from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.scaffold.model_files import CONFIGURATION, read_class_names
 from orun.scaffold.paths import make_relative
 from orun.stages._data.columns import REST, typed
 from orun.stages._data.files import list_columns, list_empty, read, read_columns
-from orun.stages._data.images import list_class_folders, require_images
-from orun.stages._data.source import IMAGENET_MEAN, IMAGENET_STD, Source
+from orun.stages._data.source import Source
 from orun.stages._data.tables import SUFFIXES
 from orun.stages._data.texts import is_tokenizer, load_tokenizer
 from orun.stages._sklearn.plain import find_column
@@ -33,11 +33,6 @@ PAIRS = (  # columns whose names say that their texts are read in pairs
     ("question", "context"),
     ("query", "passage"),
 )
-CONFIGURATION = "config.json"  # of a model in a folder of transformers
-PREPARATION = "preprocessor_config.json"  # of a vision model in a folder of transformers
-RESAMPLING: Mapping[object, str] = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic"}  # by Pillow's number
-WRITE_FUNCTION = "write file.py:function that returns an orun.Dataset"
-USUAL_SIDE = 224  # pixels
 
 
 def declare(data: str, folder: Path, facts: ModelFacts) -> Declaration:
@@ -50,7 +45,9 @@ def declare(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     model_folder = model if model.is_dir() else model.parent
     is_folder = Path(data).is_dir()
     declared = (
-        _declare_images(data, facts, model_folder) if is_folder else _declare_columns(data, facts, folder, model_folder)
+        declare_images(data, _list_inputs(facts), facts, model_folder)
+        if is_folder
+        else _declare_columns(data, facts, folder, model_folder)
     )
     path = make_relative(folder, data)
     return {"path": path, **declared} if declared else path
@@ -106,7 +103,7 @@ def _declare_columns(data: str, facts: ModelFacts, folder: Path, model_folder: P
     if label:
         declared["labels"] = label
     configuration = model_folder / CONFIGURATION
-    if label and columns[label] and (classes := _read_class_names(configuration)):
+    if label and columns[label] and (classes := read_class_names(configuration)):
         _require_classes(data, label, classes, configuration)
         declared["classes"] = classes
     return declared
@@ -304,58 +301,6 @@ def _declare_single(item: InputFact, features: Mapping[str, bool]) -> dict[str, 
     return {"inputs": {item.name: columns}, **types}
 
 
-def _declare_images(data: str, facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
-    """Return the preparation of images for the only input of a model, as the file beside it says."""
-    require_images(Path(data), data)
-    inputs = _list_inputs(facts)
-    if not inputs:  # they are not known
-        return {}
-    item = inputs[0]
-    if len(inputs) > 1 or len(item.shape) != 4 or item.dtype not in ("float32", "uint8"):  # noqa: PLR2004 - n, c, h, w
-        raise UsageError(
-            f"{data} is a folder, of which orun reads images, and the model does not take one as float32 or uint8",
-            why=f"it takes {'; '.join(map(str, inputs))}",
-            hint=WRITE_FUNCTION,
-        )
-    channels_last = item.shape[1] not in (1, 3) and item.shape[3] in (1, 3)
-    axes, channels = (item.shape[1:3], item.shape[3]) if channels_last else (item.shape[2:], item.shape[1])
-    size = [axis if isinstance(axis, int) else facts.choose_size(axis, USUAL_SIDE) for axis in axes]
-    preparation: dict[str, Any] = {"input": item.name, "size": size}
-    if size != [USUAL_SIDE, USUAL_SIDE]:
-        preparation["resize"] = None
-    takes_pixels = item.dtype == "uint8" or (facts.form == "tensorflow" and channels_last)
-    if channels == 1:
-        preparation |= {"channels": "grey", **_declare_scaling(1.0 if takes_pixels else 1 / 255, [0.0], [1.0])}
-    elif stated := read_object(model_folder / PREPARATION):
-        preparation |= _read_stated(stated)
-    elif takes_pixels:  # models of Keras scale pixels themselves
-        preparation |= _declare_scaling(1.0, [0.0] * 3, [1.0] * 3)
-    else:
-        preparation |= _declare_scaling(1 / 255, IMAGENET_MEAN, IMAGENET_STD)
-    if channels_last:
-        preparation["layout"] = "nhwc"
-    types = {} if item.dtype == "float32" else {"types": {item.name: item.dtype}}
-    folders, _ = list_class_folders(Path(data))
-    classes = _read_class_names(model_folder / CONFIGURATION)
-    named = {"classes": classes} if folders and {*folders} <= {*classes} else {}
-    return {"images": preparation, **types, **named}
-
-
-def _declare_scaling(scale: float, mean: Sequence[float], std: Sequence[float]) -> dict[str, Any]:
-    """Return how pixels from 0 to 255 become values. It is written out, so that a user can check it."""
-    return {"scale": scale, "mean": [*mean], "std": [*std]}
-
-
-def _read_class_names(file: Path) -> list[str]:
-    """Return the names of the classes in the order of the model's scores; empty if its configuration has none.
-
-    `LABEL_0` and so on are what transformers writes for classes without names.
-    """
-    stated = read_object(file).get("id2label") or {}
-    names = [stated[number] for number in sorted(stated, key=int)]
-    return [] if names == [f"LABEL_{number}" for number in range(len(names))] else names
-
-
 def _require_classes(data: str, label: str, classes: Sequence[str], configuration: Path) -> None:
     """Refuse labels that are not names of the model's classes."""
     for row, value in enumerate(read_columns(Path(data), data)[label], 1):
@@ -365,32 +310,3 @@ def _require_classes(data: str, label: str, classes: Sequence[str], configuratio
                 why=f"the classes that {configuration} names are {', '.join(classes)}",
                 hint=f"name them so in the column {label}; or rename that column, so that it does not count as labels",
             )
-
-
-def read_json(file: Path) -> Any:
-    """Return the content of a file of JSON beside a model; None if there is none that can be read."""
-    try:
-        return json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError):
-        return None
-
-
-def read_object(file: Path) -> dict[str, Any]:
-    """Return the object in a file of JSON beside a model; an empty one if there is none."""
-    content = read_json(file)
-    return content if isinstance(content, dict) else {}
-
-
-def _read_stated(stated: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the preparation of images by what a file of transformers states, with its defaults for the rest."""
-    resize = stated.get("size")
-    shorter = resize.get("shortest_edge") if isinstance(resize, dict) and stated.get("do_center_crop") else None
-    scale = stated.get("rescale_factor", 1 / 255) if stated.get("do_rescale", True) else 1.0
-    normalized = _declare_scaling(
-        scale, stated.get("image_mean") or IMAGENET_MEAN, stated.get("image_std") or IMAGENET_STD
-    )
-    return {
-        "resize": shorter,
-        "resample": RESAMPLING.get(stated.get("resample"), "bilinear"),
-        **(normalized if stated.get("do_normalize", True) else _declare_scaling(scale, [0.0] * 3, [1.0] * 3)),
-    }

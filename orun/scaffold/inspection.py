@@ -210,7 +210,7 @@ def inspect_model(source: str, folder: Path, inputs: tuple[InputFact, ...], trus
 
 
 def _inspect_trees(name: str, path: Path) -> ModelFacts:
-    from orun.scaffold.data_declaration import read_object
+    from orun.scaffold.model_files import read_object
     from orun.scaffold.sklearn_inspection import inspect_estimator
     from orun.stages._sklearn.trees import READERS
 

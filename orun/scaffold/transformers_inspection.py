@@ -8,8 +8,9 @@ from typing import Any
 
 from orun.errors import UsageError
 from orun.fs.os_errors import quoted
-from orun.scaffold.data_declaration import PREPARATION, USUAL_SIDE, read_json, read_object
+from orun.scaffold.image_declaration import USUAL_SIDE
 from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.scaffold.model_files import PREPARATION, read_json, read_object
 from orun.scaffold.torch_inspection import TRIED, call_once, list_forward_parameters
 from orun.stages._data.texts import load_tokenizer
 from orun.stages._torch.pretrained import UnknownClass, load_pretrained
