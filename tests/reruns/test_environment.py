@@ -111,11 +111,11 @@ HOME_AND_LOCALE = {  # what a stage asks, a variable, its new value, and what th
     "money": ("locale.setlocale(category=locale.LC_MONETARY, locale='')", "LC_ALL", "C", "C"),
     "translations": ("gettext.find('none', '/nowhere', all=True)", "LANGUAGE", "de", "[]"),
 }
-IN_WORKERS = [("fork", "expanded"), ("spawn", "all_of_it"), ("forkserver", "expanded")]
+IN_WORKERS = [("fork", "expanded")]
 MORE_IN_WORKERS = [
     (method, name)
     for method in ("fork", "spawn", "forkserver")
-    for name in ("home", "all_of_it", "times", "translations")
+    for name in ("expanded", "home", "all_of_it", "times", "translations")
 ]
 
 

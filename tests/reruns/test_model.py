@@ -182,7 +182,7 @@ def run_with(package: Path, project: Project) -> dict[str, list[str]]:
     process = subprocess.run(
         [sys.executable, "-c", RUN, str(project.store)],
         cwd=project.folder,
-        env={**os.environ, "PYTHONPATH": str(package), "PYTHONDONTWRITEBYTECODE": "1"},
+        env={**os.environ, "PYTHONPATH": str(package)},
         capture_output=True,
         text=True,
         timeout=200,

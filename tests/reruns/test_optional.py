@@ -132,7 +132,12 @@ def test_a_package_that_another_process_of_the_stage_asks_for(tmp_path: Path) ->
     project, site = make(tmp_path, stages)
     script.write_text(f"import sys\n{BY_LIBRARY['imports']}sys.stdout.write(WORD)")
     install_libraries(site)
-    check(project, site, stages)
+    assert list(reasons(site.run(project))) == [*stages, "neither"]
+    assert texts(project, stages) == dict.fromkeys(stages, "none")
+    site.install("extra", "1.0", "WORD = 'there'")
+    why = "package extra: not installed -> 1.0 (imported by the stage)"
+    assert reasons(site.run(project)) == {stage: [why] for stage in stages}
+    assert texts(project, stages) == dict.fromkeys(stages, "there")
 
 
 def install_libraries(site: Site) -> None:
@@ -177,19 +182,16 @@ def test_what_is_copied_among_the_installed_packages(tmp_path: Path) -> None:
     (site.folder / "space" / "two.py").touch()
     assert reasons(site.run(project)) == {}
     copies = [site.folder / name for name in ("extra.py", "more")]
+    parts = [site.folder / "space" / name for name in ("extra.py", "more")]
     place(*copies)
+    place(*parts)
     assert reasons(site.run(project)) == {
         "module": ["package extra: not installed -> installed (imported by the stage)"],
         "package": ["package more: not installed -> installed (imported by the stage)"],
-    }
-    parts = [site.folder / "space" / name for name in ("extra.py", "more")]
-    place(*parts)
-    assert reasons(site.run(project)) == {
         "part": [f"{parts[0]} has appeared (looked for by the stage)"],
         "part_package": [f"{parts[1]} has appeared (looked for by the stage)"],
     }
     assert texts(project, names) == dict.fromkeys(names, "there")
-    assert reasons(site.run(project)) == {}
     for file, folder in (copies, parts):
         file.unlink()
         shutil.rmtree(folder)

@@ -22,8 +22,8 @@ PIPELINE = """
 name: text
 stages:
   tell: {uses: ./tell.py:tell}
-  take: {uses: convert/onnx, with: {path: model.onnx}}
 """
+TAKE = "  take: {uses: convert/onnx, with: {path: model.onnx}}\n"
 CODE = """
 import builtins
 
@@ -39,8 +39,6 @@ PATCH = "import builtins\nimport patch_of_test\nbuiltins.ORUN_TEST = patch_of_te
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    (tmp_path / "project").mkdir()
-    write_model(tmp_path / "project")
     project = Project.make(tmp_path / "project", PIPELINE)
     project.write("tell.py", CODE)
     (project.folder / "hooks").mkdir()
@@ -53,6 +51,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
 
 def test_it_counts_for_every_stage(project: Project) -> None:
     """A result of before a patch was up to date after it, in stages of every kind."""
+    write_model(project.folder)
+    project.write("pipeline.yaml", PIPELINE + TAKE)
     assert built(project.run()) == ["tell", "take"]
     assert project.text("tell") == "none"
     assert project.run().repeats
@@ -72,10 +72,10 @@ def test_without_the_path_to_it_it_does_not(project: Project, monkeypatch: pytes
     (project.folder / "hooks" / "other.py").unlink()
     (project.folder / "hooks" / "patch_of_test.py").unlink()
     project.write("hooks/sitecustomize.py", "import builtins; builtins.ORUN_TEST = 'one'")  # and nothing beside it
-    assert built(project.run()) == ["tell", "take"]
+    assert built(project.run()) == ["tell"]
     assert project.text("tell") == "one"
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-    assert built(project.run()) == ["tell", "take"]
+    assert built(project.run()) == ["tell"]
     assert project.text("tell") == "none"
 
 
@@ -135,16 +135,16 @@ def environment(tmp_path: Path) -> Environment:
 
 
 def check(project: Project, environment: Environment, files: Mapping[Path, Sequence[str]], **variables: str) -> None:
-    """Write code that runs at the start, for each value, and remove all of it: each time every stage runs again.
+    """Write code that runs at the start, for each value, and remove all of it: each time the stage runs again.
 
     The values of a file are of different lengths: Python trusts byte code of the same second and size.
     """
-    assert list(reasons(environment.run(project, **variables))) == ["tell", "take"]
+    assert list(reasons(environment.run(project, **variables))) == ["tell"]
     for file, values in files.items():
         for value in values:
             file.write_text(f"import builtins; builtins.ORUN_TEST = {value!r}\n")
             why = reasons(environment.run(project, **variables))
-            assert why.keys() == {"tell", "take"}
+            assert why.keys() == {"tell"}
             assert all(reason.startswith("startup code: ") for (reason,) in why.values())
             assert project.text("tell") == value
     assert reasons(environment.run(project, **variables)) == {}
@@ -202,15 +202,15 @@ def test_what_such_code_imports(project: Project, environment: Environment) -> N
     (environment.site / "patching-1.0.dist-info").mkdir()
     environment.write("values_of_it.py", "VALUE = 'one'")
     environment.write("team.pth", "import patching\n")
-    assert list(reasons(environment.run(project))) == ["tell", "take"]
+    assert list(reasons(environment.run(project))) == ["tell"]
     assert project.text("tell") == "one"
     for name, text in PATH_FILES.items():
         environment.write(name, text)
     assert reasons(environment.run(project)) == {}
     environment.write("values_of_it.py", "VALUE = 'three'")
     changed = [f"{environment.site}/values_of_it.py changed (read by the stage)"]
-    assert reasons(environment.run(project)) == {"tell": changed, "take": changed}
+    assert reasons(environment.run(project)) == {"tell": changed}
     assert project.text("tell") == "three"
     (environment.site / "patching-1.0.dist-info").rename(environment.site / "patching-2.0.dist-info")
     upgraded = ["package patching: 1.0 -> 2.0 (imported by the stage)"]
-    assert reasons(environment.run(project)) == {"tell": upgraded, "take": upgraded}
+    assert reasons(environment.run(project)) == {"tell": upgraded}
