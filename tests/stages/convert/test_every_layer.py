@@ -1,4 +1,4 @@
-"""convert/tensorflow on every layer of Keras: right, or refused."""
+"""convert/tensorflow on every layer of Keras: right, or refused. Networks of several layers are quick, beside it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keras import layers as kl
 
 from orun.errors import OrunError
 from tests.stages.conftest import MODULES
-from tests.stages.modules import every_layer
 from tests.stages.support import run_stage
-from tests.thin import mostly_slow
 
+pytestmark = pytest.mark.slow
 LEFT_OUT = {
     "InputSpec", "Layer", "Wrapper",  # what layers are made of
     "FlaxLayer", "JaxLayer", "TFSMLayer", "TorchModuleWrapper",  # models of others
     "MaxNumBoundingBoxes",  # of labels
     "Equalization",  # no model takes it alone; AugMix and RandAugment hold one
 }  # fmt: skip
+RIGHT = (
+    "values", "steps", "lines", "images", "photographs", "rooms", "films", "scans", "moving_rooms", "sounds", "pairs",
+    "indices",
+)  # fmt: skip
 TOLD: Mapping[str, Mapping[str, Any]] = {
     "indices": {"inputs": {"words": {"low": 0, "high": 9}, "kind": {"low": 0, "high": 4}}}
 }
@@ -44,8 +46,13 @@ REFUSED: Mapping[str, str] = {
 }
 
 
-@pytest.mark.slow
 def test_no_layer_is_forgotten() -> None:
+    from keras import layers as kl
+
+    from tests.stages.modules import every_layer
+
+    assert {*RIGHT} == every_layer.RIGHT.keys()
+    assert REFUSED.keys() == every_layer.REFUSED.keys()
     layers = {name: layer for name, layer in vars(kl).items() if isinstance(layer, type)}
     models = (*every_layer.RIGHT.values(), *every_layer.REFUSED.values())
     saved = {name for load in models for name in re.findall(r'"class_name": "(\w+)"', load().to_json())}
@@ -53,13 +60,13 @@ def test_no_layer_is_forgotten() -> None:
     assert {layer.__name__ for layer in set(layers.values()) - used} == LEFT_OUT
 
 
-@pytest.mark.parametrize("name", mostly_slow(every_layer.RIGHT, "indices"))
+@pytest.mark.parametrize("name", RIGHT)
 def test_layers_that_are_right(tmp_path: Path, name: str) -> None:
     params = {"model": f"every_layer.py:{name}", **TOLD.get(name, {})}
     assert run_stage("convert/tensorflow", tmp_path, params, root=MODULES).value("max_abs_error") < 1e-3
 
 
-@pytest.mark.parametrize("name", mostly_slow(every_layer.REFUSED, "area", "half", "lanczos", "looked_up"))
+@pytest.mark.parametrize("name", REFUSED)
 def test_layers_that_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(OrunError) as caught:
         run_stage("convert/tensorflow", tmp_path, {"model": f"every_layer.py:{name}"}, root=MODULES)

@@ -17,9 +17,16 @@ import pytest
 from onnxruntime import InferenceSession
 
 import orun
+from orun.core.source_model import SourceModel
 from orun.errors import OrunError, PipelineError
+from orun.measure.framework_model import FrameworkSession
+from orun.pipeline.fragments import plain_default
 from orun.stages._graph import input_domain
 from orun.stages._tf import export
+from orun.stages.contract import module_name
+from orun.stages.convert.tensorflow import Params
+from orun.stages.params import params_of
+from orun.stages.reference_models import open_source
 from tests.stages.conftest import MODULES
 from tests.stages.support import StageRun, run_stage
 
@@ -154,6 +161,21 @@ def test_files_of_every_kind(network_files: Path, tmp_path: Path, name: str) -> 
     assert run.value("max_abs_error") < 1e-5
     require_answer(run, network_files)
     assert str(network_files).encode() not in run.model.read_bytes()
+
+
+def test_the_model_of_a_file_answers_as_the_converted_one(network_files: Path, tmp_path: Path) -> None:
+    """As a reference of stages that measure."""
+    import tensorflow as tf
+
+    run = run_stage("convert/tensorflow", tmp_path, {"model": "model.keras"}, root=network_files)
+    params = {item.name: plain_default(item.default) for item in params_of(Params)}
+    entry = module_name("convert/tensorflow")
+    source = SourceModel("convert", entry, "tensorflow", params | {"model": "model.keras"})
+    framework = FrameworkSession(run.model, open_source(source, network_files, 0, None))
+    assert framework.title == f"TensorFlow {tf.__version__}, traced by tf.function"
+    feed = {item.name: np.load(network_files / "image.npy") for item in framework.get_inputs()}
+    (answer,) = framework.run(None, feed)
+    assert np.abs(answer - np.load(network_files / "answer.npy")).max() < 1e-5
 
 
 def trained(network_files: Path, folder: Path, *names: str) -> dict[str, Path]:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 import sklearn
-import tensorflow as tf
 import torch
 
 from orun.core import serialization
@@ -22,18 +21,18 @@ from orun.measure.framework_model import FrameworkSession
 from orun.measure.session import open_session
 from orun.pipeline.fragments import plain_default
 from orun.stages.contract import MODEL, module_name
+from orun.stages.measure.latency import Params, benchmark_cases
 from orun.stages.params import params_of
 from orun.stages.reference_models import open_source
 from orun.stages.registry import module_of
 from tests.measure.support import ONE_THREAD
 from tests.stages.conftest import MODULES, SCORER
 from tests.stages.modules import estimators
-from tests.stages.support import StageRun, run_stage
+from tests.stages.support import StageRun, make_context, run_stage
 from tests.thin import mostly_slow
 
 QUICK = {"time": 0.0, "warmup": 0.0, "samples": 6, "max_launches": 3}
-PYTORCH, TENSORFLOW = f"PyTorch {torch.__version__}", f"TensorFlow {tf.__version__}"
-SKLEARN = f"scikit-learn {sklearn.__version__}"
+PYTORCH, SKLEARN = f"PyTorch {torch.__version__}", f"scikit-learn {sklearn.__version__}"
 LINE = """
 import numpy as np
 import orun
@@ -119,8 +118,22 @@ def require_compared(run: StageRun, framework: str) -> None:
     assert all("framework" not in item["sessions"]["model"] for item in launches)
 
 
+@pytest.mark.slow  # what is launched is told below
 def test_an_estimator_is_timed(line: Converted, tmp_path: Path) -> None:
     require_compared(measure("measure/latency", tmp_path, line, QUICK), SKLEARN)
+
+
+def test_each_launch_opens_the_source_model_in_place_of_the_reference(line: Converted, tmp_path: Path) -> None:
+    """In the process that times it; the model itself runs in ONNX Runtime."""
+    inputs = {"model": line.output, "reference": line.output}
+    context = make_context(
+        tmp_path, inputs=inputs, sources={"reference": line.source}, root=line.root, target=ONE_THREAD
+    )
+    cases = benchmark_cases(context, Params())
+    assert cases["model"].source is None
+    assert cases["reference"].source is not None
+    source = FrameworkSession(line.output / MODEL, cases["reference"].source())
+    assert source.title == SKLEARN
 
 
 @pytest.mark.slow  # it imports PyTorch for each launch
@@ -136,20 +149,17 @@ def test_a_module_is_timed_as_torch_compiles_it(scorer: Converted, tmp_path: Pat
     assert run.value("max_abs") < 1e-5
 
 
-FILES = pytest.mark.parametrize(
-    ("file", "framework"),
-    [
-        ("model.keras", f"{TENSORFLOW}, traced by tf.function"),
-        ("model.tflite", f"TensorFlow Lite of {TENSORFLOW}"),
-    ],
+FILES = {"model.keras": "TensorFlow {}, traced by tf.function", "model.tflite": "TensorFlow Lite of TensorFlow {}"}
+
+
+@pytest.mark.parametrize(
+    "file", [pytest.param("model.keras", marks=pytest.mark.slow), pytest.param("model.tflite", marks=pytest.mark.table)]
 )
+def test_models_of_tensorflow_are_timed(network_files: Path, tmp_path: Path, file: str) -> None:
+    import tensorflow as tf
 
-
-@pytest.mark.slow  # it imports TensorFlow for each launch
-@FILES
-def test_models_of_tensorflow_are_timed(network_files: Path, tmp_path: Path, file: str, framework: str) -> None:
     model = convert(tmp_path, "convert/tensorflow", "tensorflow", {"model": file}, network_files)
-    require_compared(measure("measure/latency", tmp_path, model, QUICK), framework)
+    require_compared(measure("measure/latency", tmp_path, model, QUICK), FILES[file].format(tf.__version__))
 
 
 def require_equal_answers(model: Converted, values: Any, framework: str, atol: float) -> None:
@@ -168,11 +178,14 @@ def require_equal_answers(model: Converted, values: Any, framework: str, atol: f
             assert ours.tolist() == theirs.tolist()
 
 
-@FILES
-def test_answers_of_tensorflow(network_files: Path, tmp_path: Path, file: str, framework: str) -> None:
+@pytest.mark.slow  # that of a file of Keras is quick, in convert/test_tensorflow.py
+@pytest.mark.parametrize("file", FILES)
+def test_answers_of_tensorflow(network_files: Path, tmp_path: Path, file: str) -> None:
+    import tensorflow as tf
+
     model = convert(tmp_path, "convert/tensorflow", "tensorflow", {"model": file}, network_files)
     images = np.random.default_rng(0).random((8, 8, 8, 1), np.float32)
-    require_equal_answers(model, images, framework, 1e-5)
+    require_equal_answers(model, images, FILES[file].format(tf.__version__), 1e-5)
 
 
 @pytest.mark.parametrize(
