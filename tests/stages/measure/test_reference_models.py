@@ -141,7 +141,7 @@ def test_a_module_is_timed_eagerly(scorer: Converted, tmp_path: Path) -> None:
     require_compared(measure("measure/latency", tmp_path, scorer, QUICK), f"{PYTORCH}, eager")
 
 
-@pytest.mark.slow  # it compiles C++
+@pytest.mark.table  # it compiles C++; a module as it is, above, is slow
 def test_a_module_is_timed_as_torch_compiles_it(scorer: Converted, tmp_path: Path) -> None:
     compiled = replace(scorer, source=serialization.replace(scorer.source, runtime="torch.compile"))
     require_compared(measure("measure/latency", tmp_path, compiled, QUICK), f"{PYTORCH}, torch.compile")

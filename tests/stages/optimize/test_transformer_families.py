@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import onnx
@@ -14,7 +15,6 @@ from orun.errors import StageFailed
 from orun.stages.optimize._fusion import COUNTED
 from tests.stages.conftest import Exports
 from tests.stages.support import StageRun, run_stage
-from tests.thin import mostly_slow
 
 MODULES = Path(__file__).parents[1] / "modules"
 CACHE = {"shape": ["batch", 4, "past", 16]}
@@ -86,27 +86,25 @@ EXPECTED = {
 LARGEST_ERROR = {"mobilebert": 5e-3, "gemma2": 3e-5}
 QUICK = ("gpt2", "llama", "vit")
 SLOW = ("bert", "t5", "swin", "roberta", "whisper", "clip", "deberta_v2", "gemma2", "bloom")  # of other forms each
+COUNTED_SLOWLY = ("t5", "deberta_v2", "bloom")  # of these, before they are fused
 
 
 def fuse(folder: Path, model: Path, **params: object) -> StageRun:
     return run_stage("optimize/transformer", folder, params, inputs={"model": model})
 
 
-def mark_by_cost(*quick: str) -> list[ParameterSet]:
-    """All families: some are quick, those of other forms slow, and the rest rows of a table."""
-    marks = {
-        family: [pytest.mark.slow if family in (*QUICK, *SLOW) else pytest.mark.table]
-        for family in FAMILIES
-        if family not in quick
-    }
-    return [pytest.param(family, marks=marks.get(family, [])) for family in FAMILIES]
+def mark_by_cost(quick: Sequence[str], slow: Sequence[str]) -> list[ParameterSet]:
+    """All families: some are quick, some slow, and the rest rows of a table."""
+    others = [family for family in FAMILIES if family not in quick]
+    marks = {family: pytest.mark.slow if family in slow else pytest.mark.table for family in others}
+    return [pytest.param(family, marks=marks.get(family, ())) for family in FAMILIES]
 
 
 def fused(run: StageRun) -> dict[str, float]:
     return {name: run.value(f"fused.{name}") for name in COUNTED if run.value(f"fused.{name}")}
 
 
-@pytest.mark.parametrize("family", mark_by_cost(*QUICK))
+@pytest.mark.parametrize("family", mark_by_cost(QUICK, SLOW))
 def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: str) -> None:
     run = fuse(tmp_path, exports(family), method="rules", expect=EXPECTED[family], dims=FAMILIES[family].dims)
     assert fused(run) == EXPECTED[family]
@@ -116,7 +114,7 @@ def test_every_attention_of_a_family(tmp_path: Path, exports: Exports, family: s
     assert run.value("max_abs_error") < LARGEST_ERROR.get(family, 1e-5)
 
 
-@pytest.mark.parametrize("family", mark_by_cost("gpt2"))
+@pytest.mark.parametrize("family", mark_by_cost(("gpt2",), COUNTED_SLOWLY))
 def test_every_attention_is_counted_before_it_is_fused(tmp_path: Path, exports: Exports, family: str) -> None:
     model = exports(family)
     left = fuse(tmp_path, model, method="rules", disable=["attention"], dims=FAMILIES[family].dims)
@@ -213,7 +211,8 @@ def fuse_with_cache(folder: Path, exporter: str) -> StageRun:
     return fuse(folder, run_stage("convert/torch", folder, given_params, root=MODULES).output, dims=DIMS)
 
 
-@pytest.mark.parametrize(("exporter", "tables"), mostly_slow([("torchscript", 2), ("dynamo", 1)], ("torchscript", 2)))
+@pytest.mark.slow  # without a past it is quick above
+@pytest.mark.parametrize(("exporter", "tables"), [("torchscript", 2), ("dynamo", 1)])
 def test_gpt2_with_its_cache(tmp_path: Path, exporter: str, tables: int) -> None:
     """Whether its table of words is stored once is the exporter's doing."""
     run = fuse_with_cache(tmp_path, exporter)
