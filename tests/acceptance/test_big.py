@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import onnx
+import pytest
 
 import orun
 
@@ -12,6 +13,7 @@ PIPELINE = Path(__file__).parents[2] / "pipelines" / "big.yaml"
 WIDTH = 128
 
 
+@pytest.mark.slow  # weights in a second file are quick, in the tests of each kind
 def test_external_data_goes_all_the_way(tmp_path: Path) -> None:
     pipeline = orun.load(PIPELINE, {"vars.layers": 3, "vars.width": WIDTH})
     result = orun.run(pipeline, store=tmp_path / "store")

@@ -103,7 +103,8 @@ def test_the_job_of_the_docs_is_what_init_writes(system: System) -> None:
     assert docs_job(system) == (written["jobs"]["orun"] if system == "github" else written["release-gate"])
 
 
-JOBS = pytest.mark.parametrize("job_of", mostly_slow([docs_job, written_job, own_job], own_job))
+# That of the docs is the one that `orun init --ci` writes.
+JOBS = pytest.mark.parametrize("job_of", mostly_slow([written_job, own_job], own_job))
 
 
 def step(script: str, project: Path, scripts: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -191,6 +192,7 @@ def require_saved_store(job: Mapping[str, Any], project: Path) -> None:
     assert (project / restore["path"] / "VERSION").is_file()
 
 
+@pytest.mark.slow  # its reports are quick, in tests/report/test_gitlab.py
 @JOBS
 def test_gitlab(project: Path, scripts: Path, job_of: Callable[[System], dict[str, Any]]) -> None:
     job = job_of("gitlab")

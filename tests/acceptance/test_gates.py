@@ -97,6 +97,7 @@ def result(project: Path, *arguments: str) -> tuple[int, Mapping[str, Any]]:
     return code, json.loads(out)
 
 
+@pytest.mark.slow  # the checklist is quick, in tests/report
 def test_a_release_checklist(project: Path) -> None:
     """Groups in words, slices by their names, and each reference: what passes is ticked."""
     code, _ = orun(project, "release.yaml", "--no-blame", "--markdown", "summary.md")
@@ -120,6 +121,7 @@ def test_a_release_checklist(project: Path) -> None:
     assert "2 of 3 slices passed, 1 failed; the smallest is 0 with 30 examples" in checklist[-1]
 
 
+@pytest.mark.slow  # the rule is quick, in tests/runner/test_release_rule.py
 @pytest.mark.usefixtures("probed_once")
 def test_a_release_waits_for_the_gates_on_its_model(project: Path) -> None:
     """Its `needs` names none of them; the one of a target that this machine lacks keeps it from nothing."""

@@ -85,6 +85,7 @@ def test_the_wheel_holds_the_package_and_its_licence_alone(wheel: Path) -> None:
     assert names == {*tracked(), *(f"orun-0.2.0.dist-info/{name}" for name in metadata)}
 
 
+@pytest.mark.slow  # what orun imports is quick, in tests/test_imports.py
 def test_planning_works_where_nothing_else_is_installed(linked: Path, project: Path) -> None:
     assert "quantize/dynamic" in command(linked / "orun", "stages", cwd=project)
     assert command(linked / "orun", "plan", "relu.yaml", cwd=project).splitlines()[1:3] == [
@@ -103,6 +104,7 @@ def refused(orun: Path, project: Path) -> str:
     return process.stderr
 
 
+@pytest.mark.slow  # hints are quick, in tests/environment/test_install_commands.py
 def test_a_run_says_which_extra_it_lacks_before_anything_starts(linked: Path, project: Path, wheel: Path) -> None:
     hint = f'pip --python {linked / "python"} install "orun[cpu] @ {wheel.as_uri()}"'
     assert refused(linked / "orun", project) == (

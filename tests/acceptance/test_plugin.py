@@ -90,6 +90,7 @@ def planned(project: Path) -> tuple[str, list[str]]:
     return step["action"], step["reasons"]
 
 
+@pytest.mark.slow  # plug-ins are quick, in tests/reruns/test_packages.py
 def test_it_runs_is_cached_and_runs_again_when_its_package_changes(project: Path) -> None:
     assert run(project)["outcome"] == "built"
     assert (project / "artifacts" / "out" / "plugged" / "echo" / "text").read_text() == "ababab"

@@ -49,6 +49,7 @@ def test_a_graph_is_a_pipeline(tmp_path: Path, shape: Shape) -> None:
     assert [Path(stage.out or "", "number.txt").read_text() for stage in result.stages] == list("01234")
 
 
+@pytest.mark.slow  # each runner starts whole processes; what is made of their times is quick, below
 @pytest.mark.skipif(not shutil.which("make"), reason="make is not installed")
 def test_runners_are_compared_on_the_same_graphs(capsys: pytest.CaptureFixture[str]) -> None:
     runner.main(["--sizes", "3", "--rounds", "1", "--only", "orun", "make"])

@@ -12,7 +12,6 @@ import pytest
 from tests.faults.calls import Failing, Fault
 from tests.faults.neighbours import trial
 from tests.faults.rig import Rig
-from tests.thin import mostly_slow
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="a library is compiled and preloaded"
@@ -26,7 +25,8 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", mostly_slow(CASES, "gc"))
+@pytest.mark.slow  # calls of a command alone are quick, in test_calls.py
+@pytest.mark.parametrize("name", CASES)
 def test_who_runs_beside_a_failing_command_ends_as_if_alone(
     watched: Rig, fault_library: Path, tmp_path: Path, name: str
 ) -> None:

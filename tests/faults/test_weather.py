@@ -1,4 +1,7 @@
-"""A remote that fails harms neither what is built nor who comes next; `benchmarks/faults.py` tries hundreds more."""
+"""A remote that fails harms neither what is built nor who comes next; `benchmarks/faults.py` tries hundreds more.
+
+Faults of the server, each told apart, are quick in tests/remote/test_faults.py.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ from tests.faults import weather
 from tests.faults.rig import Rig
 from tests.faults.weather import Weather
 from tests.remote import s3
-from tests.thin import mostly_slow
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +32,8 @@ CASES: list[tuple[str, weather.Trouble, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("direction", "fault", "count"), mostly_slow(CASES, CASES[0]))
+@pytest.mark.slow
+@pytest.mark.parametrize(("direction", "fault", "count"), CASES)
 def test_a_remote_that_fails(
     watched: Rig, failing: Weather, direction: str, fault: weather.Trouble, count: int
 ) -> None:

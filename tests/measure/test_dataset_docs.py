@@ -59,6 +59,7 @@ def test_every_mask_length_occurs_so_that_padding_is_exercised(pairs: Dataset) -
     assert padding == set(range(16))
 
 
+@pytest.mark.slow
 def test_the_choice_hangs_on_no_hash_seed(pairs: Dataset) -> None:
     """For this process Python drew another seed than 1."""
     process = subprocess.run(

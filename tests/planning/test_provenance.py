@@ -8,14 +8,16 @@ from pathlib import Path
 import pytest
 
 from orun.core.component_kinds import ComponentKind
+from orun.core.key_component import KeyComponent
 from orun.core.reason import reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.core.source_location import Position
+from orun.core.source_model import SourceModel
 from orun.pipeline import load
-from orun.pipeline.model import Pipeline
+from orun.pipeline.model import Pipeline, Stage
 from orun.planning.plan import Done, Step
-from orun.planning.provenance import Provenance
+from orun.planning.provenance import Provenance, source_components
 from orun.store import ImplicitDependencies
 from tests.store.support import action
 
@@ -69,3 +71,20 @@ def test_packages_that_a_stage_did_not_find_are_no_tools(tmp_path: Path) -> None
     assert provenance is not None
     tools = json.loads(provenance.text())["stages"][0]["tools"]
     assert tools == {"yaml-include": "installed", "numpy": "2.4.6"}
+
+
+def test_a_source_model_counts_by_all_that_its_convert_stage_used() -> None:
+    """Code that computes the same in another way exports the same model."""
+    place = Position("bert.yaml", 4, 3)
+    export, source = Stage("export", "convert/torch", place), SourceModel("export", "torch", "torch", {})
+    timed = Stage("latency", "measure/latency", place, sources={"reference": source, "reference.same": source})
+
+    def component(code: str) -> KeyComponent:
+        used = action(tree="1" * 64, implicit_deps=ImplicitDependencies(files={"helper.py": code}))
+        (component,) = source_components(timed, {"export": Done(Step(export, "cached", ()), used, ())})
+        return component
+
+    assert (component("one").kind, component("one").subject) == (ComponentKind.PROVENANCE, "export")
+    assert component("one") == component("one")
+    assert component("one") != component("two")
+    assert list(source_components(export, {})) == []

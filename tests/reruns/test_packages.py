@@ -13,7 +13,6 @@ import pytest
 from tests.project import Project
 from tests.reruns.expression_stages import code_of, make_expression_stages, texts
 from tests.site_packages import Site, reasons
-from tests.thin import mostly_slow
 
 # A file of code by the name of its stage: what it writes, and what stands before its function.
 IN_PROCESS = {
@@ -164,7 +163,8 @@ def test_a_plug_in_that_is_edited_where_it_is_installed(tmp_path: Path, monkeypa
     assert project.text("repeat") == "two"
 
 
-@pytest.mark.parametrize("method", mostly_slow(["spawn", "forkserver"], "forkserver"))
+@pytest.mark.slow  # a plug-in, and workers that load a package, are tried apart above
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
 @pytest.mark.usefixtures("native_reads")
 def test_a_plug_in_s_workers_run_it_as_it_is(tmp_path: Path, method: str) -> None:
     project, site = Project.make(tmp_path / "project", PLUGGED), Site.make(tmp_path)

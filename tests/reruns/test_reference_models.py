@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import orun
 from tests.facts import sentences
 from tests.project import Project, built
@@ -44,6 +46,7 @@ def fitted():
 """
 
 
+@pytest.mark.slow  # its part of the key is tried in tests/planning/test_provenance.py
 def test_code_that_exports_the_same_model(tmp_path: Path) -> None:
     project = Project.make(tmp_path / "project", PIPELINE)
     project.write("data.py", DATA)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import orun
 from orun.core.run_record import RunResult
 from tests.facts import sentences
@@ -80,6 +82,7 @@ def started(folder: Path, pipeline: str) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_it_carries_what_guards_it_and_is_made_again_when_that_changes(tmp_path: Path) -> None:
     """A stage that is skipped says nothing of the release, and does not keep it from being up to date."""
     project = started(tmp_path, GUARDED + SKIPPED)

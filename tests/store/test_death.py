@@ -18,7 +18,7 @@ from tests.store.workload import STAGES, run
 @pytest.fixture(
     scope="module",
     params=[
-        ("kill", 1, 20),
+        pytest.param(("kill", 1, 20), marks=pytest.mark.slow),
         ("power", 5, 20),
         pytest.param(("kill", 1, 1), marks=pytest.mark.slow),
         pytest.param(("power", 1, 1), marks=pytest.mark.slow),

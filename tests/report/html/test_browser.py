@@ -28,6 +28,7 @@ from tests.report.support import (
     matrix,
     series,
 )
+from tests.thin import mostly_slow
 
 WIDTHS = (360, 400, 900, 1400)
 SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
@@ -137,7 +138,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 NAMES = ("passed", "failed", "undecided", "no baseline", "crashed", "matrix", "stored", "long")
 
 
-@pytest.mark.parametrize(("name", "width"), list(product(NAMES, WIDTHS)))
+@pytest.mark.parametrize(("name", "width"), mostly_slow(product(NAMES, WIDTHS), *product(NAMES, WIDTHS[:1])))
 def test_a_page_asks_for_nothing_complains_of_nothing_and_fits(
     tab: Tab, pages: dict[str, Path], name: str, width: int
 ) -> None:
@@ -149,7 +150,7 @@ def test_a_page_asks_for_nothing_complains_of_nothing_and_fits(
     assert (tab.complaints, tab.requests) == ([], [])
 
 
-@pytest.mark.parametrize(("name", "scheme"), list(product(NAMES, SCHEMES)))
+@pytest.mark.parametrize(("name", "scheme"), mostly_slow(product(NAMES, SCHEMES), *product(NAMES[:4], SCHEMES)))
 def test_every_text_stands_out_from_what_is_behind_it(
     tab: Tab, pages: dict[str, Path], name: str, scheme: Literal["light", "dark"]
 ) -> None:

@@ -27,7 +27,12 @@ def convert(folder: Path, model: str, data: str, root: Path = MODULES, **params:
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @pytest.mark.parametrize(
-    ("model", "data"), [("digits", "digits"), ("two", "digits"), ("pipeline", "digits"), ("bodies", "bodies")]
+    ("model", "data"),
+    mostly_slow(
+        [("digits", "digits"), ("two", "digits"), ("pipeline", "digits"), ("bodies", "bodies")],
+        ("digits", "digits"),
+        ("bodies", "bodies"),
+    ),
 )
 def test_it_answers_what_the_library_answers(tmp_path: Path, library: str, model: str, data: str) -> None:
     run = convert(tmp_path, f"trees.py:{library}_{model}", f"trees.py:{data}")

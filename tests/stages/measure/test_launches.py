@@ -67,6 +67,7 @@ def test_without_an_arena_none_is_taken(tmp_path: Path) -> None:
     assert launch_cold(Request(model, plain, runs=1, watched=True), feed).arena == 0
 
 
+@pytest.mark.slow  # its launches are those of memory, above
 def test_startup_is_loading_and_the_first_inference(tmp_path: Path) -> None:
     params = {"launches": 6, "io_binding": True}
     run = run_stage("measure/startup", tmp_path, params, inputs={"model": artifact(tmp_path, weighing(1))})

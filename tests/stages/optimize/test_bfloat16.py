@@ -189,11 +189,11 @@ def test_an_operator_whose_input_may_be_of_another_type_than_what_it_yields(tmp_
     assert {element_types[name] for name in (*node.input, *node.output)} == {NARROW}
 
 
-QUICK = ("llama",)  # as test_transformer_families.py exports it
+SLOW = ("llama",)  # as test_transformer_families.py exports it; a small BERT is quick, above
 
 
 @pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=() if name in QUICK else pytest.mark.table) for name in FAMILIES]
+    "family", [pytest.param(name, marks=pytest.mark.slow if name in SLOW else pytest.mark.table) for name in FAMILIES]
 )
 def test_fused_operators_stay_float32(tmp_path: Path, exports: Exports, family: str) -> None:
     """ONNX Runtime puts SimplifiedLayerNormalization into the standard's domain, which does not know it."""

@@ -85,6 +85,7 @@ def test_integers_that_cannot_be_exported_are_to_be_exported_as_fake_quantizatio
     )
 
 
+@pytest.mark.slow  # what the older exporter makes is quick, above
 def test_what_torch_export_quantized(tmp_path: Path) -> None:
     """As `convert_pt2e` leaves it: a module that refuses `eval()`, with the operators of `quantized_decomposed`."""
     inputs = {"x": {"shape": ["batch", 8], "low": -2, "high": 2}}

@@ -72,6 +72,7 @@ def test_sizes_and_tolerance_are_those_that_are_asked_for(tmp_path: Path, monkey
     assert run_stage("release/serve-check", tmp_path, {"atol": 1.0}, inputs=ports).value("max_abs_error") == 0.5
 
 
+@pytest.mark.slow  # as in _graph/test_agreement.py, which is quick
 def test_rows_that_see_nothing_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipeline's runtime answers with the float16 model here: another value where attention sees no key."""
     model = export_decoder(tmp_path, "gpt2", "mask")
