@@ -90,8 +90,8 @@ class Orders:
         news, self._news = self._news, False
         return news
 
-    def are_inputs_shared(self, step: Step, done: Mapping[str, Done]) -> bool:
-        """Return whether the inputs of a stage are in the remote; start to push those that are not.
+    def share_inputs(self, step: Step, done: Mapping[str, Done]) -> bool:
+        """Start to push the inputs of a stage that are not in the remote; return whether all are there.
 
         Raises:
             StageFailed: if one cannot be there.

@@ -149,7 +149,7 @@ class StageStarter:
             return self._settle_or_start(stage, start=True)
         step = self._steps[stage.id] = replace(step, machine=machine)
         try:
-            if not orders.are_inputs_shared(step, self.outcome.done):
+            if not orders.share_inputs(step, self.outcome.done):
                 return True
         except StageError as error:
             self._fail(step, error)
