@@ -74,7 +74,7 @@ def openvino(threads: int, precision: str) -> Target:
     how = {"INFERENCE_PRECISION_HINT": precision, "INFERENCE_NUM_THREADS": str(threads), "NUM_STREAMS": "1"}
     options = {**target.providers[0].options, "load_config": json.dumps({"CPU": how})}
     providers = (Provider(target.providers[0].name, options),)
-    interpreter = venvs.interpreter(target.environment)
+    interpreter = venvs.choose_interpreter(target.environment)
     return replace(target, providers=providers, environment=None, interpreter=interpreter)
 
 

@@ -46,7 +46,7 @@ from orun.measure.latency.measurement import Measurement, measure
 from orun.measure.latency.metrics import metrics_of
 from orun.measure.workers import WorkerProcess
 from orun.pipeline.model import Gate, Stage, Threshold
-from orun.planning.key_diff import key_changes
+from orun.planning.key_diff import list_key_changes
 from orun.report.gates import explain_verdict
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
@@ -246,7 +246,7 @@ def judge_metrics(metrics: Mapping[str, Metric], gate: Gate) -> Verdict:
     )
     inputs = (KeyComponent(ComponentKind.INPUT, "model", value="slower"),)
     action = Action("", inputs, ImplicitDependencies(), "", 0, metrics, "", "", "latency", {}, 0, 0, 0, 0)
-    return judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, key_changes))[0]
+    return judge(stage, action, Terms(Accepted("original", {}, {}, "", "", ""), {}, list_key_changes))[0]
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ class Fleet:
 
     def agents_cpu(self) -> float:
         """Return the CPU seconds of the agents and all their processes so far."""
-        pids = [pid for process in self.agents for pid in (process.pid, *processes.descendants(process.pid))]
+        pids = [pid for process in self.agents for pid in (process.pid, *processes.iter_descendants(process.pid))]
         return sum(map(_cpu_of, pids))
 
 

@@ -42,7 +42,7 @@ def target_of(settings: dict[str, Any], target: Target) -> Target:
     """Return the pipeline's target with the providers that the search chose."""
     providers = tuple(Provider(name, options) for item in settings["providers"] for name, options in item.items())
     here = providers[0].name == CPU
-    interpreter = None if here else venvs.interpreter(target.environment)
+    interpreter = None if here else venvs.choose_interpreter(target.environment)
     return replace(target, providers=providers, environment=None, interpreter=interpreter)
 
 

@@ -17,7 +17,7 @@ import click
 from orun.cli.describe import BOUND, flatten_params, format_default, format_port, list_facts
 from orun.cli.main import group
 from orun.cli.verb import Verb, Verbs
-from orun.core.events import KINDS, VERSION, name_of
+from orun.core.events import KINDS, VERSION, name_kind
 from orun.pipeline.fragments import describe_type
 from orun.report.event_schema import list_fields, list_records
 from orun.stages.kind import Kind
@@ -164,9 +164,9 @@ def _support(kind: Kind, notes: Mapping[str, str], versions: Mapping[str, str]) 
 
 def events_page() -> str:
     """Every event of the log with its fields."""
-    rows = [(f"[`{name_of(kind)}`](#{name_of(kind)})", _first(kind)) for kind in KINDS]
+    rows = [(f"[`{name_kind(kind)}`](#{name_kind(kind)})", _first(kind)) for kind in KINDS]
     blocks = ["# The event log", NOTE, EVENTS, _table(("event", "when"), rows)]
-    blocks += [block for kind in KINDS for block in _fields(name_of(kind), kind)]
+    blocks += [block for kind in KINDS for block in _fields(name_kind(kind), kind)]
     blocks += [block for cls in list_records() for block in _fields(cls.__name__, cls)]
     return "\n\n".join(blocks) + "\n"
 

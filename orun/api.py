@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.activity import report
 from orun.core.events import Notice
-from orun.core.renderers import register, registered
+from orun.core.renderers import load_renderer, register
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.environment.call_cache import forget
 from orun.errors import MissingPackages, UsageError
-from orun.eventlog import Journal, Listener, activities_to, ignore
-from orun.fs.os_errors import quoted
+from orun.eventlog import Journal, Listener, forward_activities, ignore
+from orun.fs.os_errors import quote
 from orun.noop.answer import answer
 from orun.noop.check import Request
 from orun.remote.options import FLEET, Remote
-from orun.store.layout import command_options, default_store, is_writable
+from orun.store.layout import format_command_options, is_writable, locate_default_store
 
 if TYPE_CHECKING:
     from orun.drift.release import Release
@@ -126,7 +126,7 @@ def plan(  # noqa: PLR0913 - the options of the command line
         to: ids of stages to look at with all before them.
         force: ids of stages to run whatever is stored.
         fresh: measure again what is bound to this host.
-        store: the store's folder; see `default_store`.
+        store: the store's folder; see `locate_default_store`.
         remote: as for `run`; only a plan for several machines needs it.
         executor: as for `run`. The machines get the project, and say what their results depend on.
 
@@ -155,7 +155,7 @@ def explain(
         file: a pipeline file, or a loaded pipeline.
         stage: its id.
         set: as for `load`.
-        store: the store's folder; see `default_store`.
+        store: the store's folder; see `locate_default_store`.
         remote: as for `plan`.
         executor: as for `plan`.
 
@@ -173,20 +173,20 @@ def _explain_stage(planner: Planner, stage: str) -> Step:
     steps = [step for step in plan.steps if step.stage.id in chosen]
     if len(steps) > 1:
         ids = [step.stage.id for step in steps]
-        options = command_options(planner.pipeline.overrides, planner.store.root, planner.pipeline.root)
+        options = format_command_options(planner.pipeline.overrides, planner.store.root, planner.pipeline.root)
         raise UsageError(
             f"{stage} is {len(ids)} stages, one for each value of its matrix",
             why="\n".join(ids),
-            hint=f"orun explain {quoted(steps[0].stage.position.file)} {quoted(ids[0])}{options}",
+            hint=f"orun explain {quote(steps[0].stage.position.file)} {quote(ids[0])}{options}",
         )
     (step,) = steps
     if step.machine:
-        step = replace(step, facts=planner.facts(step))
+        step = replace(step, facts=planner.list_facts(step))
     step = replace(step, left_out=plan.left_out)
-    latest = planner.store.latest(planner.pipeline.name, step.stage.id)
+    latest = planner.store.find_latest(planner.pipeline.name, step.stage.id)
     if latest is None:
         return step
-    now = planner.current_state(step, latest.implicit_deps)
+    now = planner.observe_state(step, latest.implicit_deps)
     return replace(step, used=(latest.implicit_deps.components, now.components))
 
 
@@ -226,7 +226,7 @@ def run(  # noqa: PLR0913 - the options of the command line
             the run then, and keeps back the releases that it guards.
         jobs: cores to keep busy; all usable ones when None.
         gpus: GPUs to use; all visible ones when None.
-        store: the store's folder; see `default_store`.
+        store: the store's folder; see `locate_default_store`.
         remote: the store that is shared with other machines, or its URL; what `$ORUN_REMOTE` or the project's
             `pyproject.toml` says when None.
         executor: other machines that run the stages, or their URL (`ray://head:6379`); what `$ORUN_ON` or the
@@ -257,9 +257,9 @@ def run(  # noqa: PLR0913 - the options of the command line
     if request and (answered := answer(request, paths, listener, started_at)):
         return answered
     with ExitStack() as planning:
-        planning.enter_context(activities_to(listener))
+        planning.enter_context(forward_activities(listener))
         pipeline = _load_pipeline(file, set)
-        from orun.environment.resources import available_resources
+        from orun.environment.resources import find_available_resources
         from orun.noop import overwrites
         from orun.noop.record import write_record
         from orun.remote.settings import resolve
@@ -267,14 +267,14 @@ def run(  # noqa: PLR0913 - the options of the command line
         from orun.runner.preflight import require
         from orun.runner.run_session import RunSession, require_up_to_date
 
-        root = Path(store) if store else default_store(pipeline.root)
+        root = Path(store) if store else locate_default_store(pipeline.root)
         read_only = not is_writable(root)
         if paths:
-            overwrites.refuse(paths, overwrites.of_pipeline(pipeline))
-            overwrites.refuse(paths, overwrites.of_remote(remote or Remote(), pipeline.project))
+            overwrites.refuse(paths, overwrites.list_pipeline_files(pipeline))
+            overwrites.refuse(paths, overwrites.list_remote_folders(remote or Remote(), pipeline.project))
             overwrites.refuse_in_store(paths, root)
         planner = _build_planner(
-            pipeline.strictly() if strict else pipeline, root, force, fresh=fresh, read_only=read_only
+            pipeline.to_strict() if strict else pipeline, root, force, fresh=fresh, read_only=read_only
         )
         require_distinct_folders(planner.store, planner.pipeline)
         chosen = _select(planner.pipeline, only, from_, to)
@@ -282,15 +282,15 @@ def run(  # noqa: PLR0913 - the options of the command line
         machines = "" if read_only else _choose_executor(executor, planner.pipeline)
         with _plan_with_fleet(machines, planner, shared, chosen, wait, listener) as (planned, fleet):
             if paths:
-                overwrites.refuse(paths, overwrites.of_stages(planner, planned))
+                overwrites.refuse(paths, overwrites.list_stage_files(planner, planned))
             run_name = f"{planner.pipeline.name}{planner.pipeline.run_suffix}"
-            here = available_resources(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
+            here = find_available_resources(jobs, gpus, memory=any(step.stage.memory for step in planned.steps))
             if read_only:
                 require_up_to_date(planned, chosen, root)
-                folder = planner.store.next_run_folder(run_name)
+                folder = planner.store.choose_next_run_folder(run_name)
             else:
                 require(planned, chosen, here)
-                folder = planner.store.new_run(run_name)
+                folder = planner.store.create_run(run_name)
             with Journal(folder, listener, started_at, recorded=not read_only) as journal:
                 planning.close()  # from here on, events tell what happens
                 session = RunSession(planner, planned, chosen, here, journal, None if read_only else shared, fleet)
@@ -318,7 +318,7 @@ def rebuild(
         file: a pipeline file, or a loaded pipeline.
         set: as for `load`.
         only: ids of stages; all when empty.
-        store: the store's folder; see `default_store`.
+        store: the store's folder; see `locate_default_store`.
         on_result: called with each stage as soon as it is known.
 
     Raises:
@@ -340,17 +340,17 @@ def history(metric: str = "", *, pipeline: str = "", store: PathLike | None = No
     Args:
         metric: `p50`, or `latency.p50` of one stage; every metric when empty.
         pipeline: name of a pipeline; every pipeline when empty.
-        store: the store's folder; see `default_store`.
+        store: the store's folder; see `locate_default_store`.
 
     Raises:
         StoreError: when the history cannot be read.
         UsageError: when there is no such measurement.
     """
-    from orun.history import History, history_path, series_of
+    from orun.history import History, group_points, locate_history
     from orun.history.search import find_points
 
-    root = Path(store) if store else default_store(Path.cwd())
-    return series_of(find_points(History(history_path(root)), metric, pipeline))
+    root = Path(store) if store else locate_default_store(Path.cwd())
+    return group_points(find_points(History(locate_history(root)), metric, pipeline))
 
 
 def verify(bundle: PathLike) -> BundleCheck:
@@ -426,7 +426,7 @@ def watch(
 
 def choose_listener() -> Listener:
     """Return the listener of a run whose caller names none: lines of progress in a notebook, else nothing."""
-    return registered("notebook_progress")() if "ipykernel" in sys.modules else ignore
+    return load_renderer("notebook_progress")() if "ipykernel" in sys.modules else ignore
 
 
 def _require_posix(function: str) -> None:
@@ -451,7 +451,7 @@ def _build_request(
         return None
     forget()  # before the no-op record is read
     path = Path(file).absolute()
-    root = Path(store).absolute() if store else default_store(path.parent).absolute()
+    root = Path(store).absolute() if store else locate_default_store(path.parent).absolute()
     return Request(root, path, _format_values(values), remote, strict, fleet)
 
 
@@ -461,9 +461,9 @@ def _collect_fleet_state(
     """Return what a no-op record has of a run on several machines; None of any other run."""
     if not (run and remote and isinstance(executor, str)):
         return None
-    from orun.noop.fleet_check import state_of
+    from orun.noop.fleet_check import build_state
 
-    return state_of(executor, run, planner, remote.url)
+    return build_state(executor, run, planner, remote.url)
 
 
 def _load_pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:
@@ -481,7 +481,7 @@ def _build_planner(
     from orun.planning.planner import Planner
     from orun.store import Store
 
-    opened = Store.open(Path(store) if store else default_store(pipeline.root), read_only=read_only)
+    opened = Store.open(Path(store) if store else locate_default_store(pipeline.root), read_only=read_only)
     forced = select(pipeline, only=as_list("force", force)) if force else ()
     names = [stage.id for stage in forced]
     return Planner(pipeline, opened, baselines.read(pipeline), force=names, fresh=fresh)
@@ -515,9 +515,9 @@ def _choose_executor(executor: Fleet | str | None, pipeline: Pipeline) -> Fleet 
     """Return the machines that a run uses, or their URL; empty for this machine alone."""
     if executor is not None and not isinstance(executor, str):
         return executor
-    from orun.remote.settings import fleet_url
+    from orun.remote.settings import read_fleet_url
 
-    return fleet_url(executor, pipeline.project)
+    return read_fleet_url(executor, pipeline.project)
 
 
 @contextmanager

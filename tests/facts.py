@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.report.gates import explain_verdict, format_caveat
-from orun.text.wording.components import NAMES, by_name
-from orun.text.wording.reasons import sentences
+from orun.text.wording.components import NAMES, index_by_name
+from orun.text.wording.reasons import describe_reasons
 
-__all__ = ["components", "explain_verdict", "format_caveat", "named", "reasons_of", "sentences"]
+__all__ = ["components", "describe_reasons", "explain_verdict", "format_caveat", "named", "reasons_of"]
 
 OWNED = (ComponentKind.PACKAGE, ComponentKind.DEVICE)
 
@@ -35,9 +35,9 @@ def _component(name: str, value: str) -> KeyComponent:
 
 def named(components: Iterable[KeyComponent]) -> dict[str, str]:
     """The value of each key component by its name."""
-    return by_name(components)
+    return index_by_name(components)
 
 
 def reasons_of(*texts: str) -> tuple[Reason, ...]:
     """Reasons with these sentences, for tests of what shows them."""
-    return tuple(reason(ReasonCode.NO_MACHINE, problem=text) for text in texts)
+    return tuple(build_reason(ReasonCode.NO_MACHINE, problem=text) for text in texts)

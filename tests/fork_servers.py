@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from orun.environment.env_vars import stage_environment
+from orun.environment.env_vars import build_stage_environment
 from orun.executors import Finished, Job, LocalExecutor, Progress
 
 MOST = 3  # environments whose servers are kept
@@ -57,12 +57,12 @@ class ForkServers:
 
     shared: bool = True
     _idle: dict[Surroundings, SharedExecutor] = field(default_factory=dict)
-    _python: Mapping[str, str] = field(default_factory=lambda: _variables_of_python(stage_environment()))
+    _python: Mapping[str, str] = field(default_factory=lambda: _variables_of_python(build_stage_environment()))
     _process: int = field(default_factory=os.getpid)
 
     def lend(self) -> LocalExecutor:
         """Return the executor of a run; of its own if its servers would find other modules or end with a thread."""
-        environment = stage_environment()
+        environment = build_stage_environment()
         usual = _variables_of_python(environment) == self._python and os.getpid() == self._process
         if not (self.shared and usual and threading.current_thread() is threading.main_thread()):
             return LocalExecutor()

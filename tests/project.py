@@ -11,14 +11,14 @@ from typing import Any
 import orun
 from orun.core.events import Event, Planning
 from orun.core.run_record import Failure, RunResult
-from orun.environment.install_commands import installer
+from orun.environment.install_commands import choose_installer
 
 ROOT = Path(__file__).parents[1]
 
 
 def install_hint(extras: str) -> str:
     """Command that installs extras of orun where the tests run: in an editable install of this checkout."""
-    return f"{installer()} -e '{ROOT}[{extras}]'"
+    return f"{choose_installer()} -e '{ROOT}[{extras}]'"
 
 
 STAGES = """

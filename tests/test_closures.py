@@ -30,7 +30,7 @@ print(*(name for name, one in sys.modules.items() if name.partition(".")[0] == "
 
 @pytest.mark.parametrize("kind", BUILTIN)
 def test_the_key_of_a_kind_holds_the_code_of_that_kind_alone(kind: str) -> None:
-    names = [name for name, _ in kind_code.code_files(module_name(kind))]
+    names = [name for name, _ in kind_code.list_code_files(module_name(kind))]
     assert module_name(kind) in names
     assert len(names) <= MOST
     assert [name for name in names if any(name == never or name.startswith(f"{never}.") for never in NEVER)] == []
@@ -104,7 +104,7 @@ def test_a_kind_that_builds_with_others_has_their_code_in_its_key() -> None:
     use = KindUse(kind.origin, kind.entry, kind.spec)
     changed = module_name("quantize/dynamic").replace(".", "/")
     edited = lambda path: "edited" if str(path).endswith(f"{changed}.py") else "same"  # noqa: E731
-    assert kind_code.stage_code(use, lambda _: "same") != kind_code.stage_code(use, edited)
+    assert kind_code.digest_stage_code(use, lambda _: "same") != kind_code.digest_stage_code(use, edited)
 
 
 def test_types_texts_and_packages_in_the_code_of_a_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_types_texts_and_packages_in_the_code_of_a_kind(tmp_path: Path, monkeypa
     for name in ("shared", "types", "real", "worker", "other"):
         (package / f"{name}.py").write_text("a = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    names = [name for name, _ in kind_code.code_files("orun_closure_package.inner.kind")]
+    names = [name for name, _ in kind_code.list_code_files("orun_closure_package.inner.kind")]
     assert names == [f"orun_closure_package.{name}" for name in ("inner", "inner.kind", "real", "shared", "worker")]
 
 
@@ -135,10 +135,10 @@ def test_a_module_that_was_edited_since_the_last_call_is_read_again(
     for imported in ("first", "second"):
         (package / "kind.py").write_text(f"from orun_edited_package import {imported}\n")
         forget()
-        names = [name for name, _ in kind_code.code_files("orun_edited_package.kind")]
+        names = [name for name, _ in kind_code.list_code_files("orun_edited_package.kind")]
         assert names == [f"orun_edited_package.{name}" for name in sorted((imported, "kind"))]
 
 
 def test_the_key_of_a_kind_that_uses_object_storage_holds_nothing_else_of_the_store() -> None:
-    names = [name for name, _ in kind_code.code_files(module_name("release/publish"))]
+    names = [name for name, _ in kind_code.list_code_files(module_name("release/publish"))]
     assert [name for name in names if name.startswith("orun.store")] == ["orun.store.object_storage"]

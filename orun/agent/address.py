@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from orun.core.serialization import Record
 from orun.errors import UsageError
 from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
-from orun.fs.os_errors import convert_os_errors, quoted
+from orun.fs.os_errors import convert_os_errors, quote
 
 SHORTEST = 16  # characters of a token
 BACKLOG = 16
@@ -102,7 +102,7 @@ class Address(Record, frozen=True):
         """Remove the socket of an agent that has ended; UsageError if it listens, or the path is another file."""
         with suppress(FileNotFoundError):
             if not stat.S_ISSOCK(os.lstat(self.path).st_mode):
-                raise UsageError(f"{self.path} is no socket", hint=f"ls -l {quoted(self.path)}")
+                raise UsageError(f"{self.path} is no socket", hint=f"ls -l {quote(self.path)}")
             with socket.socket(socket.AF_UNIX) as probe:
                 try:
                     probe.connect(self.path)
@@ -186,15 +186,15 @@ def _check_length(path: str) -> str:
 
 def read_token(file: Path) -> str:
     """Return the token in a file; UsageError if there is none, it is no text or too short, or others may read it."""
-    replacement = f"openssl rand -hex 32 > {quoted(file)}"
+    replacement = f"openssl rand -hex 32 > {quote(file)}"
     with convert_os_errors(f"read the token {file}", file):
         try:
             mode, content = file.stat().st_mode, read_bounded(file, TEXT_LIMIT)
         except FileNotFoundError:
-            hint = f"{replacement} && chmod 600 {quoted(file)}"
+            hint = f"{replacement} && chmod 600 {quote(file)}"
             raise UsageError(f"there is no token file {file}", hint=hint) from None
     if mode & 0o077:
-        raise UsageError(f"others may read the token {file}", hint=f"chmod 600 {quoted(file)}")
+        raise UsageError(f"others may read the token {file}", hint=f"chmod 600 {quote(file)}")
     try:
         token = content.decode().strip()
     except UnicodeDecodeError:

@@ -13,7 +13,7 @@ from orun.core.events import Notice
 from orun.core.machines import Joined, Leaving, Snapshot
 from orun.core.serialization import replace
 from orun.errors import NoMachine, UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.planning.assignment import Assignment
 from orun.planning.plan import Plan
 from orun.planning.planner import Planner
@@ -121,7 +121,7 @@ def build_no_machine_error(plan: Plan, problems: Mapping[str, str], agent_comman
     """Return the error that stages have no machine, by their problems, with the command that starts one."""
     texts = _format_problems(problems)
     labels = plan[next(iter(problems))].stage.runs_on
-    options = "".join(f" --label {quoted(f'{name}={text}')}" for name, text in labels.items())
+    options = "".join(f" --label {quote(f'{name}={text}')}" for name, text in labels.items())
     hint = f"start one with: {agent_command}{options}, or wait for one: --wait 30m"
     if plan.left_out and not plan.machines:
         return NoMachine("no machine that was found can be used", why="\n".join(plan.left_out), hint=hint)

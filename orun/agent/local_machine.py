@@ -14,11 +14,11 @@ from time import time
 from orun.core.machines import Machine
 from orun.core.serialization import replace
 from orun.environment import distributions
-from orun.environment.call_cache import once
+from orun.environment.call_cache import cache_calls
 from orun.environment.python_path import PACKAGE
-from orun.environment.resources import Resources, available_resources
+from orun.environment.resources import Resources, find_available_resources
 from orun.fs.digests import digest_bytes
-from orun.fs.signatures import signature_of
+from orun.fs.signatures import to_signature
 
 OOM_SCORE = Path("/proc/self/oom_score_adj")
 LIBRARIES = (*distributions.BUILDS, "onnx", "openvino", "tensorflow", "tensorrt", "torch")
@@ -35,7 +35,7 @@ def describe_machine(name: str = "", labels: Mapping[str, str] | None = None, le
         labels: what its owner says of it.
         lent: what stages may use together; all there is if None.
     """
-    resources = lent or available_resources(memory=True)
+    resources = lent or find_available_resources(memory=True)
     facts = {"architecture": platform.machine(), "system": sys.platform}
     return Machine(
         name or os.environ.get("ORUN_HOST") or platform.node(),
@@ -45,7 +45,7 @@ def describe_machine(name: str = "", labels: Mapping[str, str] | None = None, le
         resources.gpus,
         compute_code_digest(),
         platform.python_version(),
-        {name: version for name in LIBRARIES if (version := distributions.exact().get(name))},
+        {name: version for name in LIBRARIES if (version := distributions.list_exact().get(name))},
     )
 
 
@@ -73,10 +73,10 @@ def compute_code_signature() -> int:
     """
     paths = (f"{folder}/{name}" for folder, _, names in os.walk(PACKAGE) for name in names)
     code = (path for path in paths if path.endswith((".py", ".toml")))
-    return hash(frozenset((path, signature_of(os.stat(path))) for path in code))  # noqa: PTH116 - hundreds of files
+    return hash(frozenset((path, to_signature(os.stat(path))) for path in code))  # noqa: PTH116 - hundreds of files
 
 
-@once
+@cache_calls
 def compute_code_digest() -> str:
     """Return the digest of orun's code on the disk."""
     files = sorted((*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.toml")))

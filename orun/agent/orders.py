@@ -19,12 +19,12 @@ from orun.executors import Executor, JobResult, Progress
 from orun.fs.digests import is_digest
 from orun.fs.os_errors import convert_os_errors
 from orun.pipeline.model import Stage
-from orun.planning.key_diff import key_changes
+from orun.planning.key_diff import list_key_changes
 from orun.planning.plan import Done, Step
-from orun.remote.artifacts import Artifacts, Steps, pieces_of
+from orun.remote.artifacts import Artifacts, Steps, list_pieces
 from orun.remote.transfers import Pushed, Transfers
-from orun.remote.upload import record_of
-from orun.remote.variables import held_back
+from orun.remote.upload import encode_record
+from orun.remote.variables import list_held_back
 from orun.runner.stage_execution import StageExecution
 from orun.runner.stage_locks import LockMode, RunLocks
 from orun.runner.stage_reports import StageReports
@@ -95,10 +95,10 @@ class StageOrder:
             noun = f"the result of {name}"
             if not (yield from artifacts.fetch_result(self.name, key, tree, private, noun=noun, artifact=feeds)):
                 raise self._report_unfetched(noun, name)
-            action = next(each for each in self.store.actions(key) if tree in ("", each.tree))
+            action = next(each for each in self.store.list_actions(key) if tree in ("", each.tree))
             step = Step(planner.pipeline.stage(name), "cached", (), key=key, cached_action=action)
             self._done[name] = Done(step, action, ())
-        if model := planner.lacks(stage):
+        if model := planner.find_missing_model(stage):
             yield from artifacts.fetch(self.name, model, noun="the accepted model")
         return True
 
@@ -119,7 +119,7 @@ class StageOrder:
     @property
     def is_stored(self) -> bool:
         """Whether this machine has results of the key."""
-        return bool(self.store.actions(self.order.key))
+        return bool(self.store.list_actions(self.order.key))
 
     @property
     def expected(self) -> Step:
@@ -134,7 +134,7 @@ class StageOrder:
         """
         step = self.project.planner.decide(self.stage, self._done)
         if step.key != self.order.key:
-            differing = key_changes(self.stage, self.order.components, step.components)
+            differing = list_key_changes(self.stage, self.order.components, step.components)
             reasons = differing if step.key and self.order.components else step.reasons
             raise RefusedError(Refused(self.name, self.machine, tuple(reasons)))
         return replace(step, action="run", cached_action=None) if step.cached_action and self.order.again else step
@@ -224,7 +224,7 @@ class StageOrder:
         Raises:
             StageFailed: if it must not be pushed.
         """
-        if names := sorted(held_back(action)):
+        if names := sorted(list_held_back(action)):
             raise StageFailed(
                 self.name,
                 f"the result of {self.name} stays on {self.machine}: it depends on the variables {', '.join(names)}",
@@ -232,11 +232,11 @@ class StageOrder:
                 hint=f"Set {SHARED_KEY} to one secret on all machines, or list them under `env` of the stage",
             )
         newest = self.project.planner.pipeline.kinds[self.stage.uses].spec.stage_class == "measurement"
-        pieces = pieces_of(self.store, action.tree, action.log)
+        pieces = list_pieces(self.store, action.tree, action.log)
         return partial(
             Transfers.push,
             key=action.key,
-            record=record_of(action),
+            record=encode_record(action),
             pieces=pieces,
             newest=newest,
             repair=self.order.repair,

@@ -11,12 +11,12 @@ from pathlib import Path
 from orun.agent.project_files import PUT_INTO_PROJECT, is_in
 from orun.agent.project_folders import Place, Project
 from orun.core.run_record import Failure
-from orun.environment.call_cache import once
+from orun.environment.call_cache import cache_calls
 from orun.errors import NotPortable, OrunError, StageError
 from orun.executors import JobResult
 from orun.fs.observed_state import was_absent
 from orun.pipeline.model import Stage
-from orun.text.lists import first_few
+from orun.text.lists import join_few
 from orun.text.suggestions import show_path
 
 MOST_NAMED = 3  # files in an error
@@ -56,7 +56,7 @@ def require_portable(stage: Stage, result: JobResult, project: Project, machine:
 
 
 def _build_error(stage: Stage, verb: str, paths: list[str], clause: str, why: str, hint: str) -> NotPortable:
-    return NotPortable(stage.id, f"{stage.id} {verb} {first_few(paths, MOST_NAMED)}, {clause}", why=why, hint=hint)
+    return NotPortable(stage.id, f"{stage.id} {verb} {join_few(paths, MOST_NAMED)}, {clause}", why=why, hint=hint)
 
 
 def _explain_left_out(entries: list[str], place: Place) -> tuple[str, str]:
@@ -92,7 +92,7 @@ def _iter_reads_outside(stage: Stage, result: JobResult, project: Project) -> It
             yield path
 
 
-@once
+@cache_calls
 def _list_package_folders() -> tuple[str, ...]:
     return tuple(os.path.realpath(sysconfig.get_path(name)) for name in ("purelib", "platlib"))
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from orun.core.serialization import Record
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.remote.validation import is_plain
 
 PUT_INTO_PROJECT = "put the file or folder itself into the project, under a plain name"  # a hint
@@ -75,7 +75,7 @@ def _list_by_git(folder: Path, *options: str) -> Iterator[str]:
 
 def _list_git_files(folder: Path, *options: str) -> list[str]:
     command = ["git", "-C", str(folder), "ls-files", "-z", "--exclude-standard", *options]
-    hint = f"git init {quoted(folder)}; git -C {quoted(folder)} add -A"
+    hint = f"git init {quote(folder)}; git -C {quote(folder)} add -A"
     try:
         done = subprocess.run(command, capture_output=True, check=False, timeout=GIT_SECONDS)
     except OSError as error:
@@ -97,7 +97,7 @@ def _walk_shipped(project: Path, path: str) -> Iterator[str]:
     """Yield the files of a shipped file or folder."""
     top = project / path
     if not os.path.lexists(top):
-        raise UsageError(f"there is nothing at {path!r}, which `ship:` names", hint=f"ls {quoted(project)}")
+        raise UsageError(f"there is nothing at {path!r}, which `ship:` names", hint=f"ls {quote(project)}")
     if not top.is_dir():
         yield Path(os.path.normpath(path)).as_posix()
         return

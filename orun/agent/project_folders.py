@@ -113,7 +113,7 @@ class ProjectFolders:
         self._remove_old()
 
     def _make(self, digest: str, folder: Path) -> None:
-        tree = self._store.tree(digest)
+        tree = self._store.read_tree(digest)
         if tree and folder.exists() and not self._is_intact(tree, folder):
             self._store.discard(folder)
         if not folder.exists():

@@ -20,17 +20,17 @@ from orun.core.serialization import Record
 from orun.environment.secret_variables import Secrets
 from orun.errors import UsageError
 from orun.executors import Mask
-from orun.fs.os_errors import convert_os_errors, quoted
+from orun.fs.os_errors import convert_os_errors, quote
 from orun.pipeline.model import Pipeline
 from orun.remote.connection import FAILURES, Connection
 from orun.remote.known_results import KnownObjects
-from orun.remote.names import object_name
+from orun.remote.names import name_object
 from orun.remote.settings import Settings
 from orun.remote.transfers import Piece, Transfers
 from orun.remote.validation import is_plain
 from orun.store import Entry, Store
 from orun.store.trees import encode
-from orun.text.lists import first_few
+from orun.text.lists import join_few
 
 LEFT_OUT = ".git/orun-left-out"  # a path a line, folders with a slash; then a tab and the reason if it is not ignored
 MOST_NAMED = 5  # files in an error
@@ -57,7 +57,7 @@ def take_snapshot(pipeline: Pipeline, store: Store) -> SnapshotTree:
     objects = store.parts.objects
     with convert_os_errors("take a snapshot of the project", project):
         left_out = objects.from_bytes("".join(f"{_format_left_out(name, files)}\n" for name in files.left_out).encode())
-        pieces = {left_out.digest: Piece(left_out.digest, left_out.size, objects.path(left_out.digest))}
+        pieces = {left_out.digest: Piece(left_out.digest, left_out.size, objects.locate(left_out.digest))}
         entries = [Entry(LEFT_OUT, left_out.size, left_out.digest)]
         for name, path in files.paths.items():
             status = os.stat(path)
@@ -66,7 +66,7 @@ def take_snapshot(pipeline: Pipeline, store: Store) -> SnapshotTree:
             pieces[digest] = Piece(digest, status.st_size, path)
         tree = objects.from_bytes(encode(tuple(sorted(entries, key=lambda entry: entry.path))))
         objects.commit([left_out, tree])
-        pieces[tree.digest] = Piece(tree.digest, tree.size, objects.path(tree.digest))
+        pieces[tree.digest] = Piece(tree.digest, tree.size, objects.locate(tree.digest))
     store.flush()
     file = pipeline.file.relative_to(project).as_posix()
     return SnapshotTree(Snapshot(tree.digest, file, pipeline.overrides), tuple(pieces.values()))
@@ -89,7 +89,7 @@ def _require_shipped(pipeline: Pipeline, files: ProjectFiles) -> None:
         raise UsageError(
             f"the pipeline is partly outside of its project {project}, so that other machines do not get it",
             why="\n".join(outside[:MOST_NAMED]),
-            hint=f"move it into the project, or make one project of both: git init {quoted(project.parent)}",
+            hint=f"move it into the project, or make one project of both: git init {quote(project.parent)}",
         )
     named = [pipeline.root / item.path for stage in pipeline.stages for item in stage.references]
     missing: dict[str, None] = {}
@@ -109,7 +109,7 @@ def _require_shipped(pipeline: Pipeline, files: ProjectFiles) -> None:
     if missing:
         names = sorted(os.path.relpath(project / name, pipeline.root) for name in missing)
         raise UsageError(
-            f"the pipeline needs {first_few(names, MOST_NAMED)}, which other machines would not get",
+            f"the pipeline needs {join_few(names, MOST_NAMED)}, which other machines would not get",
             why="git ignores it, and it is not listed in `ship:`",
             hint=f"list it in the pipeline file: ship: [{', '.join(names[:MOST_NAMED])}]",
         )
@@ -153,5 +153,5 @@ def _push(transfers: Transfers, new: Sequence[Piece], old: Sequence[Piece], *, r
     if repair:
         transfers.upload([*new, *old], repair=True)
         return
-    emptied = old and transfers.bucket.size(object_name(old[0].digest)) != old[0].size
+    emptied = old and transfers.bucket.read_size(name_object(old[0].digest)) != old[0].size
     transfers.upload([*new, *old] if emptied else new)

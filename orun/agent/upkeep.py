@@ -41,11 +41,11 @@ class Upkeep:
         self._rested = False
         if monotonic() - self._refreshed_at < REFRESH_SECONDS:
             return ""
-        packages = distributions.exact()
+        packages = distributions.list_exact()
         forget()
         self._refreshed_at = monotonic()
         self.folders.forget_facts()
-        if packages != distributions.exact():
+        if packages != distributions.list_exact():
             self.folders.forget_pipelines()  # kinds may be in packages
             self.executors.close()  # their servers have imported the old packages
         return f"orun was changed on {self.machine.id}; start the agent there again" if self._is_changed() else ""

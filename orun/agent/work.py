@@ -26,11 +26,11 @@ from orun.core.events import Notice
 from orun.core.machines import Built, Failed, Lost, Machine, Order
 from orun.core.run_record import Failure
 from orun.core.serialization import replace
-from orun.environment.resources import machine_resources
+from orun.environment.resources import to_resources
 from orun.environment.secret_variables import Secrets
 from orun.errors import OrunError, StageFailed
 from orun.executors import Finished, Mask, Progress
-from orun.fs.os_errors import quoted, to_store_error
+from orun.fs.os_errors import quote, to_store_error
 from orun.remote.connection import FAILURES
 from orun.runner.scheduler import fits_beside
 from orun.store import Action, Store
@@ -204,7 +204,7 @@ class Work:
         """Start what is next, in the order of arrival, as far as resources and the machine's lock are free."""
         for task in [task for task in self._tasks if task.phase == "waiting"]:
             running = [other.work.stage for other in self._tasks if other.phase == "running"]
-            fits = fits_beside(task.work.stage, running, machine_resources(self.machine))
+            fits = fits_beside(task.work.stage, running, to_resources(self.machine))
             if not fits or (not self._start(task) and task.work.exclusive):
                 break
 
@@ -299,7 +299,7 @@ class Work:
             return Failure("StageFailed", problem, "".join(traceback.format_tb(error.__traceback__)))
         hint = "See that it is there and lets that machine in, and run again"
         if isinstance(error, NoFolderError):
-            folder = quoted(error.folder)
+            folder = quote(error.folder)
             hint = f"on {name}: mount what all machines share at {folder}, or make it: mkdir -p {folder}"
         return Failure(
             "StageFailed", f"{name} cannot use the remote {url}", Mask.of(Secrets()).hide_in_text(str(error)), hint

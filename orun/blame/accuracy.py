@@ -13,7 +13,7 @@ from orun.blame import messages, upstream_metrics
 from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis, Place, Proof
 from orun.blame.experiment import Experiment, OutOfTime
 from orun.blame.origin import BEFORE, EarlierModel, rebuild_chain
-from orun.blame.restoration import ENOUGH, INPUT_PARAMETERS, MOST, SHOWN, TIMING, count_enough, time_difference
+from orun.blame.restoration import ENOUGH, INPUT_PARAMETERS, MOST, SHOWN, TIMING, count_enough, read_time_difference
 from orun.blame.search import FEW, PATIENCE, SearchResult, measure
 from orun.core.metrics import Estimate
 from orun.environment.processor import saturates
@@ -56,7 +56,7 @@ class Investigation:
             if diagnosis.proof:
                 return diagnosis
             if not diagnosis.culprit:
-                return replace(diagnosis, sentence=messages.no_culprit(diagnosis))
+                return replace(diagnosis, sentence=messages.describe_no_culprit(diagnosis))
             diagnosis = replace(diagnosis, sentence=messages.name_stage_and_start(diagnosis))
             if self.stage.uses in WITHOUT_OUTPUTS or diagnosis.unit in OTHER_UNITS:
                 return diagnosis
@@ -68,7 +68,7 @@ class Investigation:
             diagnosis = replace(diagnosis, stopped=OUT_OF_TIME)
         if not diagnosis.places:
             return diagnosis
-        return replace(diagnosis, sentence=messages.accuracy(diagnosis, self._find_stage_before(diagnosis)))
+        return replace(diagnosis, sentence=messages.describe_accuracy(diagnosis, self._find_stage_before(diagnosis)))
 
     def find_stage(self, diagnosis: Diagnosis) -> Diagnosis:
         """Find the stage that made the metric worse; with all examples if a few do not show it."""
@@ -89,14 +89,14 @@ class Investigation:
                 return self._measure_earlier(diagnosis, self.earlier)
         except OutOfTime:
             diagnosis = replace(diagnosis, stopped=OUT_OF_TIME)
-        return replace(diagnosis, notes=(*diagnosis.notes, messages.changed_model(self.earlier)))
+        return replace(diagnosis, notes=(*diagnosis.notes, messages.describe_changed_model(self.earlier)))
 
     def _measure_earlier(self, diagnosis: Diagnosis, earlier: EarlierModel) -> Diagnosis:
         """Measure the earlier model, and the last model of a chain rebuilt from it."""
         stage = self.search.stage
         rebuilt = rebuild_chain(self.experiment, earlier, stage)
         needs = {port: rebuilt.get(source, source) for port, source in stage.needs.items()}
-        port = upstream_metrics.model_port(self.experiment.pipeline, stage)
+        port = upstream_metrics.find_model_port(self.experiment.pipeline, stage)
         first = self.experiment.add(
             stage, id=f"{stage.id} of {earlier.name}", needs=needs | {port: earlier.name}, gates=(self.gate,), after=()
         )
@@ -106,16 +106,16 @@ class Investigation:
         last_level = upstream_metrics.read_level(result, needs[port], last.id, self.metric)
         proof = Proof("mixed", needs[port], last_level.value, last_level.passes, why=last_level.why)
         levels = (first_level, *diagnosis.levels)
-        step = upstream_metrics.worst_step(levels, upstream_metrics.metric_sign(self.gate, self.search.metrics))
+        step = upstream_metrics.find_worst_step(levels, upstream_metrics.choose_sign(self.gate, self.search.metrics))
         if step is None or step.before is not first_level:
-            changed = messages.changed_model(earlier, diagnosis, proof)
+            changed = messages.describe_changed_model(earlier, diagnosis, proof)
             return replace(diagnosis, notes=(*diagnosis.notes, changed))
         diagnosis = replace(diagnosis, levels=levels, culprit=earlier.stage, lost=step.lost, proof=proof)
-        return replace(diagnosis, sentence=messages.origin(diagnosis, earlier))
+        return replace(diagnosis, sentence=messages.describe_origin(diagnosis, earlier))
 
     def _blame_worst_step(self, diagnosis: Diagnosis) -> Diagnosis:
-        sign = upstream_metrics.metric_sign(self.gate, self.search.metrics)
-        step = upstream_metrics.worst_step(diagnosis.levels, sign)
+        sign = upstream_metrics.choose_sign(self.gate, self.search.metrics)
+        step = upstream_metrics.find_worst_step(diagnosis.levels, sign)
         return replace(diagnosis, culprit=step.after.stage if step else "", lost=step.lost if step else 0.0)
 
     def _measure_all_examples(self, diagnosis: Diagnosis) -> Diagnosis:
@@ -152,15 +152,19 @@ class Investigation:
             return replace(diagnosis, stopped=f"the node is unknown: {why}")
         table = json.loads((Path(result[stage.id].out) / "tensors.json").read_bytes())
         places = tuple(_read_places(table["findings"]))
-        notes = (*diagnosis.notes, *kernel_notes(table, self.experiment.stage(diagnosis.culprit)), *_untried(table))
+        notes = (
+            *diagnosis.notes,
+            *describe_kernel_error(table, self.experiment.find_stage(diagnosis.culprit)),
+            *_describe_untried(table),
+        )
         return replace(diagnosis, places=places, chosen=count_chosen(places), notes=notes)
 
     def _prove(self, diagnosis: Diagnosis) -> Diagnosis:
         """Build the culprit's model without the places; the first variant that can be built counts."""
         if not diagnosis.chosen:
             return diagnosis
-        for how, variant in self._variants(diagnosis):
-            timing = self._timing(variant, diagnosis.culprit)
+        for how, variant in self._list_variants(diagnosis):
+            timing = self._add_timing(variant, diagnosis.culprit)
             measurement = upstream_metrics.add_measurement(self.experiment, self.search.stage, self.gate, variant.id)
             result = self.experiment.run([measurement.id])
             level = upstream_metrics.read_level(result, variant.id, measurement.id, self.metric)
@@ -169,10 +173,10 @@ class Investigation:
             proof = Proof(how, variant.id, level.value, level.passes, why=why)
             diagnosis = replace(diagnosis, proof=proof)
             if proof.value is not None:
-                return replace(diagnosis, proof=replace(proof, seconds=self._time_difference(timing.id)))
+                return replace(diagnosis, proof=replace(proof, seconds=self._measure_time_difference(timing.id)))
         return diagnosis
 
-    def _variants(self, diagnosis: Diagnosis) -> Sequence[tuple[str, Stage]]:
+    def _list_variants(self, diagnosis: Diagnosis) -> Sequence[tuple[str, Stage]]:
         """Return the ways to build the culprit's model without the places, the cheapest first."""
         culprit, places = self.experiment.pipeline.stage(diagnosis.culprit), diagnosis.places[: diagnosis.chosen]
         variants: list[tuple[str, Stage]] = []
@@ -186,7 +190,7 @@ class Investigation:
         restored = self.experiment.make(f"{culprit.id} restored", "diagnose/restored", culprit, needs, tensors)
         return [*variants, ("restored", restored)]
 
-    def _timing(self, variant: Stage, culprit: str) -> Stage:
+    def _add_timing(self, variant: Stage, culprit: str) -> Stage:
         needs = {"model": variant.id, "reference": culprit}
         stages = self.experiment.pipeline.stages
         like = next((stage for stage in stages if stage.uses == "measure/latency"), self.stage)
@@ -194,10 +198,10 @@ class Investigation:
         params = {key: like.params[key] for key in names if key in like.params}
         return self.experiment.make(f"time of {variant.id}", "measure/latency", like, needs, {**params, **TIMING})
 
-    def _time_difference(self, timing: str) -> Estimate | None:
+    def _measure_time_difference(self, timing: str) -> Estimate | None:
         """Return how much longer an inference of the variant takes; None if no time is left to measure it."""
         try:
-            return time_difference(self.experiment.run([timing])[timing])
+            return read_time_difference(self.experiment.run([timing])[timing])
         except OutOfTime:
             return None
 
@@ -223,7 +227,7 @@ def _read_places(rows: Sequence[Mapping[str, Any]]) -> Sequence[Place]:
     return places
 
 
-def _untried(table: Mapping[str, Any]) -> Iterator[str]:
+def _describe_untried(table: Mapping[str, Any]) -> Iterator[str]:
     left, tried = table["left"], table["tried"]
     if left:
         yield f"{left} of {left + tried} places that differ were not tried"
@@ -231,7 +235,7 @@ def _untried(table: Mapping[str, Any]) -> Iterator[str]:
         yield f"places were tried with {table['tried_with']} of {table['examples']} examples, to save time"
 
 
-def kernel_notes(table: Mapping[str, Any], culprit: Stage) -> Iterator[str]:
+def describe_kernel_error(table: Mapping[str, Any], culprit: Stage) -> Iterator[str]:
     """Say that the error is much larger with ONNX Runtime's optimizations than without, if it is."""
     plain, optimized = table["error"], table["optimized_error"]
     if optimized <= KERNEL * plain:

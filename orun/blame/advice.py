@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from orun.blame.changes import FixedDifference
 from orun.blame.versions import pin
 from orun.core.component_kinds import ComponentKind
-from orun.environment.install_commands import requirement
+from orun.environment.install_commands import format_requirement
 
 SOFTWARE = ("python", "runtime")  # traits of a device that do not depend on the machine
 
@@ -26,7 +26,7 @@ def advise(
     """
     again = f"orun bisect {good} {bad}{option}"
     if pins := dict.fromkeys(filter(None, (pin(item.kind, item.subject, item.old) for item in differences))):
-        packages = " ".join([requirement("orun"), *(f"'{pinned}'" for pinned in pins)])
+        packages = " ".join([format_requirement("orun"), *(f"'{pinned}'" for pinned in pins)])
         yield f"packages: python -m venv then && then/bin/pip install {packages} && then/bin/{again}"
     if versions := dict.fromkeys(item.old for item in differences if item.kind == ComponentKind.STAGE_CODE):
         code = f"with the code of {good} ({', '.join(versions)})"

@@ -9,19 +9,26 @@ from pathlib import Path
 
 from orun.blame import messages
 from orun.blame.advice import advise
-from orun.blame.changes import Change, FixedDifference, list_changes, list_fixed, list_publishing_stages, stages_up_to
+from orun.blame.changes import (
+    Change,
+    FixedDifference,
+    list_changes,
+    list_fixed,
+    list_publishing_stages,
+    list_stages_up_to,
+)
 from orun.blame.commits import CommitList, list_commits
 from orun.blame.delta_debugging import Outcome, find_causes
 from orun.blame.env_changes import Variables
 from orun.blame.partial_build import PartialBuilder, Symptom
 from orun.blame.run_snapshot import RunSnapshot
 from orun.blame.versions import Versions
-from orun.core.open_gates import failed_gates
+from orun.core.open_gates import list_failed_gates
 from orun.core.run_record import Verdict
 from orun.environment.call_cache import forget
 from orun.errors import UsageError
 from orun.eventlog import Listener, ignore
-from orun.pipeline.model import Gate, conditions
+from orun.pipeline.model import Gate, iter_gates
 from orun.store import Store
 from orun.store.layout import store_option
 
@@ -79,7 +86,7 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
         after = RunSnapshot.read(store, bad, Path(folder, "bad"))
         option = store_option(store.root, Path.cwd())
         symptom = _find_symptom(before, after, gate, f"{before.run} {after.run}{option}")
-        stages = stages_up_to(before.pipeline, symptom.stage) | stages_up_to(after.pipeline, symptom.stage)
+        stages = list_stages_up_to(before.pipeline, symptom.stage) | list_stages_up_to(after.pipeline, symptom.stage)
         variables = Variables.between(before, after, stages)
         fixed: Sequence[FixedDifference] = variables.filter_fixed(list_fixed(before, after, stages))
         builder = PartialBuilder(before, after, symptom, store, variables, listener)
@@ -99,8 +106,8 @@ def bisect(store: Store, good: str, bad: str, gate: str = "", listener: Listener
         return Bisection(
             good=before.run,
             bad=after.run,
-            symptom=_title(symptom),
-            sentence=_sentence(symptom, changes, fixed, ends, causes),
+            symptom=_format_title(symptom),
+            sentence=_format_sentence(symptom, changes, fixed, ends, causes),
             causes=tuple(tuple(map(str, cause)) for cause in causes),
             changes=tuple(map(str, changes)),
             fixed=tuple(dict.fromkeys(map(str, fixed))),
@@ -116,7 +123,7 @@ def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str, runs: str) -> 
     `runs` is how a command names both.
     """
     if name:
-        return _named_symptom(good, bad, name, runs)
+        return _find_named_symptom(good, bad, name, runs)
     publishers = {
         stage.id: publishing[0]
         for stage in bad.pipeline.stages
@@ -131,9 +138,9 @@ def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str, runs: str) -> 
     for stage_id in failed:
         if stage_id not in publishers:
             return Symptom(stage_id, None)
-    passed = {_condition(verdict.stage, verdict) for verdict in good.record.verdicts if verdict.outcome == "passed"}
-    for verdict in failed_gates(bad.record.verdicts):
-        condition = _condition(verdict.stage, verdict)
+    passed = {_identify(verdict.stage, verdict) for verdict in good.record.verdicts if verdict.outcome == "passed"}
+    for verdict in list_failed_gates(bad.record.verdicts):
+        condition = _identify(verdict.stage, verdict)
         gate = _find_gate(bad, condition)
         if gate and condition in passed and verdict.stage not in publishers:
             return Symptom(verdict.stage, gate, earlier=_find_gate(good, condition))
@@ -148,52 +155,52 @@ def _find_symptom(good: RunSnapshot, bad: RunSnapshot, name: str, runs: str) -> 
     )
 
 
-def _named_symptom(good: RunSnapshot, bad: RunSnapshot, name: str, runs: str) -> Symptom:
+def _find_named_symptom(good: RunSnapshot, bad: RunSnapshot, name: str, runs: str) -> Symptom:
     """Return the symptom of a named gate. If both runs have the same verdict, the metric's value decides."""
     for stage in bad.pipeline.stages:
-        for gate in conditions(stage.gates):
+        for gate in iter_gates(stage.gates):
             if f"{stage.id}.{gate.metric}" != name:
                 continue
             if publishers := list_publishing_stages(bad.pipeline, stage.id):
                 text = messages.refuse_publishing(stage.id, publishers[0])
                 raise UsageError(text, hint=f"orun diff {runs}")
-            values = [_value(run, stage.id, gate.metric) for run in (good, bad)]
+            values = [_read_value(run, stage.id, gate.metric) for run in (good, bad)]
             if values[0] is None or values[1] is None:
                 raise UsageError(f"{name} was not measured in both runs", hint=f"orun bisect {runs}")
-            verdicts = [_verdict(run, stage.id, gate) for run in (good, bad)]
+            verdicts = [_read_verdict(run, stage.id, gate) for run in (good, bad)]
             differ = verdicts == ["passed", "failed"]
             if not differ and values[0] == values[1]:
                 raise UsageError(f"{name} is {values[0]:.6g} in both runs", hint=f"orun diff {runs}")
-            earlier = _find_gate(good, _condition(stage.id, gate))
+            earlier = _find_gate(good, _identify(stage.id, gate))
             return Symptom(stage.id, gate, None if differ else (values[0], values[1]), earlier)
     gates = dict.fromkeys(
-        f"{stage.id}.{gate.metric}" for stage in bad.pipeline.stages for gate in conditions(stage.gates)
+        f"{stage.id}.{gate.metric}" for stage in bad.pipeline.stages for gate in iter_gates(stage.gates)
     )
     raise UsageError(f"there is no gate {name!r} in {bad.run}", why=f"it has {', '.join(gates) or 'none'}")
 
 
-def _value(run: RunSnapshot, stage: str, metric: str) -> float | None:
+def _read_value(run: RunSnapshot, stage: str, metric: str) -> float | None:
     metrics = next((result.metrics for result in run.record.stages if result.stage == stage), {})
     return metrics[metric].value if metric in metrics else None
 
 
-def _verdict(run: RunSnapshot, stage: str, gate: Gate) -> str:
-    condition = _condition(stage, gate)
-    verdicts = (v.outcome for v in run.record.verdicts if _condition(v.stage, v) == condition)
+def _read_verdict(run: RunSnapshot, stage: str, gate: Gate) -> str:
+    condition = _identify(stage, gate)
+    verdicts = (v.outcome for v in run.record.verdicts if _identify(v.stage, v) == condition)
     return next(verdicts, "undecided")
 
 
 def _find_gate(run: RunSnapshot, condition: Condition) -> Gate | None:
-    gates = ((stage.id, gate) for stage in run.pipeline.stages for gate in conditions(stage.gates))
-    return next((gate for stage, gate in gates if _condition(stage, gate) == condition), None)
+    gates = ((stage.id, gate) for stage in run.pipeline.stages for gate in iter_gates(stage.gates))
+    return next((gate for stage, gate in gates if _identify(stage, gate) == condition), None)
 
 
-def _condition(stage: str, gate: Gate | Verdict) -> Condition:
+def _identify(stage: str, gate: Gate | Verdict) -> Condition:
     """Return what identifies a gate in two runs, whatever its threshold."""
     return stage, gate.metric, gate.rule, gate.scope
 
 
-def _title(symptom: Symptom) -> str:
+def _format_title(symptom: Symptom) -> str:
     if symptom.gate is None:
         return f"{symptom.stage} fails"
     gate = symptom.gate
@@ -202,14 +209,14 @@ def _title(symptom: Symptom) -> str:
     return f"{symptom.stage} {gate.metric} {gate.rule} {gate.threshold.text}{gate.scope} fails"
 
 
-def _sentence(
+def _format_sentence(
     symptom: Symptom,
     changes: Sequence[Change],
     fixed: Sequence[FixedDifference],
     ends: tuple[Outcome, Outcome],
     causes: Sequence[Sequence[Change]],
 ) -> str:
-    title = _title(symptom)
+    title = _format_title(symptom)
     also = f"; other differences: {'; '.join(dict.fromkeys(map(str, fixed))) or 'none that the runs recorded'}"
     if not changes:
         return f"{title}, and the runs have no differences that can be tried here ({BUILT[ends[1]]}){also}"

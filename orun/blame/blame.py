@@ -13,18 +13,18 @@ from orun.blame.changes import list_publishing_stages
 from orun.blame.diagnosis import Diagnosis
 from orun.blame.experiment import Experiment
 from orun.blame.origin import find_earlier_model, import_model
-from orun.blame.upstream_metrics import judged_metric, model_chain
+from orun.blame.upstream_metrics import choose_judged_metric, list_model_chain
 from orun.core.metrics import Metric
-from orun.core.open_gates import failed_gates
+from orun.core.open_gates import list_failed_gates
 from orun.core.run_record import RunResult
 from orun.errors import UsageError
 from orun.eventlog import Listener, ignore
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.gates import baselines
-from orun.pipeline.model import Gate, Pipeline, Stage, conditions
+from orun.pipeline.model import Gate, Pipeline, Stage, iter_gates
 from orun.store import Store
-from orun.store.layout import default_store
-from orun.text.suggestions import settings, show_path
+from orun.store.layout import locate_default_store
+from orun.text.suggestions import format_settings, show_path
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,20 @@ def find_requests(pipeline: Pipeline, result: RunResult, *, all_gates: bool = Fa
     because nothing was comparable has no cause in a stage upstream.
     """
     seen: set[tuple[str, str]] = set()
-    for verdict in result.verdicts if all_gates else failed_gates(result.verdicts):
+    for verdict in result.verdicts if all_gates else list_failed_gates(result.verdicts):
         # Gates against several references share a position and differ in scope.
-        gates = conditions(pipeline.stage(verdict.stage).gates)
+        gates = iter_gates(pipeline.stage(verdict.stage).gates)
         gate = next((gate for gate in gates if (gate.position, gate.scope) == (verdict.position, verdict.scope)), None)
         incomparable = verdict.outcome == "failed" and verdict.measured is None
         if gate is None or incomparable or (verdict.stage, gate.metric) in seen:
             continue
         seen.add((verdict.stage, gate.metric))
         stage, metric = pipeline.stage(verdict.stage), result[verdict.stage].metrics.get(gate.metric)
-        if metric and pipeline.kinds[stage.uses].spec.output == "metrics" and model_chain(pipeline, stage):
+        if metric and pipeline.kinds[stage.uses].spec.output == "metrics" and list_model_chain(pipeline, stage):
             yield BlameRequest(pipeline, stage, gate, metric, result)
 
 
-def stages_to_run(pipeline: Pipeline, stage: str | None) -> list[str]:
+def choose_stages(pipeline: Pipeline, stage: str | None) -> list[str]:
     """Return the stages to bring up to date before an investigation: `stage`, or all that publish no release.
 
     Raises:
@@ -67,7 +67,7 @@ def stages_to_run(pipeline: Pipeline, stage: str | None) -> list[str]:
     if stage is None:
         return [candidate.id for candidate in pipeline.stages if not list_publishing_stages(pipeline, candidate.id)]
     if publishers := list_publishing_stages(pipeline, stage):
-        again = f"orun {quoted(show_path(str(pipeline.file)))}{settings(pipeline.overrides)}"
+        again = f"orun {quote(show_path(str(pipeline.file)))}{format_settings(pipeline.overrides)}"
         raise UsageError(messages.refuse_publishing(stage, publishers[0]), hint=again)
     return [stage]
 
@@ -81,7 +81,7 @@ def blame(request: BlameRequest, seconds: float, store: Path | None = None, list
     Args:
         request: the gate.
         seconds: time after which no stage begins and the running stage is stopped.
-        store: the store's folder; see `orun.store.layout.default_store`.
+        store: the store's folder; see `orun.store.layout.locate_default_store`.
         listener: receives the events of the runs.
 
     Raises:
@@ -89,11 +89,11 @@ def blame(request: BlameRequest, seconds: float, store: Path | None = None, list
     """
     began = monotonic()
     pipeline, stage, gate = request.pipeline, request.stage, request.gate
-    root = store or default_store(pipeline.root)
+    root = store or locate_default_store(pipeline.root)
     experiment = Experiment(pipeline, root, seconds, listener)
-    chain = model_chain(pipeline, stage)
+    chain = list_model_chain(pipeline, stage)
     title = f"{stage.id} {gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"
-    metric = judged_metric(gate, request.result[stage.id].metrics)
+    metric = choose_judged_metric(gate, request.result[stage.id].metrics)
     diagnosis = Diagnosis(title, stage.id, metric, request.metric.unit, "")
     with ExitStack() as stack:
         opened = stack.enter_context(Store.open(root))
@@ -101,7 +101,7 @@ def blame(request: BlameRequest, seconds: float, store: Path | None = None, list
         if earlier and earlier.here:
             stack.enter_context(import_model(experiment, opened, stage, earlier.tree, earlier.name))
         if request.metric.noise == "timing":
-            other = stack.enter_context(_compared_stage(experiment, request, opened))
+            other = stack.enter_context(_provide_compared(experiment, request, opened))
             diagnosis = latency.Investigation(experiment, stage, gate, chain, other, earlier).solve(diagnosis)
         else:
             diagnosis = accuracy.Investigation(experiment, stage, gate, chain, earlier, metric).solve(diagnosis)
@@ -110,7 +110,7 @@ def blame(request: BlameRequest, seconds: float, store: Path | None = None, list
 
 
 @contextmanager
-def _compared_stage(experiment: Experiment, request: BlameRequest, store: Store) -> Iterator[str]:
+def _provide_compared(experiment: Experiment, request: BlameRequest, store: Store) -> Iterator[str]:
     """Yield the stage whose model the gate compares with, or empty; imports the accepted model if that is compared."""
     stage, gate = request.stage, request.gate
     if gate.rule != "max_regression":

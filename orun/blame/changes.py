@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 from orun.blame.run_snapshot import RunSnapshot
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import Components, subjects
+from orun.core.key_component import Components, index_by_subject
 from orun.core.targets import Environment
 from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Pipeline, Stage
-from orun.text.wording.components import component_name
+from orun.text.wording.components import name_component
 
 Identity = tuple[str, str, str]
 KIND: Identity = (ComponentKind.KIND, "", "")
@@ -56,9 +56,9 @@ class Change:
 
     def __str__(self) -> str:
         if self.sort == "file":
-            return f"{self.name} was {_past_tense(self.old, self.new)}"
+            return f"{self.name} was {_choose_verb(self.old, self.new)}"
         if self.sort == "variable":  # values may be private
-            return f"environment variable {self.name} was {_past_tense(self.old, self.new)}"
+            return f"environment variable {self.name} was {_choose_verb(self.old, self.new)}"
         titles = {
             "parameter": f"{self.name}.{self.parameter}",
             "target": f"target of {self.name}",
@@ -68,8 +68,8 @@ class Change:
             "seed": "seed",
         }
         if self.sort in titles:
-            return f"{titles[self.sort]}: {_short(self.old)} -> {_short(self.new)}"
-        return f"stage {self.name} was {_past_tense(self.old, self.new)}"
+            return f"{titles[self.sort]}: {_shorten(self.old)} -> {_shorten(self.new)}"
+        return f"stage {self.name} was {_choose_verb(self.old, self.new)}"
 
 
 @dataclass(frozen=True)
@@ -107,16 +107,18 @@ class FixedDifference:
             ComponentKind.PYTHON: "Python of",
             ComponentKind.MODULE_FOLDERS: "PYTHONPATH of",
         }
-        name = names.get(self.kind, f"{component_name(self.kind, self.subject, self.owner)} of")
-        return f"{name} {self.stage}: {_short(self.old) or 'none'} -> {_short(self.new) or 'none'}{why}"
+        name = names.get(self.kind, f"{name_component(self.kind, self.subject, self.owner)} of")
+        return f"{name} {self.stage}: {_shorten(self.old) or 'none'} -> {_shorten(self.new) or 'none'}{why}"
 
 
 def list_changes(good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> tuple[Change, ...]:
     """Return the changes between two runs that the given stages, of either run, depend on."""
-    differing = [change for name in _ids(good, bad) if name in stages for change in _stage_changes(good, bad, name)]
+    differing = [
+        change for name in _list_ids(good, bad) if name in stages for change in _iter_stage_changes(good, bad, name)
+    ]
     if good.pipeline.seed != bad.pipeline.seed:
         differing.append(Change("seed", "", "", str(good.pipeline.seed), str(bad.pipeline.seed)))
-    used = {name for run in (good, bad) for name in _used_files(run, stages)}
+    used = {name for run in (good, bad) for name in _list_used_files(run, stages)}
     for name in sorted(used):
         old, new = good.code.get(name, ""), bad.code.get(name, "")
         if old != new:
@@ -127,27 +129,27 @@ def list_changes(good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -
 def list_fixed(good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> tuple[FixedDifference, ...]:
     """Return the differences that cannot be tried, once each."""
     differences: dict[tuple[Identity, str, str], FixedDifference] = {}
-    for name in _ids(good, bad):
+    for name in _list_ids(good, bad):
         if name not in stages:
             continue
-        old, new = values_of(good, name), values_of(bad, name)
+        old, new = map_values(good, name), map_values(bad, name)
         for identity in dict.fromkeys((*old, *new)):
             if identity[0] in FIXED and old and new and old.get(identity) != new.get(identity):
                 was, now = old.get(identity, ""), new.get(identity, "")
                 if identity == (ComponentKind.STAGE_CODE, "", ""):
                     if old[KIND] != new[KIND]:
                         continue  # the stage itself has changed
-                    was, now = _code_version(good, was), _code_version(bad, now)
+                    was, now = _format_code_version(good, was), _format_code_version(bad, now)
                 differences.setdefault((identity, was, now), FixedDifference(name, *identity, was, now))
     return tuple(differences.values())
 
 
-def _code_version(run: RunSnapshot, code: str) -> str:
+def _format_code_version(run: RunSnapshot, code: str) -> str:
     """Return package and version of a kind's code: a plug-in, which is named beside the digest, or orun."""
     return code.partition(" ")[2] or " ".join(filter(None, ("orun", run.record.orun)))
 
 
-def stages_up_to(pipeline: Pipeline, stage: str) -> set[str]:
+def list_stages_up_to(pipeline: Pipeline, stage: str) -> set[str]:
     """Return a stage and all before it; empty if the pipeline does not have it."""
     edges = defaultdict[str, tuple[str, ...]](tuple)  # a partial build may lack stages that others need
     edges.update({candidate.id: tuple(candidate.upstream) for candidate in pipeline.stages})
@@ -156,11 +158,11 @@ def stages_up_to(pipeline: Pipeline, stage: str) -> set[str]:
 
 def list_publishing_stages(pipeline: Pipeline, stage: str) -> list[str]:
     """Return the stages up to `stage` that publish a release: an investigation must not run them."""
-    names = stages_up_to(pipeline, stage)
+    names = list_stages_up_to(pipeline, stage)
     return [item.id for item in pipeline.stages if item.id in names and pipeline.kinds[item.uses].spec.publishes]
 
 
-def _ids(good: RunSnapshot, bad: RunSnapshot) -> list[str]:
+def _list_ids(good: RunSnapshot, bad: RunSnapshot) -> list[str]:
     return list(dict.fromkeys(stage.id for run in (good, bad) for stage in run.pipeline.stages))
 
 
@@ -168,61 +170,63 @@ def _find(run: RunSnapshot, name: str) -> Stage | None:
     return next((stage for stage in run.pipeline.stages if stage.id == name), None)
 
 
-def _stage_changes(good: RunSnapshot, bad: RunSnapshot, name: str) -> Iterator[Change]:
+def _iter_stage_changes(good: RunSnapshot, bad: RunSnapshot, name: str) -> Iterator[Change]:
     old, new = _find(good, name), _find(bad, name)
     if old is None or new is None or old.uses != new.uses:
         yield Change("stage", name, "", old.uses if old else "", new.uses if new else "")
         return
     if (old.needs, old.after, old.env) != (new.needs, new.after, new.env):
-        yield Change("stage", name, "", _text(dict(old.needs)), _text(dict(new.needs)))
+        yield Change("stage", name, "", _to_text(dict(old.needs)), _to_text(dict(new.needs)))
     if old.environment != new.environment:
-        yield Change("environment", name, "", _requirements(old.environment), _requirements(new.environment))
+        yield Change(
+            "environment", name, "", _format_requirements(old.environment), _format_requirements(new.environment)
+        )
     if (old.target, old.extra_targets) != (new.target, new.extra_targets):
         yield Change("target", name, "", _describe_targets(old), _describe_targets(new))
     for parameter in dict.fromkeys((*old.params, *new.params)):
-        was, now = _text(old.params.get(parameter)), _text(new.params.get(parameter))
+        was, now = _to_text(old.params.get(parameter)), _to_text(new.params.get(parameter))
         if was != now:
             yield Change("parameter", name, parameter, was, now)
 
 
-def _used_files(run: RunSnapshot, stages: Collection[str]) -> set[str]:
+def _list_used_files(run: RunSnapshot, stages: Collection[str]) -> set[str]:
     """Return the files that parameters of these stages name or that they read."""
     named = {item.path for stage in run.pipeline.stages if stage.id in stages for item in stage.references}
-    read = {path for name in stages for path in subjects(inputs_of(run, name), ComponentKind.READ)}
+    read = {path for name in stages for path in index_by_subject(list_inputs(run, name), ComponentKind.READ)}
     return (named | read) & run.code.keys()
 
 
-def inputs_of(run: RunSnapshot, stage: str) -> Components:
+def list_inputs(run: RunSnapshot, stage: str) -> Components:
     """Return all that the result of a stage of a run depends on."""
     return next((result.inputs for result in run.record.stages if result.stage == stage), ())
 
 
-def values_of(run: RunSnapshot, stage: str) -> dict[Identity, str]:
+def map_values(run: RunSnapshot, stage: str) -> dict[Identity, str]:
     """Return the value of each component that the result of a stage of a run depends on."""
-    return {item.identity: item.value for item in inputs_of(run, stage)}
+    return {item.identity: item.value for item in list_inputs(run, stage)}
 
 
 def _describe_targets(stage: Stage) -> str:
     return " and ".join(
-        _text({"providers": [provider.name for provider in target.providers], "session": dict(target.session)})
-        + (f" in {_requirements(target.environment)}" if target.environment else "")
+        _to_text({"providers": [provider.name for provider in target.providers], "session": dict(target.session)})
+        + (f" in {_format_requirements(target.environment)}" if target.environment else "")
         for target in stage.targets
     )
 
 
-def _requirements(environment: Environment | None) -> str:
+def _format_requirements(environment: Environment | None) -> str:
     return " ".join(environment.requirements) if environment else "none"
 
 
-def _text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _past_tense(old: str, new: str) -> str:
+def _choose_verb(old: str, new: str) -> str:
     if not old:
         return "added"
     return "changed" if new else "removed"
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."

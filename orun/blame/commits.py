@@ -10,8 +10,8 @@ from pathlib import Path
 
 from orun.blame.changes import Change
 from orun.blame.run_snapshot import RunSnapshot
-from orun.history.git_revision import git
-from orun.text.lists import first_few
+from orun.history.git_revision import run_git
+from orun.text.lists import join_few
 
 SHOWN = 10
 UNSHALLOW = ", a shallow clone: `git fetch --unshallow` gets the rest"
@@ -35,17 +35,17 @@ def list_commits(good: RunSnapshot, bad: RunSnapshot, causes: Collection[Change]
     old, new, root = good.record.commit, bad.record.commit, Path(bad.record.file).parent
     if not old or not new:
         return CommitList()
-    files = sorted(_files(good, bad, causes))
+    files = sorted(_list_files(good, bad, causes))
     notes = [note for run in (good, bad) if (note := _note_uncommitted(run))]
     if old == new:
         return CommitList(note="; ".join((f"both runs were made at {old[:10]}", *notes)))
     log = _log(root, f"{old}..{new}", files, causes) if files else ""
     if log is None:
-        shallow = git(root, "rev-parse", "--is-shallow-repository") == "true"
+        shallow = run_git(root, "rev-parse", "--is-shallow-repository") == "true"
         missing = f"git does not have {old[:10]}..{new[:10]} here{UNSHALLOW if shallow else ''}"
         return CommitList(note="; ".join((missing, *notes)))
     lines = log.splitlines()
-    if git(root, "merge-base", "--is-ancestor", old, new) is None:
+    if run_git(root, "merge-base", "--is-ancestor", old, new) is None:
         notes.append(f"{old[:10]} is no ancestor of {new[:10]}: commits of only the former are not listed")
     return CommitList(tuple(lines[:SHOWN]), max(0, len(lines) - SHOWN), "; ".join(notes))
 
@@ -53,12 +53,12 @@ def list_commits(good: RunSnapshot, bad: RunSnapshot, causes: Collection[Change]
 def _log(root: Path, commits: str, files: Sequence[str], causes: Collection[Change]) -> str | None:
     """Return id and subject of the commits that touch the causes, or the files if git finds none of the causes."""
     options, paths = ("log", "--reverse", "--format=%h %s"), ("--", *files)
-    pattern = _pattern(causes)
-    touching = git(root, *options, f"-G{pattern}", commits, *paths) if pattern else None
-    return touching or git(root, *options, commits, *paths)
+    pattern = _build_pattern(causes)
+    touching = run_git(root, *options, f"-G{pattern}", commits, *paths) if pattern else None
+    return touching or run_git(root, *options, commits, *paths)
 
 
-def _pattern(causes: Collection[Change]) -> str:
+def _build_pattern(causes: Collection[Change]) -> str:
     """Return the regular expression of the lines of parameters; empty if their lines cannot be told.
 
     Such a line has the name, or a value that is written elsewhere, as in `vars`. Lists, mappings and sentences may take
@@ -77,7 +77,7 @@ def _pattern(causes: Collection[Change]) -> str:
     return f"(^|[^[:alnum:]_])({escaped})([^[:alnum:]_]|$)"
 
 
-def _files(good: RunSnapshot, bad: RunSnapshot, causes: Collection[Change]) -> set[str]:
+def _list_files(good: RunSnapshot, bad: RunSnapshot, causes: Collection[Change]) -> set[str]:
     """Return the files of the changes, relative to the pipeline's folder."""
     files = {change.name for change in causes if change.sort == "file"}
     if any(change.sort not in ("file", "package", "variable") for change in causes):
@@ -88,4 +88,4 @@ def _files(good: RunSnapshot, bad: RunSnapshot, causes: Collection[Change]) -> s
 def _note_uncommitted(run: RunSnapshot) -> str:
     """Name the files of a run that were not committed; empty if there are none."""
     names = run.record.edited or ()
-    return f"{run.run} had uncommitted changes: {first_few(names, SHOWN)}" if names else ""
+    return f"{run.run} had uncommitted changes: {join_few(names, SHOWN)}" if names else ""

@@ -11,10 +11,10 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 
-from orun.blame.changes import VARIABLES, Change, FixedDifference, values_of
+from orun.blame.changes import VARIABLES, Change, FixedDifference, map_values
 from orun.blame.run_snapshot import RunSnapshot
-from orun.environment.env_vars import variable
-from orun.fs.observed_state import ABSENT, value_digest
+from orun.environment.env_vars import set_variable
+from orun.fs.observed_state import ABSENT, digest_value
 from orun.planning.facts import UNSET
 
 PREFIXES = ("ORUN_GOOD_", "ORUN_BAD_")  # of variables with a variable's value in the good and in the bad run
@@ -40,9 +40,9 @@ class Variables:
         """Return the variables that stages of both runs depend on and whose values differ."""
         values: dict[str, Values] = {}
         unknown: dict[str, list[str]] = {}
-        for name, digests in sorted(_differing(good, bad, stages).items()):
+        for name, digests in sorted(_find_differing(good, bad, stages).items()):
             good_values, bad_values = (
-                _matching_values(name, prefix, digest) for prefix, digest in zip(PREFIXES, digests, strict=True)
+                _find_matching_values(name, prefix, digest) for prefix, digest in zip(PREFIXES, digests, strict=True)
             )
             if good_values and bad_values:
                 values[name] = (good_values[0], bad_values[0])
@@ -57,7 +57,7 @@ class Variables:
     def changes(self) -> tuple[Change, ...]:
         """Changes of the variables whose values are known."""
         return tuple(
-            Change("variable", name, "", value_digest(name, old), value_digest(name, new))
+            Change("variable", name, "", digest_value(name, old), digest_value(name, new))
             for name, (old, new) in self.values.items()
         )
 
@@ -78,20 +78,20 @@ class Variables:
         return kept
 
     @contextmanager
-    def within(self, chosen: Collection[Change]) -> Iterator[None]:
+    def apply_to(self, chosen: Collection[Change]) -> Iterator[None]:
         """Set each variable to the good run's value, or to the bad run's for the chosen changes."""
         new = {change.name for change in chosen if change.sort == "variable"}
         with ExitStack() as stack:
             for name, values in self.values.items():
-                stack.enter_context(variable(name, values[name in new]))
+                stack.enter_context(set_variable(name, values[name in new]))
             yield
 
 
-def _differing(good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> dict[str, tuple[str, str]]:
+def _find_differing(good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> dict[str, tuple[str, str]]:
     """Return both digests of each variable that a stage read in both runs and that differs; `ABSENT` if not set."""
     digests: dict[str, tuple[str, str]] = {}
     for stage in stages:
-        old, new = values_of(good, stage), values_of(bad, stage)
+        old, new = map_values(good, stage), map_values(bad, stage)
         for identity in old.keys() & new.keys():
             kind, name, _ = identity
             if kind in VARIABLES and old[identity] != new[identity]:
@@ -100,9 +100,9 @@ def _differing(good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> 
     return digests
 
 
-def _matching_values(name: str, prefix: str, digest: str) -> list[str | None]:
+def _find_matching_values(name: str, prefix: str, digest: str) -> list[str | None]:
     values = (None, os.environ.get(prefix + name), os.environ.get(name))
-    return [value for value in values if value_digest(name, value) == digest]
+    return [value for value in values if digest_value(name, value) == digest]
 
 
 def _explain_unknown(name: str) -> str:

@@ -13,7 +13,7 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.errors import Interrupted
 from orun.eventlog import Listener, ignore
-from orun.pipeline.fragments import plain_default
+from orun.pipeline.fragments import to_plain_default
 from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.stages import registry
@@ -42,7 +42,7 @@ class Experiment:
         """Seconds left."""
         return self._end - monotonic()
 
-    def stage(self, name: str) -> Stage:
+    def find_stage(self, name: str) -> Stage:
         """Return a stage of the pipeline or an added stage."""
         return self.added.get(name) or self.pipeline.stage(name)
 
@@ -58,7 +58,7 @@ class Experiment:
         Target, environment and the files that the parameters name are those of `like`.
         """
         defaults = {
-            parameter.name: None if parameter.required else plain_default(parameter.default)
+            parameter.name: None if parameter.required else to_plain_default(parameter.default)
             for parameter in params_of(registry.module_of(uses).Params)
         }
         chosen = {key: value for key, value in params.items() if key in defaults}
@@ -83,7 +83,7 @@ class Experiment:
         """
         if self.left <= 0:
             raise OutOfTime
-        wanted = self.stages_up_to(names)
+        wanted = self.list_stages_up_to(names)
         own = [
             replace(stage, gates=(), guards=())
             for stage in self.pipeline.stages
@@ -100,7 +100,7 @@ class Experiment:
             raise Interrupted("interrupted")
         return result
 
-    def stages_up_to(self, names: Collection[str]) -> set[str]:
+    def list_stages_up_to(self, names: Collection[str]) -> set[str]:
         """Return these stages and all before them."""
         return find_reachable(
             names, {stage.id: stage.upstream for stage in (*self.pipeline.stages, *self.added.values())}

@@ -13,7 +13,7 @@ from orun.blame import messages, upstream_metrics
 from orun.blame.diagnosis import OUT_OF_TIME, Diagnosis, Level, Place, Proof
 from orun.blame.experiment import Experiment, OutOfTime
 from orun.blame.origin import EarlierModel, rebuild_chain
-from orun.blame.restoration import INPUT_PARAMETERS, MOST, SHOWN, TIMING, count_enough, time_difference
+from orun.blame.restoration import INPUT_PARAMETERS, MOST, SHOWN, TIMING, count_enough, read_time_difference
 from orun.core.metrics import Comparison
 from orun.core.run_record import StageResult
 from orun.pipeline.model import Gate, Stage
@@ -45,12 +45,12 @@ class Investigation:
             same = bool(rebuilt) and self.experiment.run([rebuilt])[rebuilt].tree == earlier.last
         except OutOfTime:
             same = False
-        note = messages.changed_model(earlier)
+        note = messages.describe_changed_model(earlier)
         if not same:
             return replace(diagnosis, notes=(note,))
         origin = note if last == earlier.stage else f"{note}: built from the earlier one, `{last}` is unchanged"
         if diagnosis.culprit and self.slow:
-            sentence = messages.latency(diagnosis, self.before, self.slow, origin)
+            sentence = messages.describe_latency(diagnosis, self.before, self.slow, origin)
             return replace(diagnosis, culprit=earlier.stage, sentence=sentence)
         return replace(diagnosis, sentence=f"{diagnosis.sentence}; {origin}")
 
@@ -64,17 +64,17 @@ class Investigation:
             diagnosis = replace(diagnosis, stopped=OUT_OF_TIME)
         if not diagnosis.culprit or self.slow is None:
             return diagnosis
-        return replace(diagnosis, sentence=messages.latency(diagnosis, self.before, self.slow))
+        return replace(diagnosis, sentence=messages.describe_latency(diagnosis, self.before, self.slow))
 
     def _profile_steps(self, diagnosis: Diagnosis) -> Diagnosis:
         """Profile each artifact and the one before it together; the culprit is the stage with the largest slow-down."""
-        pairs = self._pairs()
+        pairs = self._list_pairs()
         results: dict[str, StageResult] = {}
         try:
             for before, after in reversed(pairs):  # late stages slow a model down most often
                 needs = {"model": after, "reference": before}
                 name = f"profile of {after}"
-                self.experiment.make(name, "measure/profile", self.stage, needs, self._input_parameters())
+                self.experiment.make(name, "measure/profile", self.stage, needs, self._select_input_parameters())
                 results[after] = self.experiment.run([name])[name]
         except OutOfTime:
             if not results:
@@ -86,7 +86,7 @@ class Investigation:
         slower = {after: step for after, step in steps.items() if step and step.difference.low > 0}
         if not slower:
             return replace(
-                diagnosis, sentence=messages.not_slower(diagnosis, [step for step in steps.values() if step])
+                diagnosis, sentence=messages.describe_not_slower(diagnosis, [step for step in steps.values() if step])
             )
         culprit = max(slower, key=lambda name: slower[name].difference.value)
         self.before = next(before for before, after in pairs if after == culprit)
@@ -96,7 +96,7 @@ class Investigation:
         chosen = count_chosen(places)
         return replace(diagnosis, culprit=culprit, lost=self.slow.difference.value, places=places, chosen=chosen)
 
-    def _pairs(self) -> list[tuple[str, str]]:
+    def _list_pairs(self) -> list[tuple[str, str]]:
         """Return neighbours in the chain, from the reference on if it is in the chain; else the other and the last."""
         names = [stage.id for stage in self.chain]
         if self.other in names:
@@ -105,7 +105,7 @@ class Investigation:
             return [(self.other, names[-1])]
         return list(pairwise(names))
 
-    def _input_parameters(self) -> dict[str, Any]:
+    def _select_input_parameters(self) -> dict[str, Any]:
         return {key: self.stage.params[key] for key in INPUT_PARAMETERS if key in self.stage.params}
 
     def _prove(self, diagnosis: Diagnosis) -> Diagnosis:
@@ -116,11 +116,11 @@ class Investigation:
         needs = {"model": diagnosis.culprit, "reference": self.before}
         name = f"{diagnosis.culprit} restored"
         restored = self.experiment.make(name, "diagnose/restored", self.stage, needs, {"tensors": [], "nodes": nodes})
-        params = {**self._input_parameters(), **TIMING}
+        params = {**self._select_input_parameters(), **TIMING}
         models = {"model": diagnosis.culprit, "reference": restored.id}
         timing = self.experiment.make(f"time of {restored.id}", "measure/latency", self.stage, models, params)
         result = self.experiment.run([timing.id])
-        seconds = time_difference(result[timing.id])
+        seconds = read_time_difference(result[timing.id])
         failed = restored.id if not result[restored.id].out else timing.id
         why = "" if seconds else upstream_metrics.explain_missing(result, failed)
         return replace(diagnosis, proof=Proof("restored", restored.id, seconds=seconds, why=why))

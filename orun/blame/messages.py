@@ -9,20 +9,20 @@ from orun.blame.diagnosis import Diagnosis, Place, Proof
 from orun.blame.origin import EarlierModel
 from orun.core.metrics import Comparison, Unit
 from orun.text.units import show
-from orun.text.wording.reasons import sentences
+from orun.text.wording.reasons import describe_reasons
 
 BASELINE = "the accepted baseline"  # id of the stage of an experiment that imports the accepted model
 NEARLY_ALL = 0.95
 
 
-def amount(value: float, unit: Unit) -> str:
+def show_amount(value: float, unit: Unit) -> str:
     """Return a difference of a metric: in points for a proportion, else in its unit."""
     if unit == "ratio":
         return f"{abs(100 * value):.3g} points"
     return show(abs(value), unit)
 
 
-def no_culprit(diagnosis: Diagnosis) -> str:
+def describe_no_culprit(diagnosis: Diagnosis) -> str:
     """Say that no stage made the metric worse."""
     known = [level for level in diagnosis.levels if level.value is not None]
     if not known:
@@ -44,9 +44,9 @@ def refuse_publishing(stage: str, publisher: str) -> str:
 
 def name_stage(diagnosis: Diagnosis) -> str:
     """Say how much the culprit made the metric worse, without its nodes."""
-    if _sign(diagnosis) > 0:
-        return f"`{diagnosis.culprit}` lost {amount(diagnosis.lost, diagnosis.unit)} of {diagnosis.metric}"
-    return f"`{diagnosis.culprit}` added {amount(diagnosis.lost, diagnosis.unit)} to {diagnosis.metric}"
+    if _choose_sign(diagnosis) > 0:
+        return f"`{diagnosis.culprit}` lost {show_amount(diagnosis.lost, diagnosis.unit)} of {diagnosis.metric}"
+    return f"`{diagnosis.culprit}` added {show_amount(diagnosis.lost, diagnosis.unit)} to {diagnosis.metric}"
 
 
 def name_stage_and_start(diagnosis: Diagnosis) -> str:
@@ -58,69 +58,71 @@ def name_stage_and_start(diagnosis: Diagnosis) -> str:
     return f"the gate fails at `{first.stage}` already, where {diagnosis.metric} is {value}; {name_stage(diagnosis)}"
 
 
-def origin(diagnosis: Diagnosis, earlier: EarlierModel) -> str:
+def describe_origin(diagnosis: Diagnosis, earlier: EarlierModel) -> str:
     """Say that the first model itself got worse, what changed, and what the earlier model gives in its place."""
-    start = f"{name_stage(diagnosis)} since {earlier.run}: {_changes(earlier)}"
+    start = f"{name_stage(diagnosis)} since {earlier.run}: {_describe_changes(earlier)}"
     if diagnosis.proof is None or diagnosis.proof.value is None:
         return f"{start}; not verified: {diagnosis.proof.why if diagnosis.proof else 'there was no time'}"
-    return f"{start}; {_result_of_earlier(diagnosis, diagnosis.proof)}"
+    return f"{start}; {_describe_result(diagnosis, diagnosis.proof)}"
 
 
-def changed_model(earlier: EarlierModel, diagnosis: Diagnosis | None = None, proof: Proof | None = None) -> str:
+def describe_changed_model(
+    earlier: EarlierModel, diagnosis: Diagnosis | None = None, proof: Proof | None = None
+) -> str:
     """Say that the first model has changed since the gate passed, in addition to the finding."""
-    start = f"`{earlier.stage}` is not the model that it was in {earlier.run} ({_changes(earlier)})"
+    start = f"`{earlier.stage}` is not the model that it was in {earlier.run} ({_describe_changes(earlier)})"
     if not earlier.here:
         return f"{start}, and the earlier model is not in the store any more"
     if diagnosis and proof and proof.value is not None:
-        return f"{start}: {_result_of_earlier(diagnosis, proof)}"
+        return f"{start}: {_describe_result(diagnosis, proof)}"
     return start
 
 
-def _result_of_earlier(diagnosis: Diagnosis, proof: Proof) -> str:
+def _describe_result(diagnosis: Diagnosis, proof: Proof) -> str:
     value = show(proof.value or 0.0, diagnosis.unit)
-    return f"built from its earlier model, {diagnosis.metric} is {value}{_gate(proof)}"
+    return f"built from its earlier model, {diagnosis.metric} is {value}{_describe_gate(proof)}"
 
 
-def _changes(earlier: EarlierModel) -> str:
-    return "; ".join(sentences(earlier.changes)) or "nothing that the runs recorded differs"
+def _describe_changes(earlier: EarlierModel) -> str:
+    return "; ".join(describe_reasons(earlier.changes)) or "nothing that the runs recorded differs"
 
 
-def accuracy(diagnosis: Diagnosis, before: str) -> str:
+def describe_accuracy(diagnosis: Diagnosis, before: str) -> str:
     """Name the stage and its nodes, and say what the proof shows."""
     places = diagnosis.places[: diagnosis.chosen]
     start = name_stage_and_start(diagnosis)
     if not places:
-        return f"{start}; no node stands out: the worst is {_share_of(diagnosis.places[0])}"
+        return f"{start}; no node stands out: the worst is {_format_share(diagnosis.places[0])}"
     if len(places) == 1:
-        error = f"{_percent(places)} of the error enters at {places[0].node}"
+        error = f"{_format_percent(places)} of the error enters at {places[0].node}"
     else:
-        listed = ", ".join(_share_of(place) for place in places)
-        error = f"{_percent(places)} of the error enters at {len(places)} nodes: {listed}"
+        listed = ", ".join(_format_share(place) for place in places)
+        error = f"{_format_percent(places)} of the error enters at {len(places)} nodes: {listed}"
     if not (diagnosis.proof and diagnosis.proof.how == "excluded") and len(places) == 1:
-        error += _replaced_operator(places[0]) + _agreement(places[0])
-    return f"{start}; {error}; {_proof(diagnosis, diagnosis.proof, before)}"
+        error += _describe_replaced_operator(places[0]) + _describe_agreement(places[0])
+    return f"{start}; {error}; {_describe_proof(diagnosis, diagnosis.proof, before)}"
 
 
-def _share_of(place: Place) -> str:
-    return f"{place.node} ({_percent([place])})"
+def _format_share(place: Place) -> str:
+    return f"{place.node} ({_format_percent([place])})"
 
 
-def _percent(places: Sequence[Place]) -> str:
+def _format_percent(places: Sequence[Place]) -> str:
     return f"{100 * sum(place.share for place in places):.0f} %"
 
 
-def _replaced_operator(place: Place) -> str:
+def _describe_replaced_operator(place: Place) -> str:
     types = list(dict.fromkeys(place.now))
     return f", where `{place.op}` is now {', '.join(types)}" if types and types != [place.op] else ""
 
 
-def _agreement(place: Place) -> str:
+def _describe_agreement(place: Place) -> str:
     if place.before is None or place.after is None:
         return ""
     return f" (SQNR {place.after:.0f} dB there, {place.before:.0f} dB or more before it)"
 
 
-def _proof(diagnosis: Diagnosis, proof: Proof | None, before: str) -> str:
+def _describe_proof(diagnosis: Diagnosis, proof: Proof | None, before: str) -> str:
     them = "it" if diagnosis.chosen == 1 else "them"
     if proof is None:
         return "not verified"
@@ -128,20 +130,20 @@ def _proof(diagnosis: Diagnosis, proof: Proof | None, before: str) -> str:
         return f"not verified: {proof.why}"
     after = next((level.value for level in diagnosis.levels if level.stage == diagnosis.culprit), None) or 0.0
     gained = abs(proof.value - after)
-    better = (proof.value - after) * _sign(diagnosis) > 0
+    better = (proof.value - after) * _choose_sign(diagnosis) > 0
     doing = f"excluding {them}" if proof.how == "excluded" else f"computing {them} as {_quote(before)} does"
-    effect = f"brings back {amount(gained, diagnosis.unit)}" if better else "does not bring it back"
-    return f"{doing} {effect}{_cost(proof)}{_gate(proof)}"
+    effect = f"brings back {show_amount(gained, diagnosis.unit)}" if better else "does not bring it back"
+    return f"{doing} {effect}{_describe_cost(proof)}{_describe_gate(proof)}"
 
 
-def _sign(diagnosis: Diagnosis) -> int:
+def _choose_sign(diagnosis: Diagnosis) -> int:
     """Return 1 if a larger value is better, so that the culprit's is smaller than the one before it, else -1."""
     index = [level.stage for level in diagnosis.levels].index(diagnosis.culprit)
     before = [level.value for level in diagnosis.levels[:index] if level.value is not None]
     return 1 if before and (diagnosis.levels[index].value or 0.0) < before[-1] else -1
 
 
-def _cost(proof: Proof) -> str:
+def _describe_cost(proof: Proof) -> str:
     if proof.seconds is None:
         return ""
     if proof.seconds.low <= 0 <= proof.seconds.high:
@@ -152,11 +154,11 @@ def _cost(proof: Proof) -> str:
     return f" and {verb} {show(abs(proof.seconds.value), 's')}"
 
 
-def _gate(proof: Proof) -> str:
+def _describe_gate(proof: Proof) -> str:
     return {True: "; the gate then passes", False: "; the gate still fails", None: ""}[proof.passes]
 
 
-def not_slower(diagnosis: Diagnosis, steps: Sequence[Comparison]) -> str:
+def describe_not_slower(diagnosis: Diagnosis, steps: Sequence[Comparison]) -> str:
     """Say that no stage made the model measurably slower."""
     known = [level for level in diagnosis.levels if level.value is not None]
     if not steps or not known:
@@ -166,7 +168,7 @@ def not_slower(diagnosis: Diagnosis, steps: Sequence[Comparison]) -> str:
     return f"no stage made it measurably slower: {listed} in nodes"
 
 
-def latency(diagnosis: Diagnosis, before: str, slow: Comparison, origin: str = "") -> str:
+def describe_latency(diagnosis: Diagnosis, before: str, slow: Comparison, origin: str = "") -> str:
     """Name the stage and its nodes, and say what restoring them saves; `origin` says if the first model alone is it."""
     start = (
         f"{origin}; it takes" if origin else f"`{diagnosis.culprit}` takes"
@@ -175,10 +177,10 @@ def latency(diagnosis: Diagnosis, before: str, slow: Comparison, origin: str = "
     if not places:
         return f"{start}; no node explains it"
     listed = ", ".join(describe_slow(place) for place in places)
-    explained = "all" if sum(place.share for place in places) > NEARLY_ALL else _percent(places)
+    explained = "all" if sum(place.share for place in places) > NEARLY_ALL else _format_percent(places)
     start = f"{start}; {explained} of that is at {listed}"
     shown = diagnosis.proof is not None and diagnosis.proof.seconds is not None
-    return start if origin and not shown else f"{start}; {_saved(diagnosis, before, slow)}"
+    return start if origin and not shown else f"{start}; {_describe_saving(diagnosis, before, slow)}"
 
 
 def _quote(stage: str) -> str:
@@ -193,7 +195,7 @@ def describe_slow(place: Place) -> str:
     return f"{place.node}{neighbours} ({show(place.after or 0.0, 's')} for {show(place.before or 0.0, 's')})"
 
 
-def _saved(diagnosis: Diagnosis, before: str, slow: Comparison) -> str:
+def _describe_saving(diagnosis: Diagnosis, before: str, slow: Comparison) -> str:
     proof = diagnosis.proof
     if proof is None:
         return "not verified"

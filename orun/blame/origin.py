@@ -16,7 +16,7 @@ from orun.core.run_record import RunResult, StageResult
 from orun.eventlog import read_result
 from orun.gates import baselines
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage
-from orun.planning.key_diff import key_changes
+from orun.planning.key_diff import list_key_changes
 from orun.runner.output_checkouts import is_another
 from orun.stages.contract import MODEL
 from orun.store import Store
@@ -51,16 +51,18 @@ def find_earlier_model(
     The good run of `max_regression` is the accepted one, of every other rule the last in which the gate passed.
     """
     good = (
-        _find_accepted(store, pipeline, gate[0]) if gate[1].rule == "max_regression" else _passed(store, result, *gate)
+        _find_accepted(store, pipeline, gate[0])
+        if gate[1].rule == "max_regression"
+        else _find_passed(store, result, *gate)
     )
     if good is None:
         return None
     now = _resolve_repeat(store, result)
-    first, last = (_stage_result(good, stage.id) for stage in (chain[0], chain[-1]))
-    current = _stage_result(now, chain[0].id)
+    first, last = (_find_result(good, stage.id) for stage in (chain[0], chain[-1]))
+    current = _find_result(now, chain[0].id)
     if first is None or last is None or current is None or not first.tree or first.tree == current.tree:
         return None
-    changes = tuple(_changes(pipeline, chain[0], good, now))
+    changes = tuple(_iter_changes(pipeline, chain[0], good, now))
     return EarlierModel(good.run, chain[0].id, first.tree, last.tree, changes, here=not store.check(first.tree))
 
 
@@ -86,7 +88,7 @@ def rebuild_chain(experiment: Experiment, earlier: EarlierModel, stage: Stage) -
         The copies' ids by the ids of the originals, and the imported model's by that of the first stage.
     """
     copies = {earlier.stage: earlier.name}
-    upstream = experiment.stages_up_to(stage.upstream)
+    upstream = experiment.list_stages_up_to(stage.upstream)
     for original in experiment.pipeline.stages:
         if original.id in upstream and original.id not in copies and copies.keys() & set(original.upstream):
             needs = {port: copies.get(source, source) for port, source in original.needs.items()}
@@ -101,9 +103,9 @@ def _find_accepted(store: Store, pipeline: Pipeline, stage: Stage) -> RunResult 
     return _resolve_repeat(store, result) if result else None
 
 
-def _passed(store: Store, result: RunResult, stage: Stage, gate: Gate) -> RunResult | None:
+def _find_passed(store: Store, result: RunResult, stage: Stage, gate: Gate) -> RunResult | None:
     condition = (stage.id, gate.metric, gate.rule, gate.scope)
-    for folder in islice(store.ended_runs(result.run.__ne__), SEARCHED):
+    for folder in islice(store.iter_ended_runs(result.run.__ne__), SEARCHED):
         earlier = read_result(folder / RECORD_FILE)
         outcomes = {(v.stage, v.metric, v.rule, v.scope): v.outcome for v in earlier.verdicts}
         same_pipeline = earlier.pipeline == result.pipeline and not is_another(Path(earlier.file), Path(result.file))
@@ -119,15 +121,15 @@ def _resolve_repeat(store: Store, result: RunResult) -> RunResult:
 
 def _read_record(store: Store, run: str) -> RunResult | None:
     """Return the record of a run by its id; None if the run is gone or has no record."""
-    folder = next(store.ended_runs(run.__eq__), None)
+    folder = next(store.iter_ended_runs(run.__eq__), None)
     return read_result(folder / RECORD_FILE) if folder else None
 
 
-def _stage_result(result: RunResult, name: str) -> StageResult | None:
+def _find_result(result: RunResult, name: str) -> StageResult | None:
     return next((stage for stage in result.stages if stage.stage == name), None)
 
 
-def _changes(pipeline: Pipeline, first: Stage, good: RunResult, now: RunResult) -> Iterator[Reason]:
+def _iter_changes(pipeline: Pipeline, first: Stage, good: RunResult, now: RunResult) -> Iterator[Reason]:
     """Yield the changes in what the first model and the stages before it depend on."""
     pending, seen = [first.id], set[str]()
     while pending:
@@ -136,9 +138,9 @@ def _changes(pipeline: Pipeline, first: Stage, good: RunResult, now: RunResult) 
         seen.add(name)
         stage = pipeline.stage(name)
         pending += stage.upstream
-        then, since = _stage_result(good, name), _stage_result(now, name)
+        then, since = _find_result(good, name), _find_result(now, name)
         if then and since and then.inputs and since.inputs:
-            yield from key_changes(stage, _select_own(then.inputs), _select_own(since.inputs))
+            yield from list_key_changes(stage, _select_own(then.inputs), _select_own(since.inputs))
 
 
 def _select_own(inputs: Components) -> Components:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orun import api
-from orun.blame.changes import Change, stages_up_to
+from orun.blame.changes import Change, list_stages_up_to
 from orun.blame.delta_debugging import Outcome
 from orun.blame.env_changes import Variables
 from orun.blame.run_snapshot import RunSnapshot, write_project
@@ -18,11 +18,11 @@ from orun.blame.versions import Versions
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
 from orun.environment.distributions import holds_packages
-from orun.environment.env_vars import variable
-from orun.environment.python_path import VARIABLE, on_path
+from orun.environment.env_vars import set_variable
+from orun.environment.python_path import VARIABLE, list_folders
 from orun.errors import Interrupted, PipelineError
 from orun.eventlog import Listener, ignore
-from orun.fs.observed_state import portable_name, project_of, seen_at
+from orun.fs.observed_state import find_project, stat_presence, to_portable_name
 from orun.gates.baselines import locate
 from orun.pipeline.graph import sort_topologically
 from orun.pipeline.model import Gate, Pipeline, Stage
@@ -47,7 +47,7 @@ class Symptom:
         parameter = f"{self.gate.metric} {self.gate.rule}{self.gate.scope}"
         return (Change("threshold", self.stage, parameter, old, new),) if old != new else ()
 
-    def gate_with(self, chosen: Collection[Change]) -> Gate | None:
+    def choose_gate(self, chosen: Collection[Change]) -> Gate | None:
         """Return the gate with the threshold of the bad run if its change is chosen, else of the good run."""
         return self.gate if set(self.changes) <= set(chosen) else self.earlier
 
@@ -77,13 +77,13 @@ class PartialBuilder:
         # Outside of the store: files below the store are no implicit dependencies.
         folder = Path(tempfile.mkdtemp(prefix="orun-bisect-"))
         try:
-            with self.variables.within(chosen):
-                module_folders = _module_folders(Path(self.bad.record.file).parent)
+            with self.variables.apply_to(chosen):
+                module_folders = _map_module_folders(Path(self.bad.record.file).parent)
                 root = self._write_project(chosen, folder, module_folders.values())
-                pipeline = self._pipeline(chosen, root)
+                pipeline = self._build_pipeline(chosen, root)
                 if pipeline is None or stage not in {candidate.id for candidate in pipeline.stages}:
                     return "unresolved"
-                with variable(VARIABLE, _python_path(module_folders, root)):
+                with set_variable(VARIABLE, _build_python_path(module_folders, root)):
                     result = api.run(
                         pipeline, to=[stage], keep_going=True, store=self.store.root, on_event=self.listener
                     )
@@ -118,11 +118,11 @@ class PartialBuilder:
         files = {name: (run.record, run.files[name]) for name, run in runs.items()}
         root = write_project(self.store, folder, files, module_folders)
         accepted = locate(replace(self.bad.pipeline, file=Path(self.bad.record.file)))
-        if seen_at(accepted):
+        if stat_presence(accepted):
             shutil.copy2(accepted, root)
         return root
 
-    def _pipeline(self, chosen: Collection[Change], root: Path) -> Pipeline | None:
+    def _build_pipeline(self, chosen: Collection[Change], root: Path) -> Pipeline | None:
         good, bad = ({stage.id: stage for stage in run.pipeline.stages} for run in (self.good, self.bad))
         switched = {change.name for change in chosen if change.sort == "stage"}
         stages: dict[str, Stage] = {}
@@ -130,7 +130,7 @@ class PartialBuilder:
             source = bad if name in switched else good
             if name in source:
                 stages[name] = self._mix_stage(source[name], bad.get(name), chosen)
-        wanted = stages_up_to(replace(self.good.pipeline, stages=tuple(stages.values())), self.symptom.stage)
+        wanted = list_stages_up_to(replace(self.good.pipeline, stages=tuple(stages.values())), self.symptom.stage)
         stages = {name: stage for name, stage in stages.items() if name in wanted}
         edges = [(before, stage.id) for stage in stages.values() for before in stage.upstream]
         if any(before not in stages for before, _ in edges):
@@ -153,13 +153,13 @@ class PartialBuilder:
         own = {change for change in chosen if change.name == stage.id}
         names = {change.parameter for change in own if change.sort == "parameter"}
         params = dict(stage.params)
-        references = [item for item in stage.references if _top(item.parameter) not in names]
+        references = [item for item in stage.references if _strip_path(item.parameter) not in names]
         if other is not None and names:
             params |= {name: other.params[name] for name in names if name in other.params}
-            references += [item for item in other.references if _top(item.parameter) in names]
+            references += [item for item in other.references if _strip_path(item.parameter) in names]
         switched = {change.sort: other for change in own if other is not None}
         targets, environment = (switched.get(sort, stage) for sort in ("target", "environment"))
-        gate = self.symptom.gate_with(chosen)
+        gate = self.symptom.choose_gate(chosen)
         gates = (gate,) if gate and stage.id == self.symptom.stage else ()
         mixed = replace(
             stage,
@@ -174,22 +174,22 @@ class PartialBuilder:
         return self.versions.apply(mixed, chosen) if self.versions else mixed
 
 
-def _module_folders(root: Path) -> dict[str, str]:
+def _map_module_folders(root: Path) -> dict[str, str]:
     """Return the entries of PYTHONPATH with code of the project, each with its path from the pipeline's folder `root`.
 
     Folders with installed packages are not laid out, as in a virtual environment inside the project.
     """
-    project = project_of(root)
+    project = find_project(root)
     paths = {
-        entry: portable_name(Path(folder), root, project)
+        entry: to_portable_name(Path(folder), root, project)
         for entry in os.environ.get(VARIABLE, "").split(os.pathsep)
-        for folder in on_path(entry)
+        for folder in list_folders(entry)
         if not holds_packages(folder)
     }
     return {entry: path for entry, path in paths.items() if not path.startswith("/")}
 
 
-def _python_path(module_folders: Mapping[str, str], root: Path) -> str | None:
+def _build_python_path(module_folders: Mapping[str, str], root: Path) -> str | None:
     """Return PYTHONPATH with those entries in the laid-out project instead of the user's; None if it is not set."""
     value = os.environ.get(VARIABLE)
     if value is None:
@@ -200,5 +200,5 @@ def _python_path(module_folders: Mapping[str, str], root: Path) -> str | None:
     )
 
 
-def _top(parameter: str) -> str:
+def _strip_path(parameter: str) -> str:
     return parameter.partition(".")[0].partition("[")[0]

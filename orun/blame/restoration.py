@@ -26,7 +26,7 @@ def count_enough(places: Sequence[Place]) -> int:
     return 0
 
 
-def time_difference(timing: StageResult) -> Estimate | None:
+def read_time_difference(timing: StageResult) -> Estimate | None:
     """Return how much longer an inference takes than with the reference; None if it was not measured."""
     metric = timing.metrics.get("cpu")
     return metric.reference.difference if metric and metric.reference else None

@@ -10,7 +10,7 @@ from pathlib import Path
 from orun.core.run_record import INVESTIGATIONS, RunResult
 from orun.errors import UsageError
 from orun.eventlog import read_result
-from orun.fs.observed_state import seen_at
+from orun.fs.observed_state import stat_presence
 from orun.history import source_snapshot
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline
@@ -54,7 +54,7 @@ class RunSnapshot:
         record = read_result(folder / RECORD_FILE)
         if record.repeats:
             record = read_result(store.run(record.repeats, hold=True) / RECORD_FILE)
-        files = source_snapshot.index(record)
+        files = source_snapshot.read_index(record)
         if files is None:
             why = "it was made by a version of orun that did not store the files of a run"
             raise UsageError(f"the run {folder.name} cannot be compared", why=why)
@@ -83,7 +83,7 @@ def write_project(
     for name, (record, digest) in files.items():
         path = (root / name).resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = source_snapshot.content(record, digest)
+        content = source_snapshot.read_content(record, digest)
         if content is not None:
             path.write_bytes(content)
         else:
@@ -95,12 +95,12 @@ def _copy(store: Store, record: RunResult, name: str, digest: str, path: Path) -
     """Copy a file that runs do not store (data, large files, folders) from its place in the project."""
     source = Path(record.file).parent / name
     if not digest:  # the run did not read it: its existence suffices
-        if seen_at(source):
+        if stat_presence(source):
             path.symlink_to(source)
         else:
             path.touch()
         return
-    if not seen_at(source) or store.files.digest_path(source) != digest:
+    if not stat_presence(source) or store.files.digest_path(source) != digest:
         raise UsageError(
             f"{name} was removed or changed since the run {record.run}",
             why="runs store only code and small text files",

@@ -50,10 +50,12 @@ def measure(
         measurement = upstream_metrics.add_measurement(experiment, stage, gate, chain[-1].id)
         own = experiment.run([measurement.id])[measurement.id]
         enough = own.seconds * (len(chain) - 1) <= patience * experiment.left
-        search = stage if enough or not _can_shorten(stage) else on_few_examples(stage)
+        search = stage if enough or not _can_shorten(stage) else shorten_measurement(stage)
         result = SearchResult((), search, own.seconds, own.metrics)
-        sign = upstream_metrics.metric_sign(gate, own.metrics)
-        while (index := next_index({i: level.value for i, level in levels.items()}, len(chain), sign)) is not None:
+        sign = upstream_metrics.choose_sign(gate, own.metrics)
+        while (
+            index := choose_next_index({i: level.value for i, level in levels.items()}, len(chain), sign)
+        ) is not None:
             model = chain[index].id
             measurement = upstream_metrics.add_measurement(experiment, search, gate, model)
             run = experiment.run([measurement.id])
@@ -74,12 +76,12 @@ def _can_shorten(stage: Stage) -> bool:
     return stage.params["dataset"] is not None if samples is None else samples > FEW
 
 
-def on_few_examples(stage: Stage) -> Stage:
+def shorten_measurement(stage: Stage) -> Stage:
     """Return a copy of a measurement with few examples."""
     return replace(stage, id=f"{stage.id} of {FEW} examples", params={**stage.params, "samples": FEW})
 
 
-def next_index(values: Mapping[int, float | None], count: int, sign: int) -> int | None:
+def choose_next_index(values: Mapping[int, float | None], count: int, sign: int) -> int | None:
     """Return the index in a chain to measure next; None if the worst step is known.
 
     Args:

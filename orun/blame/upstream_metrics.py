@@ -12,7 +12,7 @@ from orun.blame.experiment import Experiment
 from orun.core.metrics import Metric
 from orun.core.run_record import Failure, RunResult
 from orun.pipeline.model import Gate, Pipeline, Stage
-from orun.text.wording.reasons import sentence
+from orun.text.wording.reasons import describe_reason
 
 TELLING = 1e-6  # share of a metric's own size below which a change from one artifact to the next is rounding
 
@@ -26,17 +26,17 @@ class Step:
     lost: float  # how much worse the metric got, in its unit
 
 
-def model_port(pipeline: Pipeline, stage: Stage) -> str:
+def find_model_port(pipeline: Pipeline, stage: Stage) -> str:
     """Return the primary port of a stage if a model is connected to it; else empty."""
     ports = pipeline.kinds[stage.uses].spec.inputs
     first = next(iter(ports), "")
     return first if first in stage.needs and "onnx" in ports[first].accepts else ""
 
 
-def model_chain(pipeline: Pipeline, stage: Stage) -> tuple[Stage, ...]:
+def list_model_chain(pipeline: Pipeline, stage: Stage) -> tuple[Stage, ...]:
     """Return the stages whose models lead to a stage's primary input, in order."""
     chain: list[Stage] = []
-    while port := model_port(pipeline, stage):
+    while port := find_model_port(pipeline, stage):
         stage = pipeline.stage(stage.needs[port])
         if pipeline.kinds[stage.uses].spec.output != "onnx":
             break
@@ -46,7 +46,7 @@ def model_chain(pipeline: Pipeline, stage: Stage) -> tuple[Stage, ...]:
 
 def add_measurement(experiment: Experiment, stage: Stage, gate: Gate, model: str) -> Stage:
     """Add a copy of a measurement that measures another stage's model."""
-    needs = dict(stage.needs) | {model_port(experiment.pipeline, stage): model}
+    needs = dict(stage.needs) | {find_model_port(experiment.pipeline, stage): model}
     return experiment.add(stage, id=f"{stage.id} of {model}", needs=needs, gates=(gate,), after=())
 
 
@@ -65,7 +65,7 @@ def explain_missing(result: RunResult, stage: str) -> str:
     stage_result = result[stage]
     if stage_result.failure:
         return describe(stage_result.failure)
-    return sentence(stage_result.reasons[0]) if stage_result.reasons else "it has no such metric"
+    return describe_reason(stage_result.reasons[0]) if stage_result.reasons else "it has no such metric"
 
 
 def describe(failure: Failure) -> str:
@@ -73,7 +73,7 @@ def describe(failure: Failure) -> str:
     return ": ".join(filter(None, (failure.problem, failure.why.partition("\n")[0])))
 
 
-def metric_sign(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:
+def choose_sign(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:
     """Return 1 if more is better, else -1: by the gate's rule, or by the metric if the rule follows it."""
     if gate.rule in ("min", "max_drop"):
         return 1
@@ -83,15 +83,15 @@ def metric_sign(gate: Gate, metrics: Mapping[str, Metric]) -> Literal[1, -1]:
     return 1 if better == "higher" else -1
 
 
-def judged_metric(gate: Gate, metrics: Mapping[str, Metric]) -> str:
+def choose_judged_metric(gate: Gate, metrics: Mapping[str, Metric]) -> str:
     """Return the metric that a gate judges; for a gate by slices, that of the worst slice."""
     start = f"{gate.metric}[{gate.by}="
     slices = [name for name in metrics if name.startswith(start)] if gate.by else []
-    sign = metric_sign(gate, metrics)
-    return min(slices, key=lambda name: sign * _change(gate, metrics[name]), default=gate.metric)
+    sign = choose_sign(gate, metrics)
+    return min(slices, key=lambda name: sign * _compute_change(gate, metrics[name]), default=gate.metric)
 
 
-def _change(gate: Gate, metric: Metric) -> float:
+def _compute_change(gate: Gate, metric: Metric) -> float:
     """Return the metric's value, or its difference from the model that the gate compares with."""
     comparison = None
     if gate.rule == "max_regression":
@@ -101,7 +101,7 @@ def _change(gate: Gate, metric: Metric) -> float:
     return comparison.difference.value if comparison else metric.value
 
 
-def worst_step(levels: Sequence[Level], sign: int) -> Step | None:
+def find_worst_step(levels: Sequence[Level], sign: int) -> Step | None:
     """Return the step with the largest loss; None if no loss exceeds rounding."""
     known = [(level, level.value) for level in levels if level.value is not None]
     steps = [Step(before, after, sign * (old - new)) for (before, old), (after, new) in pairwise(known)]

@@ -5,14 +5,22 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from orun.blame.changes import Change, FixedDifference, inputs_of
+from orun.blame.changes import Change, FixedDifference, list_inputs
 from orun.blame.run_snapshot import RunSnapshot
 from orun.core.component_kinds import ComponentKind
 from orun.core.events import Notice
 from orun.core.key_component import Components
 from orun.core.serialization import replace
 from orun.core.targets import Environment
-from orun.environment.distributions import ABSENT, BUILDS, PRESENT, developed, exact, installed, normalise
+from orun.environment.distributions import (
+    ABSENT,
+    BUILDS,
+    PRESENT,
+    list_developed,
+    list_exact,
+    list_installed,
+    normalise,
+)
 from orun.environment.venv_builder import make
 from orun.errors import EnvironmentFailed
 from orun.eventlog import Listener, ignore
@@ -39,7 +47,7 @@ class Versions:
     def between(cls, good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> Versions:
         """Return the versions of stages in orun's own environment; others differ by the pipeline file."""
         shared = [stage.id for stage in good.pipeline.stages if stage.id in stages and not stage.environments]
-        olds, news = ({name: _pins(inputs_of(run, name)) for name in shared} for run in (good, bad))
+        olds, news = ({name: _list_pins(list_inputs(run, name)) for name in shared} for run in (good, bad))
         differing = {
             (package, old, news[name][package])
             for name in shared
@@ -58,7 +66,9 @@ class Versions:
         for change in self.changes:
             without = [other for other in self.changes if other is not change]
             stages = [name for name in self.good if change.name in self.good[name]]
-            environments = [self.environment(name, chosen) for name in stages for chosen in (without, self.changes)]
+            environments = [
+                self.build_environment(name, chosen) for name in stages for chosen in (without, self.changes)
+            ]
             try:
                 for environment in dict.fromkeys(filter(None, environments)):
                     make(environment, lambda text: listener(Notice("info", text)))
@@ -73,17 +83,17 @@ class Versions:
         kept = []
         for item in differences:
             is_runtime = (item.kind, item.subject) == (ComponentKind.DEVICE, "runtime")
-            name = RUNTIME if is_runtime else slot(pin(item.kind, item.subject, item.old or item.new))
+            name = RUNTIME if is_runtime else name_slot(pin(item.kind, item.subject, item.old or item.new))
             if name not in tried:
                 kept.append(replace(item, why=refused.get(name, item.why)))
         return kept
 
     def apply(self, stage: Stage, chosen: Collection[Change]) -> Stage:
         """Return a stage with the good run's packages, and the bad run's for the chosen changes."""
-        environment = self.environment(stage.id, chosen)
+        environment = self.build_environment(stage.id, chosen)
         return replace(stage, environment=environment) if environment else stage
 
-    def environment(self, stage: str, chosen: Collection[Change]) -> Environment | None:
+    def build_environment(self, stage: str, chosen: Collection[Change]) -> Environment | None:
         """Return the environment with those packages for a stage; None if orun's own has them.
 
         All stages with differing packages share it.
@@ -99,20 +109,22 @@ class Versions:
                     package: bad.get(package, old) if package in new or package not in changed else old
                     for package, old in good.items()
                 }
-        here = exact()
+        here = list_exact()
         requirements = tuple(sorted(pins.values()))
         differing = [pinned for pinned in requirements if not _is_here(pinned, here)]
         if not differing:
             return None
         required = {normalise(pinned.partition("==")[0]) for pinned in requirements}
         constraints = tuple(
-            f"{name}=={version}" for name, version in sorted(installed().items()) if name not in required | UNPINNED
+            f"{name}=={version}"
+            for name, version in sorted(list_installed().items())
+            if name not in required | UNPINNED
         )
         return Environment(", ".join(differing), requirements, constraints)
 
 
-def _pins(inputs: Components) -> dict[str, str]:
-    return {slot(pinned): pinned for item in inputs if (pinned := pin(item.kind, item.subject, item.value))}
+def _list_pins(inputs: Components) -> dict[str, str]:
+    return {name_slot(pinned): pinned for item in inputs if (pinned := pin(item.kind, item.subject, item.value))}
 
 
 def pin(kind: str, subject: str, value: str) -> str:
@@ -129,7 +141,7 @@ def pin(kind: str, subject: str, value: str) -> str:
     return "" if normalise(name) == "orun" else f"{name}=={version}"
 
 
-def slot(pinned: str) -> str:
+def name_slot(pinned: str) -> str:
     """Return a package's slot: its name, and one name for all builds of ONNX Runtime, which exclude one another."""
     name = normalise(pinned.partition("==")[0])
     return RUNTIME if name in BUILDS else name
@@ -138,4 +150,6 @@ def slot(pinned: str) -> str:
 def _is_here(pinned: str, here: Mapping[str, str]) -> bool:
     name, _, version = pinned.partition("==")
     name = normalise(name)
-    return here.get(name) == version or (name in developed() and installed()[name] == version)  # in the project itself
+    return here.get(name) == version or (
+        name in list_developed() and list_installed()[name] == version
+    )  # in the project itself

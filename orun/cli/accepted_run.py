@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import orun
-from orun.core.reason import reason
+from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import replace
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.remote.options import Remote
-from orun.store.layout import RECORD_FILE, command_options
+from orun.store.layout import RECORD_FILE, format_command_options
 from orun.text.suggestions import show_path
-from orun.text.wording.reasons import sentences
+from orun.text.wording.reasons import describe_reasons
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult, StageResult, Verdict
@@ -29,9 +29,9 @@ SEARCHED = 100  # newest runs to search for one of this very file, if another fi
 
 def choose_store(store: Path | None, pipeline: Pipeline) -> Path:
     """Return the folder of the store: that of the command line, or the default of the pipeline."""
-    from orun.store.layout import default_store
+    from orun.store.layout import locate_default_store
 
-    return Path(store or default_store(pipeline.root))
+    return Path(store or locate_default_store(pipeline.root))
 
 
 def push_models(pipeline: Pipeline, store: Store, steps: Sequence[Step], requested: Remote | None) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def find_last_run(pipeline: Pipeline, store: Store) -> RunResult:
     from orun.eventlog import read_result
 
     newest: RunResult | None = None
-    for number, folder in enumerate(store.ended_runs()):
+    for number, folder in enumerate(store.iter_ended_runs()):
         if newest and number >= SEARCHED:
             break
         result = read_result(folder / RECORD_FILE)
@@ -101,19 +101,21 @@ def require_up_to_date(pipeline: Pipeline, store: Store, result: RunResult) -> t
 
 def _list_differences(step: Step, ran: StageResult, store: Store) -> Sequence[str]:
     """Return what differs between a stage as it ran and as it would run now; nothing if its result is the same."""
-    from orun.planning.key_diff import key_changes
+    from orun.planning.key_diff import list_key_changes
 
     if ran.outcome == "failed":
         return ("it failed in the last run",)
     if step.cached_action is None:
-        return sentences(step.reasons)
+        return describe_reasons(step.reasons)
     if step.cached_action.tree == ran.tree:
         return ()
-    then = next((action.components for action in store.actions(ran.key)), step.components)
-    return sentences(key_changes(step.stage, then, step.components) or [reason(ReasonCode.OTHER_RESULT)])
+    then = next((action.components for action in store.list_actions(ran.key)), step.components)
+    return describe_reasons(
+        list_key_changes(step.stage, then, step.components) or [build_reason(ReasonCode.OTHER_RESULT)]
+    )
 
 
 def format_command(pipeline: Pipeline, store: Path, verb: str = "") -> str:
     """Return the command of a verb, or that of a run, with the file, the values and the store of this command."""
-    options = command_options(pipeline.overrides, store, pipeline.root)
-    return f"orun {verb}{quoted(show_path(str(pipeline.file)))}{options}"
+    options = format_command_options(pipeline.overrides, store, pipeline.root)
+    return f"orun {verb}{quote(show_path(str(pipeline.file)))}{options}"

@@ -89,7 +89,7 @@ def command(
     from orun.cluster.settings import build_environment, check_ray, parse_address
     from orun.environment.env_vars import NEIGHBOURS
     from orun.store import Store
-    from orun.store.layout import default_store
+    from orun.store.layout import locate_default_store
 
     if (join is None) == (listen is None):
         raise UsageError("an agent needs --join or --listen, and not both", hint="orun agent --join head:6379")
@@ -104,7 +104,7 @@ def command(
     machine = describe_machine(name, named, lent)
     membership, error = None, None
     with ExitStack() as stack:
-        opened = stack.enter_context(Store.open(store or default_store(Path.cwd())))
+        opened = stack.enter_context(Store.open(store or locate_default_store(Path.cwd())))
         if head:
             folder = stack.enter_context(TemporaryDirectory(prefix="orun-agent-"))
             with stop_signals():
@@ -139,11 +139,11 @@ def _log(text: str) -> None:
 def _parse_resources(text: str | None) -> Resources:
     """Return what stages may use together, as a list such as `cpus=4,memory=16GB` says; all there is of the others."""
     from orun.core.serialization import replace
-    from orun.environment.resources import available_resources
+    from orun.environment.resources import find_available_resources
     from orun.pipeline.grammar import LEAST_MEMORY
     from orun.text.units import parse_size, show
 
-    lent = available_resources(memory=True)
+    lent = find_available_resources(memory=True)
     forms: dict[str, tuple[str, Callable[[str], int], int]] = {
         "cpus": ("cores", int, 1), "memory": ("memory", parse_size, LEAST_MEMORY), "gpus": ("gpus", int, 1),
     }  # fmt: skip

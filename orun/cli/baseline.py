@@ -22,8 +22,8 @@ from orun.cli.accepted_run import (
 )
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.errors import UsageError
-from orun.fs.observed_state import seen_at
-from orun.fs.os_errors import quoted
+from orun.fs.observed_state import stat_presence
+from orun.fs.os_errors import quote
 from orun.report.gates import explain_verdict
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
@@ -182,7 +182,7 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
     path = baselines.locate(pipeline)
-    if seen_at(choose_store(store, pipeline)):
+    if stat_presence(choose_store(store, pipeline)):
         with _open(store, pipeline) as opened:
             unpin_models(opened, pipeline.name)
     dropped = baselines.drop(pipeline)
@@ -204,7 +204,7 @@ def _require_baseline(pipeline: Pipeline) -> Baseline:
 
     baseline = baselines.read(pipeline)
     if baseline is None:
-        file = quoted(show_path(str(pipeline.file)))
+        file = quote(show_path(str(pipeline.file)))
         raise UsageError(f"nothing is accepted for {file}", hint=f"orun baseline accept {file}")
     return baseline
 

@@ -14,14 +14,14 @@ import orun
 from orun.cli import options
 from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
-from orun.core.open_gates import failed_gates
+from orun.core.open_gates import list_failed_gates
 from orun.errors import Interrupted, OrunError, UsageError
 from orun.eventlog import ignore
-from orun.fs.os_errors import quoted
-from orun.pipeline.model import conditions
+from orun.fs.os_errors import quote
+from orun.pipeline.model import iter_gates
 from orun.report.run_options import format_run_options
 from orun.store.layout import store_option
-from orun.text.suggestions import nearest, one_of, settings, show_path
+from orun.text.suggestions import format_choices, format_settings, list_nearest, show_path
 
 if TYPE_CHECKING:
     from orun.blame.blame import BlameRequest
@@ -55,14 +55,14 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
 
     GATE is a stage or STAGE.METRIC, whether the gate fails or not. Stages that publish a release are not run.
     """
-    from orun.blame.blame import find_requests, stages_to_run
+    from orun.blame.blame import choose_stages, find_requests
     from orun.cli.signals import stop_signals
 
     values, seconds = options.parse_overrides(overrides), options.parse_seconds("--time", time)
     if not seconds:
         raise UsageError("--time leaves no time to find anything out", hint="orun blame FILE --time 10min")
     pipeline = orun.load(file, set=values)
-    to = stages_to_run(pipeline, None if gate is None else _find_stage(pipeline, gate))
+    to = choose_stages(pipeline, None if gate is None else _find_stage(pipeline, gate))
     say = ignore if as_json else _say
     with stop_signals():
         result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
@@ -72,7 +72,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
         requests = [item for item in judged if gate in (None, item.stage.id, f"{item.stage.id}.{item.gate.metric}")]
         diagnoses = _diagnose(requests, seconds, store, say)
     if not diagnoses and (broken := next((stage for stage in result.stages if stage.failure), None)) and broken.failure:
-        again = f"orun {quoted(show_path(file))}{format_run_options(result)}"
+        again = f"orun {quote(show_path(file))}{format_run_options(result)}"
         raise UsageError(broken.failure.problem, why=broken.failure.why, hint=again)
     if as_json:
         options.show_json({"blame": diagnoses})
@@ -155,30 +155,32 @@ def add_advice(diagnosis: Diagnosis, request: BlameRequest, seconds: float, stor
 
     if diagnosis.stopped != OUT_OF_TIME:
         return diagnosis
-    command = _format_command(request.pipeline.file, request.pipeline.overrides, store, f" {quoted(diagnosis.stage)}")
+    command = _format_command(request.pipeline.file, request.pipeline.overrides, store, f" {quote(diagnosis.stage)}")
     minutes = max(math.ceil(LONGER * seconds / 60), AT_LEAST_MINUTES)
     return replace(diagnosis, stopped=f"{diagnosis.stopped}; to go on: {command} --time {minutes}min")
 
 
 def _format_command(file: Path, overrides: Mapping[str, str], store: Path | None, stage: str = "") -> str:
     """Return the command that looks into the gates of a file, or of one of its stages."""
-    options = settings(overrides) + (store_option(store, file.parent) if store else "")
-    return f"orun blame {quoted(show_path(str(file)))}{stage}{options}"
+    options = format_settings(overrides) + (store_option(store, file.parent) if store else "")
+    return f"orun blame {quote(show_path(str(file)))}{stage}{options}"
 
 
 def _find_stage(pipeline: Pipeline, gate: str) -> str:
     """Return the stage that is meant by its id, or by its id and a metric."""
     known = {stage.id: stage.id for stage in pipeline.stages}
     known |= {
-        f"{stage.id}.{condition.metric}": stage.id for stage in pipeline.stages for condition in conditions(stage.gates)
+        f"{stage.id}.{condition.metric}": stage.id for stage in pipeline.stages for condition in iter_gates(stage.gates)
     }
     if gate not in known:
         gated = [stage.id for stage in pipeline.stages if stage.gates]
-        close = nearest(gate, known)
+        close = list_nearest(gate, known)
         raise UsageError(
             f"there is no stage or gate {gate!r} in {pipeline.file.name}",
-            why=f"did you mean {one_of(close)}?" if close else f"stages with gates are {', '.join(gated) or 'none'}",
-            hint=f"orun graph {quoted(show_path(str(pipeline.file)))}",
+            why=f"did you mean {format_choices(close)}?"
+            if close
+            else f"stages with gates are {', '.join(gated) or 'none'}",
+            hint=f"orun graph {quote(show_path(str(pipeline.file)))}",
         )
     return known[gate]
 
@@ -186,7 +188,7 @@ def _find_stage(pipeline: Pipeline, gate: str) -> str:
 def _explain_nothing(result: RunResult, gate: str | None) -> str:
     if gate is not None:
         return f"nothing to look into: no gate of {gate} judged a model that other stages made"
-    failing = [verdict.title for verdict in failed_gates(result.verdicts)]
+    failing = [verdict.title for verdict in list_failed_gates(result.verdicts)]
     if failing:
         return f"nothing to look into, as no model that other stages made was judged: {', '.join(failing)}"
     return "no gate failed"

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from orun.cli import options
 from orun.errors import UsageError
-from orun.fs.observed_state import FOLDER, presence, seen_at
-from orun.fs.os_errors import quoted
+from orun.fs.observed_state import FOLDER, observe_presence, stat_presence
+from orun.fs.os_errors import quote
 from orun.report.gates import explain_unjudged, explain_verdict, format_located_title
 from orun.report.run_options import format_run_options
 from orun.report.summary import iter_skip_reasons
-from orun.store.layout import RECORD_FILE, VERSION_FILE, safe_name
+from orun.store.layout import RECORD_FILE, VERSION_FILE, to_safe_name
 from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
@@ -35,14 +35,14 @@ def explain_no_bundle(target: str, store: Path | None) -> UsageError:
     path = Path(target)
     folder = next((target[: -len(ending)] for ending in ARCHIVES if target.lower().endswith(ending)), "")
     if folder:
-        unpack = f"unzip {quoted(target)} -d" if path.suffix.lower() == ".zip" else f"tar -xf {quoted(target)} -C"
-        steps = f"mkdir {quoted(folder)} && {unpack} {quoted(folder)} && orun verify {quoted(folder)}"
+        unpack = f"unzip {quote(target)} -d" if path.suffix.lower() == ".zip" else f"tar -xf {quote(target)} -C"
+        steps = f"mkdir {quote(folder)} && {unpack} {quote(folder)} && orun verify {quote(folder)}"
         return UsageError(f"{target} is an archive, not a bundle", why=f"{BUNDLE}: unpack it first", hint=steps)
     described = "a file" if path.is_file() else "no file or folder"
-    if presence(path.parent / MANIFEST):
-        hint = f"orun verify {quoted(str(path.parent))}"
+    if observe_presence(path.parent / MANIFEST):
+        hint = f"orun verify {quote(str(path.parent))}"
     else:
-        hint = f"orun verify --rebuild {quoted(target)}" if path.suffix in PIPELINES else look
+        hint = f"orun verify --rebuild {quote(target)}" if path.suffix in PIPELINES else look
     return UsageError(f"{target} is {described}, not a bundle", why=BUNDLE, hint=hint)
 
 
@@ -50,7 +50,7 @@ def find_bundle_near(folder: Path) -> Path | None:
     """Return the first bundle in or beside a folder that is not a bundle itself; None if there is none."""
     from orun.stages.release._manifest import MANIFEST
 
-    if presence(folder / MANIFEST):
+    if observe_presence(folder / MANIFEST):
         return None
     bundles = [path.parent for place in (folder, folder.parent) for path in sorted(place.glob(f"*/{MANIFEST}"))]
     return bundles[0] if bundles else None
@@ -61,7 +61,7 @@ def note_earlier_run(target: str) -> str:
     run, stage = _find_last_build(target)
     if run is None or stage is None or stage.outcome in ("built", "cached"):
         return ""
-    file = quoted(show_path(run.file))
+    file = quote(show_path(run.file))
     return f"it is of an earlier run, as the last run of {file} built none: {'; '.join(_list_causes(run, stage))}"
 
 
@@ -70,7 +70,7 @@ def _explain_not_built(target: str) -> UsageError | None:
     run, stage = _find_last_build(target)
     if run is None or stage is None:
         return None
-    file = quoted(show_path(run.file))
+    file = quote(show_path(run.file))
     again = f"orun {file}{format_run_options(run)}"
     if stage.outcome in ("built", "cached"):
         return UsageError(f"there is no bundle {target}", why="it was removed after the last run", hint=again)
@@ -85,14 +85,14 @@ def _find_last_build(target: str) -> tuple[RunResult | None, StageResult | None]
         return None, None
     path = _make_absolute(target)
     run = _find_last_run(root, path.parent.name)
-    return run, next((stage for stage in run.stages if safe_name(stage.stage) == path.name), None) if run else None
+    return run, next((stage for stage in run.stages if to_safe_name(stage.stage) == path.name), None) if run else None
 
 
 def _find_store_above(target: str) -> Path | None:
     """Return the store of a path `STORE/out/PIPELINE/STAGE`, which need not be there; None for another path."""
     path = _make_absolute(target)
     root = path.parents[2] if len(path.parents) > 2 else None  # noqa: PLR2004
-    return root if root and path.parents[1].name == "out" and seen_at(root / VERSION_FILE) else None
+    return root if root and path.parents[1].name == "out" and stat_presence(root / VERSION_FILE) else None
 
 
 def _make_absolute(target: str) -> Path:
@@ -104,11 +104,11 @@ def _find_last_run(root: Path, pipeline: str) -> RunResult | None:
     from orun.eventlog import read_result
     from orun.store import Store
 
-    if presence(root / "runs") != FOLDER:
+    if observe_presence(root / "runs") != FOLDER:
         return None
-    folders = Store.open(root, read_only=True).ended_runs()
+    folders = Store.open(root, read_only=True).iter_ended_runs()
     results = (read_result(folder / RECORD_FILE) for folder, _ in zip(folders, range(SEARCHED), strict=False))
-    return next((result for result in results if safe_name(result.pipeline) == pipeline), None)
+    return next((result for result in results if to_safe_name(result.pipeline) == pipeline), None)
 
 
 def _list_causes(run: RunResult, stage: StageResult) -> list[str]:

@@ -50,13 +50,13 @@ def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     """Return `last`, `last~1` and the ids of the newest runs that start with the typed text."""
     from orun.core.run_record import is_users
     from orun.store import Store
-    from orun.store.layout import VERSION_FILE, default_store
+    from orun.store.layout import VERSION_FILE, locate_default_store
 
-    root = ctx.params.get("store") or default_store(Path.cwd())
+    root = ctx.params.get("store") or locate_default_store(Path.cwd())
     if not (root / VERSION_FILE).is_file():
         return []
     with Store.open(root, read_only=True) as store:
-        ids = [folder.name for folder in store.ended_runs(is_users)][:NEWEST]
+        ids = [folder.name for folder in store.iter_ended_runs(is_users)][:NEWEST]
     return [name for name in ("last", "last~1", *ids) if name.startswith(incomplete)]
 
 
@@ -69,12 +69,12 @@ def complete_target(_ctx: click.Context, _param: click.Parameter, incomplete: st
 
 def complete_metric(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the metrics in the history that start with the typed text, `latency.p50` and `p50`."""
-    from orun.history import History, history_path
-    from orun.store.layout import default_store
+    from orun.history import History, locate_history
+    from orun.store.layout import locate_default_store
 
-    root = ctx.params.get("store") or default_store(Path.cwd())
+    root = ctx.params.get("store") or locate_default_store(Path.cwd())
     try:
-        names = History(history_path(root)).names()
+        names = History(locate_history(root)).read_names()
     except OrunError:  # there is no history
         return []
     metrics = dict.fromkeys([*(f"{stage}.{name}" for stage, name in names), *(name for _, name in names)])

@@ -13,7 +13,7 @@ from orun.cli import options
 from orun.cli.outputs import write_file
 from orun.cli.verb import Verb
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 
 Shell = Literal["bash", "zsh", "fish"]
 SHELLS: tuple[Shell, ...] = ("bash", "zsh", "fish")
@@ -57,7 +57,7 @@ def command(shell: Shell | None, install: bool) -> int:
     lines = [f"wrote {path}"]
     if chosen == "zsh":
         lines.append(
-            f"if it is not there yet, add to ~/.zshrc: fpath+=({quoted(path.parent)}); autoload -U compinit; compinit"
+            f"if it is not there yet, add to ~/.zshrc: fpath+=({quote(path.parent)}); autoload -U compinit; compinit"
         )
     options.show([*lines, f"next: exec {chosen}"])
     return 0

@@ -16,11 +16,11 @@ from orun.errors import MissingPackages, OrunError, UsageError
 
 def explain_missing_package(error: ModuleNotFoundError) -> UsageError | None:
     """Return the message for a missing package of orun or of one of its extras; None for any other module."""
-    from orun.environment.distributions import OF_MODULES, metadata_paths, normalise, requirements
+    from orun.environment.distributions import OF_MODULES, list_metadata_paths, normalise, read_requirements
 
     module = (error.name or "").partition(".")[0]
     name = normalise(OF_MODULES.get(module, module))
-    if "orun" not in metadata_paths() or name not in requirements("orun") or find_spec(module):
+    if "orun" not in list_metadata_paths() or name not in read_requirements("orun") or find_spec(module):
         return None
     with suppress(ModuleNotFoundError):  # what looks up the extras needs what orun needs
         from orun.environment.install_commands import EXTRAS
@@ -53,9 +53,9 @@ def report_bug(error: Exception, command_line: Sequence[str]) -> OrunError:
 
 
 def _format_report(error: Exception, command_line: Sequence[str]) -> str:
-    from orun.environment.distributions import installed
+    from orun.environment.distributions import list_installed
 
-    versions = "".join(f"  {name} {version}\n" for name, version in sorted(installed().items()))
+    versions = "".join(f"  {name} {version}\n" for name, version in sorted(list_installed().items()))
     return (
         f"command: orun {' '.join(redact(command_line))}\n"
         f"python: {sys.version}\nplatform: {platform.platform()}\n\n"

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from orun.environment.install_commands import extras_of
-from orun.pipeline.fragments import describe_type, plain_default
+from orun.environment.install_commands import list_extras
+from orun.pipeline.fragments import describe_type, to_plain_default
 from orun.report.table import wrap
 from orun.text.units import show
 
@@ -31,7 +31,7 @@ def format_default(param: Param) -> str:
     """Return whether a file must set it, and what it is otherwise."""
     if param.required:
         return "required"
-    default = plain_default(param.default)
+    default = to_plain_default(param.default)
     unit = UNITS.get(param.type.name)
     if unit and isinstance(default, (int, float)):
         return f"default {show(default, unit)}"
@@ -101,7 +101,7 @@ def list_facts(kind: Kind) -> list[tuple[str, str]]:
         ("input domain", _describe_domain(kind)),
         ("metrics", "what its parameters ask for" if names is None else ", ".join(names)),
         ("tools in its key", ", ".join(tool.replace("|", " or ") for tool in kind.spec.tools)),
-        ("extras", ", ".join(extras_of(kind.spec.tools, kind.spec.extra)) if kind.spec.extra else ""),
+        ("extras", ", ".join(list_extras(kind.spec.tools, kind.spec.extra)) if kind.spec.extra else ""),
         ("result holds for", BOUND[kind.spec.stage_class]),
         ("deterministic", "" if kind.spec.deterministic else "no: the first result of equal inputs is kept"),
     ]
@@ -135,7 +135,7 @@ def to_data(kind: Kind) -> dict[str, Any]:
                 "name": name,
                 "type": describe_type(param.type),
                 "required": param.required,
-                "default": None if param.required else plain_default(param.default),
+                "default": None if param.required else to_plain_default(param.default),
                 "doc": param.doc,
             }
             for name, param in flatten_params(kind.params)

@@ -13,8 +13,8 @@ from orun.cli import options
 from orun.cli.complete import complete_run
 from orun.cli.run_ids import find_record, read_run, refuse_pipeline_file
 from orun.cli.verb import Verb
-from orun.core.serialization import encode, foreign_json
-from orun.core.source_location import abridged
+from orun.core.serialization import encode, parse_foreign_json
+from orun.core.source_location import abridge
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.report.figures import ABSENT, NOT_THERE, shorten_digests
@@ -22,9 +22,9 @@ from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.store.layout import RECORD_FILE
 from orun.text.counts import count
-from orun.text.lists import first_few
+from orun.text.lists import join_few
 from orun.text.units import show, show_change
-from orun.text.wording.components import component_name
+from orun.text.wording.components import name_component
 
 if TYPE_CHECKING:
     from orun.core.run_record import RunResult
@@ -68,18 +68,18 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
 def _read_run(reference: str, store: Path | None) -> RunResult:
     """Return the run that is meant, with what its stages rest on as far as that is known."""
     from orun.eventlog import read_result
-    from orun.history.run_diff import completed
+    from orun.history.run_diff import fill_inputs
 
     refuse_pipeline_file(reference)
     path = Path(reference)
     if path.is_file():
         run = _read_file(path)
         repeated = path.parent.parent / run.repeats / RECORD_FILE
-        return completed(run, _read_file(repeated)) if run.repeats and repeated.is_file() else run
+        return fill_inputs(run, _read_file(repeated)) if run.repeats and repeated.is_file() else run
     with options.open_store(store, read_only=True) as opened:
         run = read_run(opened, reference)
-        known = {folder.name: folder for folder in opened.runs()}
-        return completed(run, read_result(find_record(known[run.repeats]))) if run.repeats in known else run
+        known = {folder.name: folder for folder in opened.list_runs()}
+        return fill_inputs(run, read_result(find_record(known[run.repeats]))) if run.repeats in known else run
 
 
 def _read_file(path: Path) -> RunResult:
@@ -92,12 +92,12 @@ def _read_file(path: Path) -> RunResult:
         if path.suffix == ".jsonl":
             return read_log(path)
         content = read_bounded(path, RECORD_LIMIT)
-        data = foreign_json(content)
+        data = parse_foreign_json(content)
         return decode_run(decode_checksummed(content) if "record" in data else data)
     except (OSError, TypeError, KeyError, ValueError) as error:
         raise UsageError(
             f"{path} is not a run that this orun can read",
-            why=abridged(f"{type(error).__name__}: {error}"),
+            why=abridge(f"{type(error).__name__}: {error}"),
             hint="a run's record.json or events.jsonl, or the output of: orun FILE --json",
         ) from error
 
@@ -142,7 +142,7 @@ def format_difference(difference: RunDifference, terminal: Terminal, *, full: bo
 
 
 def _format_name(change: ComponentChange) -> str:
-    return component_name(change.kind, change.subject, change.owner)
+    return name_component(change.kind, change.subject, change.owner)
 
 
 def _to_data(difference: RunDifference) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _format_origins(difference: RunDifference, terminal: Terminal) -> list[str]:
         [
             Cell(run, "strong"),
             Cell((origin.commit or ABSENT)[:COMMIT]),
-            Cell(ABSENT if origin.edited is None else first_few(origin.edited, SHOWN) or "nothing"),
+            Cell(ABSENT if origin.edited is None else join_few(origin.edited, SHOWN) or "nothing"),
             Cell(origin.orun or ABSENT),
         ]
         for run, origin in zip((difference.old, difference.new), difference.origins, strict=True)

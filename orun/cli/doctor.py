@@ -21,7 +21,7 @@ from orun.environment.platforms import list_missing_functions
 from orun.errors import UsageError
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
-from orun.text.lists import first_few
+from orun.text.lists import join_few
 from orun.text.suggestions import show_path
 from orun.text.units import show
 
@@ -64,10 +64,12 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, flee
         return _check_fleet(fleet, as_json=as_json)
     from orun.errors import PipelineError
     from orun.runner.preflight import find_lacks
-    from orun.store.layout import default_store
+    from orun.store.layout import locate_default_store
 
     pipeline = orun.load(file, options.parse_overrides(overrides)) if file else None
-    facts = _collect_facts(store or default_store(Path(file).absolute().parent if file else Path.cwd()), pipeline)
+    facts = _collect_facts(
+        store or locate_default_store(Path(file).absolute().parent if file else Path.cwd()), pipeline
+    )
     problems = [problem for stage in pipeline.stages for problem in find_lacks(pipeline, stage)] if pipeline else []
     if as_json:
         options.show_json({**facts, "problems": problems})
@@ -141,7 +143,9 @@ def _list_needs(pipeline: Pipeline) -> Needs:
     needs: Needs = {}
     for stage in pipeline.stages:
         wanted = [(tool, stage.environment) for tool in list_needed_tools(pipeline, stage)]
-        environments = {stage.environment_of(target): None for target in stage.targets} if stage.out_of_process else {}
+        environments = (
+            {stage.choose_environment(target): None for target in stage.targets} if stage.out_of_process else {}
+        )
         wanted += [
             (tool, environment)
             for environment in environments
@@ -156,16 +160,16 @@ def _list_needs(pipeline: Pipeline) -> Needs:
 def _list_tools(needs: Needs) -> list[dict[str, Any]]:
     """Return every tool that is needed, with its version where it is needed, or how to install it."""
     from orun.environment import distributions, venvs
-    from orun.environment.install_commands import install_command
+    from orun.environment.install_commands import format_install_command
 
     rows = []
     for (tool, environment), users in needs.items():
-        distribution = distributions.find(tool, venvs.packages(environment))
+        distribution = distributions.find(tool, venvs.read_packages(environment))
         row: dict[str, Any] = {
             "tool": distribution[0] if distribution else tool.replace("|", " or "),
             "version": distribution[1] if distribution else None,
             "needed_by": users,
-            "install": "" if distribution or environment else install_command([tool]),
+            "install": "" if distribution or environment else format_install_command([tool]),
         }
         if environment:
             row |= {"environment": environment.name, "made": venvs.is_known(environment)}
@@ -179,7 +183,7 @@ def _probe_providers() -> dict[str, dict[str, Any]]:
 
     probes = {name: providers.probe(name, "{}") for name in providers.list_compiled_in()}
     return {
-        name: {"loads": name in probe.providers, "why_not": providers.first_reason(probe.messages)}
+        name: {"loads": name in probe.providers, "why_not": providers.find_first_reason(probe.messages)}
         for name, probe in probes.items()
     }
 
@@ -192,7 +196,7 @@ def _list_environments() -> list[dict[str, Any]]:
             "folder": str(folder),
             "holds": [line for line in environment.requirements if not line.startswith("-")],
             "packages": dict(environment.packages),
-            "damage": venvs.damage(folder),
+            "damage": venvs.describe_damage(folder),
         }
         for folder, environment in venvs.read_all().items()
     ]
@@ -226,7 +230,7 @@ def _build_tool_row(tool: dict[str, Any]) -> tuple[Cell, ...]:
     if tool.get("made") is False:
         version = Cell("not made yet")
     name = f"{tool['tool']} in {tool['environment']}" if "environment" in tool else tool["tool"]
-    return Cell(name, "strong"), version, Cell(first_few(tool["needed_by"], MOST))
+    return Cell(name, "strong"), version, Cell(join_few(tool["needed_by"], MOST))
 
 
 def _format_installs(tools: Sequence[dict[str, Any]]) -> list[str]:
@@ -242,7 +246,7 @@ def _build_environment_row(environment: dict[str, Any]) -> tuple[Cell, ...]:
     damage = environment["damage"]
     state = Cell(f"will be made again: {damage}", "doubt") if damage else Cell("OK", "good")
     packages = [line.partition(" --hash")[0] for line in environment["holds"]]
-    return Cell(show_path(environment["folder"]), "strong"), Cell(first_few(packages, MOST)), state
+    return Cell(show_path(environment["folder"]), "strong"), Cell(join_few(packages, MOST)), state
 
 
 def _build_provider_row(name: str, provider: dict[str, Any]) -> tuple[Cell, ...]:

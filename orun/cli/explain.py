@@ -18,8 +18,8 @@ from orun.report.facts import encode_reasons, pair_components
 from orun.report.figures import ABSENT, NOT_THERE, shorten_digests
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
-from orun.text.wording.components import by_name, component_name
-from orun.text.wording.reasons import sentences
+from orun.text.wording.components import index_by_name, name_component
+from orun.text.wording.reasons import describe_reasons
 
 if TYPE_CHECKING:
     from orun.planning.plan import Step
@@ -82,14 +82,14 @@ def format_step(step: Step, terminal: Terminal, *, full: bool = False) -> list[s
     rows = _build_rows(pairs, full=full, compared=bool(step.previous))
     lines = [f"{terminal.paint(step.stage.id, 'strong')} ({step.stage.uses}) {VERDICTS[step.action]}"]
     if step.action != "cached":
-        lines += [f"  {reason}" for reason in sentences(step.reasons)]
+        lines += [f"  {reason}" for reason in describe_reasons(step.reasons)]
     elif step.previous and any(pair["old"] != pair["new"] for pair in pairs):
         lines += ["  since the last time what is marked has changed, and a result for it was stored before"]
     lines += ["", *render(COLUMNS, rows, terminal)] if rows else []
     used = _build_rows(pair_components(*step.used), full=full, absent=NOT_THERE)
     lines += ["", *render(USED, used, terminal)] if step.used[0] else []
     if step.machine:  # whose facts are in the key
-        names = ", ".join(component_name(*item.identity) for item in step.facts)
+        names = ", ".join(name_component(*item.identity) for item in step.facts)
         lines += ["", f"machine {step.machine}", *([f"  its facts in the key: {names}"] if names else [])]
     return [*lines, "", f"key {step.key or 'not known before its inputs are made'}"]
 
@@ -105,7 +105,7 @@ def _build_rows(
         rows.append(
             (
                 Cell("*" if style else "", style),
-                Cell(component_name(pair["kind"] or "", pair["subject"] or "", pair["owner"] or ""), style),
+                Cell(name_component(pair["kind"] or "", pair["subject"] or "", pair["owner"] or ""), style),
                 Cell(old if compared else ""),
                 Cell(new, style),
             )
@@ -120,7 +120,7 @@ def _show_value(value: str | None, *, full: bool) -> str:
 
 
 def _to_data(step: Step) -> dict[str, Any]:
-    then, now = map(by_name, step.used)
+    then, now = map(index_by_name, step.used)
     return {
         "stage": step.stage.id,
         "uses": step.stage.uses,
@@ -128,8 +128,8 @@ def _to_data(step: Step) -> dict[str, Any]:
         **encode_reasons(step.reasons),
         "key": step.key,
         **({"machine": step.machine, "facts": encode(step.facts)} if step.machine else {}),
-        "parts": by_name(step.components),
-        "previous": by_name(step.previous),
+        "parts": index_by_name(step.components),
+        "previous": index_by_name(step.previous),
         "components": pair_components(step.previous, step.components),
         "read": {name: [value, now[name]] for name, value in then.items()},
         "used": pair_components(*step.used),

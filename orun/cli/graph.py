@@ -59,12 +59,12 @@ def command(
     if output is None:
         options.show([text])
         return 0
-    from orun.noop.overwrites import of_pipeline, refuse, refuse_in_records
-    from orun.store.layout import default_store
+    from orun.noop.overwrites import list_pipeline_files, refuse, refuse_in_records
+    from orun.store.layout import locate_default_store
 
     picture = look_at(output)
-    refuse([output], of_pipeline(pipeline))
-    refuse_in_records([output], default_store(pipeline.root))
+    refuse([output], list_pipeline_files(pipeline))
+    refuse_in_records([output], locate_default_store(pipeline.root))
     write(picture, f"{text}\n")
     if not picture.is_stream:
         options.show([f"wrote {output}"])

@@ -64,10 +64,10 @@ def command(
     if repair:
         _repair(store, as_json=as_json)
         return 0
-    from orun.history import History, history_path
+    from orun.history import History, locate_history
     from orun.history.search import find_points
 
-    points = find_points(History(history_path(_choose_store(store))), metric, pipeline)
+    points = find_points(History(locate_history(_choose_store(store))), metric, pipeline)
     if mlflow:
         from orun.history.export import to_mlflow
 
@@ -85,11 +85,11 @@ def command(
 
 
 def _repair(store: Path | None, *, as_json: bool) -> None:
-    from orun.history import History, history_path
+    from orun.history import History, locate_history
     from orun.history.repair import repair
 
     with options.open_store(store) as opened:
-        history = History(history_path(opened.root))
+        history = History(locate_history(opened.root))
         damaged, added = repair(history, opened)
     if as_json:
         options.show_json({"file": history.path, "damaged": damaged, "added": added})
@@ -101,17 +101,17 @@ def _repair(store: Path | None, *, as_json: bool) -> None:
 
 
 def _choose_store(store: Path | None) -> Path:
-    from orun.store.layout import default_store
+    from orun.store.layout import locate_default_store
 
-    return store or default_store(Path.cwd())
+    return store or locate_default_store(Path.cwd())
 
 
 def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) -> None:
-    from orun.history import series_of
+    from orun.history import group_points
     from orun.report.terminal import detect
     from orun.report.trend import format_detail, format_overview
 
-    all_series = series_of(points)
+    all_series = group_points(points)
     if as_json:
         options.show_json({"series": [_to_data(series) for series in all_series]})
         return
@@ -125,7 +125,7 @@ def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) 
 
 
 def _to_data(series: Series) -> dict[str, object]:
-    from orun.history.changes import changes
+    from orun.history.changes import find_changes
 
     return {
         "pipeline": series.last.pipeline,
@@ -134,6 +134,6 @@ def _to_data(series: Series) -> dict[str, object]:
         "unit": series.last.unit,
         "host": series.last.host,
         "machine": series.last.machine,
-        "changes": [{**vars(change), "run": series.points[change.index].run} for change in changes(series)],
+        "changes": [{**vars(change), "run": series.points[change.index].run} for change in find_changes(series)],
         "points": series.points,
     }

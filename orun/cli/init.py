@@ -14,7 +14,7 @@ from orun.cli.complete import complete_target
 from orun.cli.outputs import look_at, write_file
 from orun.cli.verb import Verb
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.scaffold.goal import check_goal
 from orun.scaffold.paths import choose_file, list_models, require_free
 from orun.text.suggestions import show_path
@@ -101,11 +101,11 @@ def command(  # noqa: PLR0913 - the options of the command line
     if stage:
         return _write_stage(stage)
     if not model:
-        example = quoted(next(iter(list_models(Path())), "model.onnx"))
+        example = quote(next(iter(list_models(Path())), "model.onnx"))
         raise UsageError("MODEL is missing", hint=f"orun init {example}; a custom stage: orun init --stage ops.py")
     file = Path(output) if output else choose_file(model)
     if not dry_run:
-        require_free(file, f"orun {quoted(file)}; or write another: the same command with -o FILE")
+        require_free(file, f"orun {quote(file)}; or write another: the same command with -o FILE")
         look_at(file)
     if store:
         from orun.store.layout import require_known
@@ -156,7 +156,7 @@ def _write_stage(reference: str) -> int:
         raise UsageError(f"'{function}' cannot be the name of a function", hint=f"orun init --stage {name}:FUNCTION")
     typed = show_path(str(path))
     uses = f"{typed if typed.startswith(('/', './', '../')) else f'./{typed}'}:{function}"
-    test = f"orun test {quoted(uses)}"
+    test = f"orun test {quote(uses)}"
     require_free(path, f"{test}; or write another: orun init --stage OTHER.py:{function}")
     write_file(path, format_stage(path.name, function))
     options.show([f"wrote {path}", f"next: {test}; then `uses: {uses}` in a pipeline file"])
@@ -179,7 +179,7 @@ def _plan_workflow(system: System | None, file: Path) -> tuple[Path, str] | None
 
 def _create(file: Path, request: Request, store: Path | None, model: str) -> Created:
     from orun.cli.signals import stop_signals
-    from orun.core.activity import reported_to
+    from orun.core.activity import report_to
     from orun.core.events import Planning, RunFinished
     from orun.report.console import Console
     from orun.report.terminal import detect
@@ -198,7 +198,7 @@ def _create(file: Path, request: Request, store: Path | None, model: str) -> Cre
             console.close()
 
     try:
-        with stop_signals(), reported_to(lambda activity: show(Planning(activity))):
+        with stop_signals(), report_to(lambda activity: show(Planning(activity))):
             return create(file, request, store, write_file, show)
     finally:
         console.close()
@@ -238,7 +238,7 @@ def _write_workflow(file: Path, path: Path, text: str) -> list[str]:
 
 
 def _suggest_next_step(created: Created) -> str:
-    run = f"orun {quoted(created.file)}{created.store_option}"
+    run = f"orun {quote(created.file)}{created.store_option}"
     if created.is_reached:
         return f"next: {run}"
     return f"next: loosen the goal in {created.file}, or give its stage tune more time; then: {run}"

@@ -14,7 +14,7 @@ import click
 from orun.cli.options import activity_shown
 from orun.core.serialization import Record
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.scaffold.goal import EXAMPLE, check_goal
 from orun.scaffold.paths import MODELS
 
@@ -57,7 +57,7 @@ def accept_init(word: str) -> None:
     """
     question = f"{word} is a model, not a pipeline file. Write a pipeline for it?"
     if not is_interactive(yes=False) or not click.confirm(question, default=True, err=True):
-        hint = f"to write a pipeline for it: orun init {quoted(word)}"
+        hint = f"to write a pipeline for it: orun init {quote(word)}"
         raise UsageError(f"{word} is a model, not a pipeline file", hint=hint)
 
 

@@ -43,10 +43,10 @@ def command(executor: str | None, as_json: bool) -> int:
     `load` is the load average of the last minute, and `orun` the digest of orun's code there. Machines with another
     digest than this one are not used.
     """
-    from orun.fs.observed_state import project_of
-    from orun.remote.settings import fleet_url
+    from orun.fs.observed_state import find_project
+    from orun.remote.settings import read_fleet_url
 
-    url = fleet_url(executor, project_of(Path.cwd()))
+    url = read_fleet_url(executor, find_project(Path.cwd()))
     if not url:
         raise UsageError("no fleet is named", hint="--on ray://head:6379, or ORUN_ON")
     machines, left_out = find_machines(url)

@@ -157,9 +157,9 @@ def _invoke(command_line: list[str]) -> int:
 
 def _fail(error: OrunError, command_line: Sequence[str]) -> int:
     if isinstance(error, MissingPackages):
-        from orun.environment.install_commands import install_command
+        from orun.environment.install_commands import format_install_command
 
-        error.hint = install_command(error.packages)
+        error.hint = format_install_command(error.packages)
     if isinstance(error, PipelineError) and os.environ.get("GITHUB_ACTIONS") == "true":
         from orun.report.github import format_mistakes
 

@@ -12,7 +12,7 @@ from orun.cli.mcp_results import PipelineFile
 from orun.errors import OrunError, PipelineError
 from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
 from orun.store.layout import VERSION_FILE
-from orun.text.positions import place
+from orun.text.positions import format_position
 
 MARK = rb"(?:\xef\xbb\xbf|\xff\xfe|\xfe\xff)?"  # of the encoding, at the beginning of a file
 STAGES = re.compile(rb"^" + MARK + rb"stages\s*:", re.MULTILINE)
@@ -48,7 +48,9 @@ def _summarize(path: Path) -> PipelineFile | None:
         pipeline = orun.load(path)
     except PipelineError as error:
         first = error.problems[0]
-        return PipelineFile(name, "", 0, len(error.problems), _escape(f"{place(first.position)}: {first.message}"))
+        return PipelineFile(
+            name, "", 0, len(error.problems), _escape(f"{format_position(first.position)}: {first.message}")
+        )
     except OrunError as error:
         return PipelineFile(name, "", 0, 1, _escape(error.problem))
     except OSError as error:

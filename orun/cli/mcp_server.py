@@ -21,16 +21,16 @@ from orun.cli import options
 from orun.cli.mcp_files import iter_pipeline_files
 from orun.cli.mcp_verbs import format_overrides, format_selection, locate_problems, run_verb
 from orun.cli.run_ids import read_run
-from orun.core.open_gates import failed_gates
-from orun.core.serialization import decode, foreign_json, replace
+from orun.core.open_gates import list_failed_gates
+from orun.core.serialization import decode, parse_foreign_json, replace
 from orun.core.source_location import Problem
 from orun.errors import OrunError, PipelineError, UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.history.run_diff import RunDifference
-from orun.pipeline.model import conditions
+from orun.pipeline.model import iter_gates
 from orun.pipeline.problems import render
 from orun.report.run_options import format_run_options
-from orun.text.positions import place
+from orun.text.positions import format_position
 from orun.text.suggestions import show_path
 
 P = ParamSpec("P")
@@ -101,12 +101,12 @@ class Tools:
                 results.Stage(
                     stage.id,
                     stage.uses,
-                    place(stage.position),
+                    format_position(stage.position),
                     dict(stage.needs),
                     stage.after,
                     tuple(
                         f"{gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"
-                        for gate in conditions(stage.gates)
+                        for gate in iter_gates(stage.gates)
                     ),
                 )
                 for stage in pipeline.stages
@@ -198,9 +198,9 @@ class Tools:
         with options.open_store(None, read_only=True) as store:
             result = read_run(store, run)
             path = result.folder / "blame.json"
-            diagnoses = foreign_json(path.read_bytes())["blame"] if path.is_file() else []
-        failed = [verdict.title for verdict in failed_gates(result.verdicts)]
-        command = f"orun blame {quoted(show_path(result.file))}{format_run_options(result)}" if failed else ""
+            diagnoses = parse_foreign_json(path.read_bytes())["blame"] if path.is_file() else []
+        failed = [verdict.title for verdict in list_failed_gates(result.verdicts)]
+        command = f"orun blame {quote(show_path(result.file))}{format_run_options(result)}" if failed else ""
         return decode(results.Blame, {"run": result.run, "failed": failed, "blame": diagnoses, "next_command": command})
 
     async def run(
@@ -230,7 +230,7 @@ class Tools:
             raise UsageError(
                 "this server runs no pipelines",
                 why="it was started without --allow-run",
-                hint=f"ask the user to run `orun {quoted(file)}`, or to start the server by: orun mcp --allow-run",
+                hint=f"ask the user to run `orun {quote(file)}`, or to start the server by: orun mcp --allow-run",
             )
         selection = format_selection(only, from_, to, fresh=fresh)
         return decode(results.RunResult, await run_verb("run", [*format_overrides(set), *selection], [path]))

@@ -14,7 +14,7 @@ import anyio
 from orun.core.serialization import decode
 from orun.core.source_location import Problem
 from orun.errors import OrunError, PipelineError, UsageError
-from orun.text.positions import place
+from orun.text.positions import format_position
 
 
 async def run_verb(verb: str, options: Sequence[str], arguments: Sequence[str]) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def format_selection(
 
 def locate_problems(documents: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return problems with their position as one text, `file:line:column`."""
-    return [{**document, "location": place(decode(Problem, document).position)} for document in documents]
+    return [{**document, "location": format_position(decode(Problem, document).position)} for document in documents]
 
 
 def _build_error(document: Mapping[str, Any]) -> OrunError:

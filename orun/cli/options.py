@@ -85,27 +85,27 @@ def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
     Raises:
         UsageError: when there is none.
     """
-    from orun.fs.observed_state import seen_at
-    from orun.fs.os_errors import quoted
+    from orun.fs.observed_state import stat_presence
+    from orun.fs.os_errors import quote
     from orun.store import Store
-    from orun.store.layout import VERSION_FILE, default_store
+    from orun.store.layout import VERSION_FILE, locate_default_store
     from orun.text.suggestions import show_path
 
-    root = folder or default_store(Path.cwd())
-    if not seen_at(root / VERSION_FILE):
+    root = folder or locate_default_store(Path.cwd())
+    if not stat_presence(root / VERSION_FILE):
         below = () if folder else sorted(Path().glob(f"*/artifacts/{VERSION_FILE}"))
-        near = quoted(str(below[0].parent)) if below else "DIR"
+        near = quote(str(below[0].parent)) if below else "DIR"
         raise UsageError(f"there is no store at {show_path(str(root))}", hint=f"name another: --store {near}")
     return Store.open(root, read_only=read_only)
 
 
 def format_outputs_folder(store: Path | None) -> str:
     """Return the folder of output checkouts, to append to a command: of a store, or of the working folder's."""
-    from orun.fs.os_errors import quoted
-    from orun.store.layout import default_store
+    from orun.fs.os_errors import quote
+    from orun.store.layout import locate_default_store
     from orun.text.suggestions import show_path
 
-    return quoted(show_path(str((store or default_store(Path.cwd())) / "out")))
+    return quote(show_path(str((store or locate_default_store(Path.cwd())) / "out")))
 
 
 def remote_options(function: F) -> F:
@@ -123,11 +123,11 @@ def take_remote(choices: dict[str, Any]) -> Remote | None:
 
 def parse_seconds(option: str, text: str | None) -> float:
     """Return the seconds of an option such as `--wait 30m`; none when it is left out."""
-    from orun.text.units import parse_duration, respelt
+    from orun.text.units import parse_duration, respell
 
     wrong = f"{option} wants a duration such as 90s or 30min, not {text!r}"
     try:
-        seconds = parse_duration(respelt(text) or text) if text else 0.0
+        seconds = parse_duration(respell(text) or text) if text else 0.0
     except ValueError as error:
         raise UsageError(wrong, why=str(error)) from error
     if seconds < 0:

@@ -90,13 +90,13 @@ def _refusing_unwritable(path: Path) -> Iterator[None]:
 
 def _explain(error: OSError, path: Path) -> dict[str, Any]:
     """Return why a file cannot be written, and what to do about it."""
-    from orun.fs.os_errors import quoted, to_store_error
+    from orun.fs.os_errors import quote, to_store_error
 
     reason = error.strerror or str(error)
     if file := next((folder for folder in path.parents if folder.is_file()), None):
         return {"why": f"{show_path(str(file))} is a file, not a folder"}
     if error.errno == errno.ENXIO:
-        return {"why": reason, "hint": f"start a process that does: cat {quoted(path)} &"}
+        return {"why": reason, "hint": f"start a process that does: cat {quote(path)} &"}
     if error.errno == errno.EBUSY:
         return {"why": "it is mounted by itself and cannot be replaced", "hint": "mount the folder that it is in"}
     blamed = show_path(error.filename) if isinstance(error.filename, str) else str(path)

@@ -14,14 +14,14 @@ from orun.cli import options
 from orun.cli.selection import TYPED, SelectingVerb, list_forced, selection_options
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import encode
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.planning.plan import DUE
 from orun.report.facts import encode_reasons
 from orun.report.stages import format_reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
 from orun.text.counts import count
-from orun.text.positions import place
+from orun.text.positions import format_position
 from orun.text.units import show
 
 if TYPE_CHECKING:
@@ -59,9 +59,9 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     With --on, the machine of each stage is shown: that which has its result, or that on which it would start if all
     were idle. Below stand the facts of the machines, and why stages run on this one.
     """
-    from orun.environment.resources import available_resources
+    from orun.environment.resources import find_available_resources
     from orun.remote.options import Remote
-    from orun.remote.settings import remote_url
+    from orun.remote.settings import read_remote_url
     from orun.runner.preflight import find_missing
 
     choices["set"] = options.parse_overrides(overrides)
@@ -69,9 +69,9 @@ def command(file: str, overrides: Sequence[str], as_json: bool, **choices: Any) 
     choices["remote"] = options.take_remote(choices)
     with options.activity_shown():
         plan = orun.plan(file, **choices)
-    uses_remote = bool(remote_url(choices["remote"] or Remote(), plan.pipeline.project))
+    uses_remote = bool(read_remote_url(choices["remote"] or Remote(), plan.pipeline.project))
     options.warn(plan.left_out)
-    refused = find_missing(plan, [step.stage.id for step in plan.steps], available_resources(memory=True))
+    refused = find_missing(plan, [step.stage.id for step in plan.steps], find_available_resources(memory=True))
     if as_json:
         document = {"pipeline": plan.pipeline.name, "steps": [_to_data(step, plan) for step in plan.steps]}
         machines = {"machines": encode(plan.machines), "left_out": plan.left_out} if plan.machines else {}
@@ -94,7 +94,7 @@ def format_plan(
     if refused:
         lines.append(f"{terminal.paint('warning', 'doubt')}: a run would refuse this:")
     for problem in refused:
-        lines.append(f"  {place(problem.position)}: {problem.message}")
+        lines.append(f"  {format_position(problem.position)}: {problem.message}")
         lines += [f"    hint: {problem.hint}"] if problem.hint else []
     return lines
 
@@ -144,7 +144,7 @@ def _iter_notes(plan: Plan, *, uses_remote: bool) -> Iterator[str]:
             before = reason.arguments.get("stage")
             if any(item.code == ReasonCode.NOT_SELECTED for item in reason.because) and before not in planned:
                 needed = f"{step.stage.id} needs {before}, not up to date and not selected"
-                yield f"{needed}; to select all that it needs: --to {quoted(step.stage.id)}"
+                yield f"{needed}; to select all that it needs: --to {quote(step.stage.id)}"
     due = any(step.action in (*DUE, "blocked") for step in plan.steps)
     if uses_remote and due:
         yield "the remote is not asked; what it holds is fetched instead of built"

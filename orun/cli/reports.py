@@ -50,9 +50,9 @@ class Report:
             UsageError: when it cannot be written any more, or when the run has read what is there.
         """
         if not result.repeats:
-            from orun.noop.overwrites import of_run, refuse
+            from orun.noop.overwrites import list_run_files, refuse
 
-            refuse([self.file.path], of_run(result))
+            refuse([self.file.path], list_run_files(result))
         outputs.write(self.file, self.render(result))
 
 

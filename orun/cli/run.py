@@ -17,7 +17,7 @@ from orun.cli.outputs import named_outputs_option, output_option
 from orun.cli.reports import FILES, list_requested, write_all
 from orun.cli.selection import SelectingVerb, list_forced, selection_options
 from orun.cli.signals import wrap_listener
-from orun.core.open_gates import failed_gates
+from orun.core.open_gates import list_failed_gates
 from orun.errors import Interrupted, UsageError
 
 if TYPE_CHECKING:
@@ -143,12 +143,12 @@ def _run_and_show(
 
 def _diagnose(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
     """Return what is behind the failed gates of a run, if a search on this machine can find it."""
-    if not failed_gates(result.verdicts) or result.exit_code == Interrupted.exit_code:
+    if not list_failed_gates(result.verdicts) or result.exit_code == Interrupted.exit_code:
         return ()
-    from orun.fs.observed_state import project_of
-    from orun.remote.settings import fleet_url
+    from orun.fs.observed_state import find_project
+    from orun.remote.settings import read_fleet_url
 
-    if fleet_url(choices["executor"], project_of(Path(result.file).parent)):  # its machines measured the gate
+    if read_fleet_url(choices["executor"], find_project(Path(result.file).parent)):  # its machines measured the gate
         return ()
     from orun.cli import blame
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from orun.core.run_record import BY_INIT, is_users
 from orun.errors import UsageError
-from orun.fs.observed_state import seen_at
-from orun.fs.os_errors import quoted
+from orun.fs.observed_state import stat_presence
+from orun.fs.os_errors import quote
 from orun.store.layout import RECORD_FILE, store_option
 from orun.text.counts import count
 from orun.text.suggestions import show_path
@@ -58,7 +58,7 @@ def refuse_pipeline_file(reference: str) -> None:
 def find_record(folder: Path) -> Path:
     """Return the record of a run; UsageError when it has none."""
     record = folder / RECORD_FILE
-    if not seen_at(record):
+    if not stat_presence(record):
         raise UsageError(
             f"the run {folder.name} has no record: it goes on, or was killed",
             hint="name one that has ended: last is the last of them, last~1 the one before",
@@ -70,7 +70,7 @@ def _find_from_end(store: Store, before: int) -> Path:
     from orun.eventlog import read_result
 
     pipeline, file, passed = "", "", 0
-    for folder in store.ended_runs(is_users):
+    for folder in store.iter_ended_runs(is_users):
         result = read_result(folder / RECORD_FILE)
         pipeline, file = pipeline or result.pipeline, file or result.file
         if result.pipeline == pipeline:
@@ -78,8 +78,8 @@ def _find_from_end(store: Store, before: int) -> Path:
                 return folder
             passed += 1
     runs = f"{count(passed, 'run')} of {pipeline}" if passed else "no run that has ended"
-    by_init = any(store.ended_runs(lambda name: name.endswith(BY_INIT)))
-    again = f"to run it again: orun {quoted(show_path(file))}{store_option(store.root, Path(file).parent)}"
+    by_init = any(store.iter_ended_runs(lambda name: name.endswith(BY_INIT)))
+    again = f"to run it again: orun {quote(show_path(file))}{store_option(store.root, Path(file).parent)}"
     raise UsageError(
         f"there is no last~{before}" if before else "there is no last run",
         why=f"the store has {runs}" + (", besides those of orun init" if by_init else ""),

@@ -22,7 +22,7 @@ def command(events: bool) -> int:
     `# yaml-language-server: $schema=pipeline.schema.json`.
     """
     from orun.pipeline import schema
-    from orun.pipeline.providers import installed_providers
+    from orun.pipeline.providers import list_installed_providers
     from orun.report import event_schema
     from orun.stages.plugins import load_all
     from orun.stages.registry import BUILTIN, all_kinds
@@ -32,5 +32,5 @@ def command(events: bool) -> int:
         options.show_json(event_schema.build())
         return 0
     plug_ins = (kind for kind in load_all(BUILTIN) if not isinstance(kind, Unknown))
-    options.show_json(schema.build((*all_kinds(), *plug_ins), installed_providers()))
+    options.show_json(schema.build((*all_kinds(), *plug_ins), list_installed_providers()))
     return 0

@@ -13,7 +13,7 @@ from orun.cli import options
 from orun.cli.store_gc import gc
 from orun.cli.verb import HELP_NAMES, Verb
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.report.figures import format_age
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
@@ -59,12 +59,12 @@ def stats(store: Path | None, as_json: bool) -> int:
 
     A file that has several names, as the checkouts in `out/` may share theirs with `objects/`, counts once.
     """
-    from orun.store.stats import stats as measure
+    from orun.store.stats import measure_usage as measure
 
     with options.open_store(store) as opened:
         usage = measure(opened)
-        runs = len(opened.runs())
-        records = sum(1 for _ in opened.parts.actions.all())
+        runs = len(opened.list_runs())
+        records = sum(1 for _ in opened.parts.actions.iter_all())
         root = opened.root
     size = sum(folder.size for folder in usage.values())
     if as_json:
@@ -172,9 +172,9 @@ def _find_makers(store: Store) -> dict[str, list[tuple[str, str]]]:
     """
     from orun.core.run_record import INVESTIGATIONS
 
-    names = [(pipeline, stage) for pipeline, stage, _ in store.parts.actions.pointers()]
-    results = [(*name, latest.tree) for name in names if (latest := store.latest(*name))]
-    results += [(action.pipeline, action.stage, action.tree) for _, _, action in store.parts.actions.all()]
+    names = [(pipeline, stage) for pipeline, stage, _ in store.parts.actions.iter_pointers()]
+    results = [(*name, latest.tree) for name in names if (latest := store.find_latest(*name))]
+    results += [(action.pipeline, action.stage, action.tree) for _, _, action in store.parts.actions.iter_all()]
     makers: dict[str, list[tuple[str, str]]] = {}
     for pipeline, stage, tree in results:
         if not pipeline.endswith(INVESTIGATIONS):
@@ -200,21 +200,25 @@ def _find_tree(store: Store, artifact: str) -> str:
     from orun.fs.os_errors import convert_os_errors
 
     with convert_os_errors("read what is in the store", store.root):
-        stages = {f"{pipeline}/{stage}": (pipeline, stage) for pipeline, stage, _ in store.parts.actions.pointers()}
-        if artifact in stages and (latest := store.latest(*stages[artifact])):
+        stages = {
+            f"{pipeline}/{stage}": (pipeline, stage) for pipeline, stage, _ in store.parts.actions.iter_pointers()
+        }
+        if artifact in stages and (latest := store.find_latest(*stages[artifact])):
             return latest.tree
-        trees = sorted({action.tree for _, _, action in store.parts.actions.all() if action.tree.startswith(artifact)})
+        trees = sorted(
+            {action.tree for _, _, action in store.parts.actions.iter_all() if action.tree.startswith(artifact)}
+        )
     if len(trees) == 1:
         return trees[0]
     if trees:
         raise UsageError(f"{len(trees)} artifacts begin with {artifact!r}", why="\n".join(trees))
-    from orun.text.suggestions import nearest, one_of
+    from orun.text.suggestions import format_choices, list_nearest
 
-    close = nearest(artifact, stages)
+    close = list_nearest(artifact, stages)
     raise UsageError(
         f"no artifact {artifact!r} is in the store",
-        why=f"did you mean {one_of(close)}?"
+        why=f"did you mean {format_choices(close)}?"
         if close
-        else f"expected the beginning of a digest, or {one_of(sorted(stages))}",
-        hint=f"orun store pin NAME {quoted(close[0] if close else 'PIPELINE/STAGE')}",
+        else f"expected the beginning of a digest, or {format_choices(sorted(stages))}",
+        hint=f"orun store pin NAME {quote(close[0] if close else 'PIPELINE/STAGE')}",
     )

@@ -151,9 +151,9 @@ class Verbs(click.Group):
         if not (os.path.lexists(first) or first.endswith((".yaml", ".yml")) or os.sep in first):
             raise self._explain_unknown_verb(first)
         if len(args) > 1 and args[1] in self.verbs:
-            from orun.fs.os_errors import quoted
+            from orun.fs.os_errors import quote
 
-            raise UsageError("the verb comes before the file", hint=f"orun {args[1]} {quoted(first)}")
+            raise UsageError("the verb comes before the file", hint=f"orun {args[1]} {quote(first)}")
         return DEFAULT, self.get_command(ctx, DEFAULT), args
 
     def _explain_unknown_verb(self, name: str) -> UsageError:

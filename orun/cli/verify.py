@@ -13,12 +13,12 @@ from orun.cli import options
 from orun.cli.complete import complete_file, complete_stage
 from orun.cli.selection import ALL, SelectingVerb
 from orun.errors import StageError
-from orun.fs.observed_state import FOLDER, presence
-from orun.fs.os_errors import quoted
+from orun.fs.observed_state import FOLDER, observe_presence
+from orun.fs.os_errors import quote
 from orun.text.counts import count
-from orun.text.markdown import printable
+from orun.text.markdown import escape_unprintable
 from orun.text.units import show
-from orun.text.wording.reasons import sentences
+from orun.text.wording.reasons import describe_reasons
 
 if TYPE_CHECKING:
     from orun.runner.reproducibility import Changed, Rebuilt
@@ -61,7 +61,7 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
     if rebuild:
         names = [] if ALL in rebuild else rebuild
         return _rebuild(target, names, options.parse_overrides(overrides), store, as_json=as_json)
-    if presence(target) != FOLDER:
+    if observe_presence(target) != FOLDER:
         from orun.cli.bundle_checkout import explain_no_bundle
 
         raise explain_no_bundle(target, store)
@@ -86,14 +86,14 @@ def _verify_bundle(bundle: Path, *, as_json: bool) -> int:
             }
         )
     elif check.ok:
-        digests = [f"{digest}  {printable(path)}" for path, digest in check.sha256.items()]
-        packages = [printable(f"{name} {version}".strip()) for name, version in check.requires.items()]
+        digests = [f"{digest}  {escape_unprintable(path)}" for path, digest in check.sha256.items()]
+        packages = [escape_unprintable(f"{name} {version}".strip()) for name, version in check.requires.items()]
         needs = [f"its sessions need {', '.join(packages)} beside ONNX Runtime"] if packages else []
         notes = [f"note: {note}"] if note else []
         options.show([f"{bundle} is OK: all files match the manifest", *needs, *notes, "", "SHA-256", *digests])
     else:
-        hints = [f"  hint: orun verify {quoted(str(near))}"] if (near := find_bundle_near(bundle)) else []
-        problems = (f"  {printable(text)}" for text in check.problems)
+        hints = [f"  hint: orun verify {quote(str(near))}"] if (near := find_bundle_near(bundle)) else []
+        problems = (f"  {escape_unprintable(text)}" for text in check.problems)
         options.show([f"{bundle} does not match its manifest:", *problems, *hints])
     return 0 if check.ok else DAMAGED
 
@@ -123,7 +123,7 @@ def _rebuild(file: str, names: Sequence[str], overrides: dict[str, str], store: 
 def format_comparison(stage: Rebuilt, builds: tuple[str, str] = ("stored", "rebuilt")) -> list[str]:
     """Return what became of one stage, and below it each difference between its two builds, which have these names."""
     verdict = f"{stage.stage}: {_name_verdict(stage)}"
-    if why := stage.why or "; ".join(sentences(stage.reasons)):
+    if why := stage.why or "; ".join(describe_reasons(stage.reasons)):
         return [f"{verdict}: {why}"]
     if stage.verdict == "identical":
         return [f"{verdict}, {show(stage.size, 'B')}"]

@@ -17,7 +17,7 @@ from orun.cli.complete import complete_file
 from orun.cli.verb import Verb
 from orun.core.serialization import encode
 from orun.errors import UsageError
-from orun.fs.observed_state import FOLDER, presence
+from orun.fs.observed_state import FOLDER, observe_presence
 from orun.report.figures import ABSENT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
@@ -96,7 +96,7 @@ def command(logs: Sequence[str], release: str, store: Path | None, as_json: bool
 
 def _find_release(reference: str, store: Path | None) -> Path | Release:
     """Return the folder that is meant, or the only release of a run."""
-    if presence(reference) == FOLDER or os.sep in reference:
+    if observe_presence(reference) == FOLDER or os.sep in reference:
         return Path(reference)
     from orun.cli.run_ids import read_run
     from orun.drift.release import HINT, load_tree

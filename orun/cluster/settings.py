@@ -12,7 +12,7 @@ from pathlib import Path
 from orun.agent.address import is_host
 from orun.environment.env_vars import HEAD_TOKEN
 from orun.errors import MissingPackages, StoreError, UsageError
-from orun.fs.os_errors import convert_os_errors, quoted
+from orun.fs.os_errors import convert_os_errors, quote
 
 PORT = 6379
 LAST_PORT = 65535
@@ -101,7 +101,7 @@ def check_token(address: str, environment: Mapping[str, str] = os.environ) -> No
     if not has_token(environment):
         host, _, _ = address.rpartition(":")
         file = locate_token_file(environment)
-        hint = f"Copy the head's: scp {host}:{TOKEN_FILE} {quoted(file)}\nor set {HEAD_TOKEN}"
+        hint = f"Copy the head's: scp {host}:{TOKEN_FILE} {quote(file)}\nor set {HEAD_TOKEN}"
         raise UsageError(f"no token for the head at {address}", why=f"{file} does not exist", hint=hint)
 
 

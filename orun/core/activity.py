@@ -16,7 +16,7 @@ def report(text: str) -> None:
 
 
 @contextmanager
-def reported_to(receiver: Callable[[str], None]) -> Iterator[None]:
+def report_to(receiver: Callable[[str], None]) -> Iterator[None]:
     """Let a function receive what is reported inside of the block."""
     token = _receiver.set(receiver)
     try:

@@ -14,9 +14,11 @@ _SUM = re.compile(rf"{_FACTORS}(?:\s*\+\s*{_FACTORS})*")
 
 def list_names(axis: str) -> tuple[str, ...]:
     """Return the axes that an axis follows from: itself, unless it is a sum or a multiple of others."""
-    if not _follows(axis):
+    if not _is_derived(axis):
         return (axis,)
-    return tuple(dict.fromkeys(part for factors in _terms(axis) for part in factors if not part.isdigit())) or (axis,)
+    return tuple(dict.fromkeys(part for factors in _split_terms(axis) for part in factors if not part.isdigit())) or (
+        axis,
+    )
 
 
 def list_free(shapes: Iterable[Iterable[int | str]]) -> tuple[str, ...]:
@@ -35,10 +37,10 @@ def substitute(axis: str, sizes: Mapping[str, int]) -> int | str:
     """Return an axis with the known sizes filled in: its size, or the rest of its expression."""
     if axis in sizes:
         return sizes[axis]
-    if not _follows(axis):
+    if not _is_derived(axis):
         return axis
     known, left = 0, []
-    for factors in _terms(axis):
+    for factors in _split_terms(axis):
         number, unknown = 1, []
         for part in factors:
             value = int(part) if part.isdigit() else sizes.get(part)
@@ -55,12 +57,12 @@ def substitute(axis: str, sizes: Mapping[str, int]) -> int | str:
 
 def rename(axis: str, names: Mapping[str, str]) -> str:
     """Return an axis with other names for itself, or for those that it follows from."""
-    if axis in names or not _follows(axis):
+    if axis in names or not _is_derived(axis):
         return names.get(axis, axis)
     return re.sub(_NAME, lambda match: names.get(match[0], match[0]), axis)
 
 
-def batch_place(shape: Sequence[int | str | None]) -> int:
+def find_batch_index(shape: Sequence[int | str | None]) -> int:
     """Return the place of the axis that holds the batch: the one whose name begins with `batch`, else the first."""
     return next((place for place, axis in enumerate(shape) if isinstance(axis, str) and axis.startswith(BATCH)), 0)
 
@@ -70,12 +72,12 @@ def is_unbatched(shape: Sequence[int | str | None]) -> bool:
 
     That is so without any axis, if another axis is named after the batch, and if the first has a fixed size above 1.
     """
-    return not shape or batch_place(shape) > 0 or (isinstance(shape[0], int) and shape[0] != 1)
+    return not shape or find_batch_index(shape) > 0 or (isinstance(shape[0], int) and shape[0] != 1)
 
 
-def batch_axes(shapes: Iterable[Sequence[int | str]]) -> set[int | str]:
+def list_batch_axes(shapes: Iterable[Sequence[int | str]]) -> set[int | str]:
     """Return the axis of each shape that holds the batch."""
-    return {shape[batch_place(shape)] for shape in shapes if shape}
+    return {shape[find_batch_index(shape)] for shape in shapes if shape}
 
 
 def make_name(name: str, place: int) -> str:
@@ -88,10 +90,10 @@ def is_made_up(axis: str) -> bool:
     return _MADE_UP.fullmatch(axis) is not None
 
 
-def _follows(axis: str) -> bool:
+def _is_derived(axis: str) -> bool:
     """Return whether an axis is a sum or a multiple, and not merely a name with such characters."""
     return ("+" in axis or "*" in axis) and _SUM.fullmatch(axis.strip()) is not None
 
 
-def _terms(axis: str) -> list[list[str]]:
+def _split_terms(axis: str) -> list[list[str]]:
     return [[part.strip() for part in factors.split("*")] for factors in axis.split("+")]

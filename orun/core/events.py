@@ -165,20 +165,20 @@ Event = Logged | Planning
 KINDS: tuple[type[Logged], ...] = typing.get_args(Logged)
 
 
-def name_of(kind: type) -> str:
+def name_kind(kind: type) -> str:
     """Return the name of a kind of event in the log: `stage_finished`."""
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", kind.__name__).lower()
 
 
-NAMES: Mapping[type, str] = {kind: name_of(kind) for kind in KINDS}
+NAMES: Mapping[type, str] = {kind: name_kind(kind) for kind in KINDS}
 
 
-def line_of(event: Event, encoded: Mapping[str, Any], time: float) -> dict[str, Any]:
+def build_line(event: Event, encoded: Mapping[str, Any], time: float) -> dict[str, Any]:
     """Return the plain data of an event's line in the log; `encoded` are its fields as `encode` returns them."""
     return {"version": VERSION, "event": NAMES[type(event)], "time": round(time, 3), **encoded}
 
 
-def event_from_json(line: Mapping[str, Any]) -> Event:
+def parse_event(line: Mapping[str, Any]) -> Event:
     """Return the event of a line of the log.
 
     Raises:

@@ -34,11 +34,11 @@ class KeyComponent(Record, frozen=True, order=True):
 Components = tuple[KeyComponent, ...]
 
 
-def value_of(components: Iterable[KeyComponent], kind: str, subject: str = "") -> str | None:
+def find_value(components: Iterable[KeyComponent], kind: str, subject: str = "") -> str | None:
     """Return the value of the stage's own component of a kind and subject; None if there is none."""
     return next((item.value for item in components if item.identity == (kind, subject, "")), None)
 
 
-def subjects(components: Iterable[KeyComponent], kind: str) -> dict[str, str]:
+def index_by_subject(components: Iterable[KeyComponent], kind: str) -> dict[str, str]:
     """Return subject and value of each component of a kind that belongs to the stage itself."""
     return {item.subject: item.value for item in components if item.kind == kind and not item.owner}

@@ -108,7 +108,7 @@ class MachineFacts(Record, frozen=True):
             by_stage[stage] = numbers[identity]
         return cls(machine, tuple(facts), by_stage, packages, variables)
 
-    def of(self, stage: str) -> StageFacts:
+    def find_facts(self, stage: str) -> StageFacts:
         """Return the facts about a stage; none if the machine does not know it."""
         number = self.stages.get(stage)
         return StageFacts() if number is None else self.facts[number]

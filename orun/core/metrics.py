@@ -131,12 +131,12 @@ def make_unknown(value: float) -> Estimate:
 
 def with_comparisons(metric: Metric, comparisons: Mapping[str, Comparison]) -> Metric:
     """Return the metric with its comparisons, by role: any of `reference`, `reference.<name>` and `baseline`."""
-    references = {name: comparison for role, comparison in comparisons.items() if (name := extra_reference(role))}
+    references = {name: comparison for role, comparison in comparisons.items() if (name := parse_extra_reference(role))}
     return replace(
         metric, reference=comparisons.get("reference"), baseline=comparisons.get("baseline"), references=references
     )
 
 
-def extra_reference(role: str) -> str:
+def parse_extra_reference(role: str) -> str:
     """Return the name of an extra reference: `fused` of `reference.fused`; empty for every other role."""
     return role.removeprefix("reference.") if role.startswith("reference.") else ""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from orun.core.run_record import Verdict
 
 
-def open_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def list_open_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the gates that did not pass; none of a group that passed, whatever its members did."""
     open_verdicts: list[Verdict] = []
     passed_at: int | None = None  # depth of the group that passed and that the verdict is in
@@ -20,6 +20,6 @@ def open_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return open_verdicts
 
 
-def failed_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:
+def list_failed_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:
     """Return the open gates that failed."""
-    return [verdict for verdict in open_gates(verdicts) if verdict.outcome == "failed"]
+    return [verdict for verdict in list_open_gates(verdicts) if verdict.outcome == "failed"]

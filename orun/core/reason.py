@@ -23,15 +23,15 @@ class Reason(Record, frozen=True):
     because: tuple[Reason, ...] = ()
 
 
-def reason(code: str, *because: Reason, **arguments: Any) -> Reason:
+def build_reason(code: str, *because: Reason, **arguments: Any) -> Reason:
     """Return a reason; arguments that are None are left out, and numbers that JSON has no word for become text."""
-    plain = {name: _plain(value) for name, value in arguments.items() if value is not None}
+    plain = {name: _to_plain(value) for name, value in arguments.items() if value is not None}
     return Reason(code, plain, because)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
+        return [_to_plain(item) for item in value]
     return value

@@ -19,7 +19,7 @@ def register(renderer: Renderer, module: str, function: str) -> None:
     _references[renderer] = module, function
 
 
-def registered(renderer: Renderer) -> Callable[..., Any]:
+def load_renderer(renderer: Renderer) -> Callable[..., Any]:
     """Return a renderer, imported now.
 
     Raises:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from orun.core.key_component import Components
 from orun.core.metrics import Estimate, Metric, Unit
 from orun.core.reason import Reason
-from orun.core.renderers import registered
+from orun.core.renderers import load_renderer
 from orun.core.serialization import Record, field
 from orun.core.source_location import Position
 from orun.core.unknown_key import UnknownKey
@@ -292,7 +292,7 @@ class RunResult(Record, frozen=True):
         Raises:
             ImportError: if pandas is not installed.
         """
-        frame: DataFrame = registered("to_frame")(self)
+        frame: DataFrame = load_renderer("to_frame")(self)
         return frame
 
     def report(self, path: str | os.PathLike[str]) -> Path:
@@ -303,11 +303,11 @@ class RunResult(Record, frozen=True):
             OSError: if the file cannot be written.
         """
         target = Path(path)
-        registered("write_html")(self, target)
+        load_renderer("write_html")(self, target)
         return target
 
     def _repr_html_(self) -> str:
-        html: str = registered("notebook_html")(self)
+        html: str = load_renderer("notebook_html")(self)
         return html
 
     @property

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 from msgspec import field, structs
 
-__all__ = ["Record", "decode", "encode", "field", "foreign_json", "from_json", "replace", "to_json"]
+__all__ = ["Record", "decode", "encode", "field", "from_json", "parse_foreign_json", "replace", "to_json"]
 
 T = TypeVar("T")
 
@@ -44,7 +44,7 @@ def encode(value: Any) -> Any:
         return {str(key): encode(item) for key, item in value.items()}
     if kind is tuple or kind is list:
         return [encode(item) for item in value]
-    if (defaults := _defaults(kind)) is not None:
+    if (defaults := _list_defaults(kind)) is not None:
         return {name: encode(item) for name, default in defaults if (item := getattr(value, name)) != default}
     if isinstance(value, Mapping):
         return encode(dict(value))
@@ -62,10 +62,10 @@ def decode(cls: type[T], data: Any) -> T:
         ValueError: if the data does not have that shape.
     """
     try:
-        return msgspec.convert(data, cls, dec_hook=_path)
+        return msgspec.convert(data, cls, dec_hook=_decode_path)
     except msgspec.ValidationError:  # perhaps for the text of a number that is not finite
-        value = msgspec.convert(data, cls, strict=False, dec_hook=_path)
-        if not _alike(data, value):
+        value = msgspec.convert(data, cls, strict=False, dec_hook=_decode_path)
+        if not _has_same_types(data, value):
             raise
         return value
 
@@ -89,7 +89,7 @@ def from_json(text: bytes) -> Any:
         raise ValueError(TOO_DEEP) from error
 
 
-def foreign_json(text: bytes) -> Any:
+def parse_foreign_json(text: bytes) -> Any:
     """Return the data in a JSON text that others wrote, nested no deeper than recursive code can follow.
 
     Raises:
@@ -98,13 +98,13 @@ def foreign_json(text: bytes) -> Any:
     data = from_json(text)
     level = [data]
     for _ in range(MAX_DEPTH + 1):
-        level = [item for container in level for item in _items(container)]
+        level = [item for container in level for item in _list_items(container)]
     if level:
         raise ValueError(TOO_DEEP)
     return data
 
 
-def _items(data: Any) -> Iterable[Any]:
+def _list_items(data: Any) -> Iterable[Any]:
     if isinstance(data, dict):
         return data.values()
     return data if isinstance(data, list) else ()
@@ -116,26 +116,26 @@ def replace(value: T, /, **changes: Any) -> T:
     return cast("T", copy(value, **changes))
 
 
-def _alike(data: Any, value: Any) -> bool:
+def _has_same_types(data: Any, value: Any) -> bool:
     """Return whether plain data kept its types, apart from the texts of numbers that are not finite."""
     if isinstance(data, dict):
         items = value if isinstance(value, dict) else structs.asdict(value)
-        return all(_alike(item, items[name]) for name, item in data.items())
+        return all(_has_same_types(item, items[name]) for name, item in data.items())
     if isinstance(data, list):
-        return all(map(_alike, data, value))
+        return all(map(_has_same_types, data, value))
     if isinstance(data, str):
         return isinstance(value, (str, Path)) or data in _NOT_FINITE
     return isinstance(data, bool) == isinstance(value, bool)
 
 
-def _path(kind: type, data: Any) -> Any:
+def _decode_path(kind: type, data: Any) -> Any:
     if kind is Path:
         return Path(data)
     raise TypeError(f"a record cannot hold a {kind!r}")
 
 
 @functools.cache
-def _defaults(cls: type) -> tuple[tuple[str, Any], ...] | None:
+def _list_defaults(cls: type) -> tuple[tuple[str, Any], ...] | None:
     """Return the fields of a record or a dataclass with their defaults; None for every other class."""
     if issubclass(cls, msgspec.Struct):
         every: tuple[Any, ...] = structs.fields(cls)

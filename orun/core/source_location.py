@@ -47,6 +47,6 @@ class Problem(Record, frozen=True):
     hint: str = ""
 
 
-def abridged(text: str, longest: int = LONGEST) -> str:
+def abridge(text: str, longest: int = LONGEST) -> str:
     """Return a text without its middle if it is too long to read."""
     return text if len(text) <= longest else f"{text[:KEPT]} ... {text[-KEPT:]}"

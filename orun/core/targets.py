@@ -106,13 +106,13 @@ class Target(Record, frozen=True):
         """This target as a process of its own environment has it."""
         return replace(self, interpreter=None)
 
-    def any_size(self, **session: Any) -> Target:
-        """This target without fixed sizes of dynamic axes, and with these session options."""
+    def with_any_size(self, **session: Any) -> Target:
+        """Return this target without fixed sizes of dynamic axes, and with these session options."""
         kept = {name: value for name, value in self.session.items() if name != "free_dimension_overrides"}
         return replace(self, session={**kept, **session})
 
-    def below(self, root: Path, interpreter: Interpreter | None = None) -> Target:
-        """This target with absolute paths of its files, and the Python that runs it if that is not the stage's own."""
+    def resolve_paths(self, root: Path, interpreter: Interpreter | None = None) -> Target:
+        """Return this target with absolute paths of its files, and the Python that runs it unless it is the stage's."""
         session = self.session
         if self.libraries:
             named = [name if name == EXTENSIONS else str(root / name) for name in session["custom_op_libraries"]]
@@ -124,6 +124,6 @@ class Target(Record, frozen=True):
         return replace(self, providers=providers, session=session, interpreter=interpreter)
 
 
-def gpus_of(targets: Iterable[Target]) -> int:
-    """GPUs that a stage takes which runs models for these targets: one when a provider of theirs computes on one."""
+def count_gpus(targets: Iterable[Target]) -> int:
+    """Return the GPUs of a stage that runs models for these targets: one when a provider of theirs computes on one."""
     return int(any(provider.on_nvidia_gpu for target in targets for provider in target.providers))

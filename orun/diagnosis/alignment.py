@@ -38,7 +38,7 @@ def align(model: ModelProto, reference: ModelProto) -> dict[str, str]:
 
     Only the main graph counts. Weights must be loaded, because formulas over constants are compared.
     """
-    ours, theirs, inputs = set(find_produced(model)), find_produced(reference), _inputs(model)
+    ours, theirs, inputs = set(find_produced(model)), find_produced(reference), _list_inputs(model)
     matches = {name: name for name in theirs if name in ours}
     matches |= {value.name: value.name for value in reference.graph.input if value.name in inputs}
 
@@ -46,9 +46,9 @@ def align(model: ModelProto, reference: ModelProto) -> dict[str, str]:
         return sum(name in matches for name in theirs) >= NAMED_ENOUGH * len(theirs)
 
     if not is_enough():
-        matches |= _by_structure(model, reference, matches)
+        matches |= _match_by_structure(model, reference, matches)
     if not is_enough():
-        matches |= _by_place(model, reference, matches)
+        matches |= _match_by_place(model, reference, matches)
     return matches
 
 
@@ -57,11 +57,11 @@ def find_constants(model: ModelProto) -> dict[str, TensorProto]:
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     for node in model.graph.node:
         if node.op_type == "Constant":
-            tensors[node.output[0]] = _constant(node)
+            tensors[node.output[0]] = _read_constant(node)
     return tensors
 
 
-def _constant(node: NodeProto) -> TensorProto:
+def _read_constant(node: NodeProto) -> TensorProto:
     (attribute,) = node.attribute
     if attribute.name == "value":
         tensor: TensorProto = attribute.t
@@ -71,7 +71,7 @@ def _constant(node: NodeProto) -> TensorProto:
     return numpy_helper.from_array(np.array(value, kind.get(attribute.name, np.object_)), node.output[0])
 
 
-def _inputs(model: ModelProto) -> set[str]:
+def _list_inputs(model: ModelProto) -> set[str]:
     stored = {tensor.name for tensor in model.graph.initializer}
     return {value.name for value in model.graph.input} - stored
 
@@ -81,9 +81,9 @@ def find_produced(model: ModelProto) -> list[str]:
     return [name for node in model.graph.node if node.op_type != "Constant" for name in node.output if name]
 
 
-def _by_structure(model: ModelProto, reference: ModelProto, matches: Mapping[str, str]) -> dict[str, str]:
+def _match_by_structure(model: ModelProto, reference: ModelProto, matches: Mapping[str, str]) -> dict[str, str]:
     """Match tensors with equal formulas over equal constants; a formula that occurs twice matches nothing."""
-    ours, theirs = _formulas(model), _formulas(reference)
+    ours, theirs = _digest_formulas(model), _digest_formulas(reference)
     matched = set(matches.values())
     once = {formula for formula, times in Counter(ours.values()).items() if times == 1}
     once &= {formula for formula, times in Counter(theirs.values()).items() if times == 1}
@@ -93,9 +93,9 @@ def _by_structure(model: ModelProto, reference: ModelProto, matches: Mapping[str
     }
 
 
-def _formulas(model: ModelProto) -> dict[str, bytes]:
+def _digest_formulas(model: ModelProto) -> dict[str, bytes]:
     """Return the digest of the formula of each tensor, over names of inputs and content of constants."""
-    known = {name: name.encode() for name in _inputs(model)}
+    known = {name: name.encode() for name in _list_inputs(model)}
     known |= {name: digest(tensor) for name, tensor in find_constants(model).items()}
     formulas: dict[str, bytes] = {}
     for node in model.graph.node:
@@ -124,9 +124,9 @@ def _attribute(attribute: AttributeProto) -> bytes:
     return bytes(copy.SerializeToString(deterministic=True))
 
 
-def _by_place(model: ModelProto, reference: ModelProto, matches: Mapping[str, str]) -> dict[str, str]:
+def _match_by_place(model: ModelProto, reference: ModelProto, matches: Mapping[str, str]) -> dict[str, str]:
     """Match outputs of nodes of the same type in the same order, without conversions to and from integers."""
-    ours, theirs = _steps(model), _steps(reference)
+    ours, theirs = _list_steps(model), _list_steps(reference)
     matched = set(matches.values())
     matcher = SequenceMatcher(None, [kind for kind, _ in theirs], [kind for kind, _ in ours], autojunk=False)
     return {
@@ -138,7 +138,7 @@ def _by_place(model: ModelProto, reference: ModelProto, matches: Mapping[str, st
     }
 
 
-def _steps(model: ModelProto) -> list[tuple[str, list[str]]]:
+def _list_steps(model: ModelProto) -> list[tuple[str, list[str]]]:
     """Return the float form and the float outputs of each node, without conversions to and from integers."""
     nodes = [node for node in model.graph.node if node.op_type != "Constant"]
     ends, scaling = _find_rescaled(nodes)

@@ -69,11 +69,15 @@ class Comparison:
             [*(segment.theirs.tensor for segment in part), *(sources[name] for name in starts)],
             pair.target,
         )
-        self.elements.ours.update(ours.elements())
-        self.elements.theirs.update(theirs.elements())
-        places = [place for place in places if ours.elements().keys() >= {place.tensor, *place.inputs}]  # no sequences
+        self.elements.ours.update(ours.map_element_types())
+        self.elements.theirs.update(theirs.map_element_types())
+        places = [
+            place for place in places if ours.map_element_types().keys() >= {place.tensor, *place.inputs}
+        ]  # no sequences
         starts = sorted({name for place in places for name in place.inputs})
-        isolated_parts = Probe(isolate(pair.model, places, ours.elements()), (), pair.target) if places else None
+        isolated_parts = (
+            Probe(isolate(pair.model, places, ours.map_element_types()), (), pair.target) if places else None
+        )
         inherited, local = Tally(), Tally()
         first, self.seconds = not self.answers, 0.0
         for feed in pair.feeds:
@@ -83,7 +87,7 @@ class Comparison:
             right = theirs.run(feed)
             self._size = sum(array.nbytes for array in (*values.values(), *right.values()))
             if first:
-                self._outputs(values, right)
+                self._compare_outputs(values, right)
             for segment in part:
                 if segment.ours.tensor not in values or segment.theirs.tensor not in right:  # a sequence, or optional
                     continue
@@ -101,7 +105,7 @@ class Comparison:
             if sqnr is not None:
                 yield Row(segment, sqnr, local.sqnr(segment.theirs.tensor))
 
-    def _outputs(self, values: Feed, right: Feed) -> None:
+    def _compare_outputs(self, values: Feed, right: Feed) -> None:
         names = [value.name for value in self.pair.reference.graph.output if value.name in right]  # tensors
         self.answers.append({name: right[name] for name in names})
         for name in names:

@@ -98,7 +98,7 @@ def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
     shared = find_segments(pair.model, pair.reference)
     changed = {segment.theirs.tensor: segment for segment in find_differing(shared, pair.model, pair.reference)}
     comparison = Comparison(pair, shared, changed)
-    rows = [_finding(pair, row) for row in comparison.run(progress)]
+    rows = [_build_finding(pair, row) for row in comparison.run(progress)]
     order = sorted((row for row in rows if row.local is not None), key=lambda row: (row.local or 0.0, row.tensor))
     chosen = [changed[row.tensor] for row in order[: effort.trials]]
     matched = {segment.theirs.tensor for segment in shared} - comparison.reshaped
@@ -106,8 +106,8 @@ def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
     shares = trials.run(chosen)
     return Analysis(
         findings=tuple(replace(row, share=shares.get(row.tensor)) for row in rows),
-        error=comparison.outputs.error(),
-        optimized_error=trials.error(Probe(pair.model, (), pair.target, as_is=False)) if rows else 0.0,
+        error=comparison.outputs.compute_error(),
+        optimized_error=trials.measure_error(Probe(pair.model, (), pair.target, as_is=False)) if rows else 0.0,
         examples=len(pair.feeds),
         tried_with=trials.examples,
         tried=len(shares),
@@ -129,10 +129,10 @@ def restore_segments(pair: Pair, chosen: Sequence[Segment]) -> ModelProto:
     ours += [segment.pairs[start] for segment in chosen for start in segment.theirs.inputs]
     theirs = [name for segment in chosen for name in (segment.theirs.tensor, *segment.theirs.inputs)]
     probes = Probe(pair.model, ours, pair.target), Probe(pair.reference, theirs, pair.target)
-    return restore(pair.model, pair.reference, chosen, Elements(*(probe.elements() for probe in probes)))
+    return restore(pair.model, pair.reference, chosen, Elements(*(probe.map_element_types() for probe in probes)))
 
 
-def _finding(pair: Pair, row: Row) -> Finding:
+def _build_finding(pair: Pair, row: Row) -> Finding:
     segment = row.segment
     return Finding(
         node=segment.name,

@@ -43,7 +43,7 @@ def restore(model: ModelProto, reference: ModelProto, chosen: Sequence[Segment],
         added += nodes
         weights |= used
     outputs = {value.name for value in result.graph.output}
-    nodes = sort_nodes(_alive([*kept, *added], outputs), result)
+    nodes = sort_nodes(_select_alive([*kept, *added], outputs), result)
     del result.graph.node[:]
     result.graph.node.extend(nodes)
     read = {name for node in nodes for name in read_by(node)} | outputs
@@ -133,7 +133,7 @@ def transplant(
         if elements.theirs.get(name) != elements.ours.get(start):
             names[name] = f"{prefix}{name}"
             casts.append(helper.make_node("Cast", [start], [names[name]], to=elements.theirs[name]))
-    nodes = [_renamed(node, prefix, names) for node in theirs.nodes]
+    nodes = [_rename(node, prefix, names) for node in theirs.nodes]
     result = names[theirs.tensor]
     if elements.theirs.get(theirs.tensor) == elements.ours.get(ours.tensor):
         nodes[-1].output[:] = [end if name == result else name for name in nodes[-1].output]
@@ -142,7 +142,7 @@ def transplant(
     return [*casts, *nodes, last], {tensor.name: tensor for tensor in weights.values()}
 
 
-def _renamed(node: NodeProto, prefix: str, names: Mapping[str, str]) -> NodeProto:
+def _rename(node: NodeProto, prefix: str, names: Mapping[str, str]) -> NodeProto:
     """Return a copy of a node with other names; one that several segments hold has the prefix of each."""
     if any(attribute.HasField("g") or attribute.graphs for attribute in node.attribute):
         raise UsageError(f"node {node.name!r} holds a graph, and cannot be put into another model")
@@ -156,9 +156,9 @@ def _renamed(node: NodeProto, prefix: str, names: Mapping[str, str]) -> NodeProt
 
 def _join_operators(model: ModelProto, reference: ModelProto) -> None:
     """Import the operator sets of the reference as well; raise `UsageError` if their versions differ."""
-    versions = {_domain(item.domain): item.version for item in model.opset_import}
+    versions = {_normalise_domain(item.domain): item.version for item in model.opset_import}
     for item in reference.opset_import:
-        domain = _domain(item.domain)
+        domain = _normalise_domain(item.domain)
         if versions.setdefault(domain, item.version) != item.version:
             raise UsageError(
                 "nodes of one model cannot be put into the other",
@@ -169,11 +169,11 @@ def _join_operators(model: ModelProto, reference: ModelProto) -> None:
     model.ir_version = max(model.ir_version, reference.ir_version)
 
 
-def _domain(name: str) -> str:
+def _normalise_domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
-def _alive(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> list[NodeProto]:
+def _select_alive(nodes: Sequence[NodeProto], outputs: Iterable[str]) -> list[NodeProto]:
     """Return the nodes that an output depends on."""
     makers = {name: node for node in nodes for name in node.output if name}
     pending = list(outputs)

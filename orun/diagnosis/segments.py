@@ -62,20 +62,24 @@ def find_segments(model: ModelProto, reference: ModelProto) -> tuple[Segment, ..
     ours = _Graph(model, set(pairs.values()))
     theirs = _Graph(reference, set(pairs))
     shared = [name for node in reference.graph.node for name in node.output if pairs.get(name) in ours.makers]
-    return tuple(Segment(ours.part(pairs[name]), theirs.part(name), pairs) for name in shared)
+    return tuple(Segment(ours.cut_part(pairs[name]), theirs.cut_part(name), pairs) for name in shared)
 
 
 def find_differing(shared: Sequence[Segment], model: ModelProto, reference: ModelProto) -> tuple[Segment, ...]:
     """Return the segments with different nodes or constants in the two models."""
     ours, theirs = find_constants(model), find_constants(reference)
-    return tuple(segment for segment in shared if _content(segment.ours, ours) != _content(segment.theirs, theirs))
+    return tuple(
+        segment
+        for segment in shared
+        if _describe_content(segment.ours, ours) != _describe_content(segment.theirs, theirs)
+    )
 
 
-def _content(part: Part, stored: Mapping[str, TensorProto]) -> tuple[list[object], list[bytes]]:
-    return [_step(node) for node in part.nodes], [digest(stored[name]) for name in part.constants]
+def _describe_content(part: Part, stored: Mapping[str, TensorProto]) -> tuple[list[object], list[bytes]]:
+    return [_describe_step(node) for node in part.nodes], [digest(stored[name]) for name in part.constants]
 
 
-def _step(node: NodeProto) -> tuple[str, str, list[bytes]]:
+def _describe_step(node: NodeProto) -> tuple[str, str, list[bytes]]:
     return node.domain, node.op_type, sorted(item.SerializeToString(deterministic=True) for item in node.attribute)
 
 
@@ -90,7 +94,7 @@ class _Graph:
         places = [(name, place) for place, node in enumerate(self.nodes) for name in node.output if name]
         self.makers = {name: place for name, place in places if self.nodes[place].op_type != "Constant"}
 
-    def part(self, tensor: str) -> Part:
+    def cut_part(self, tensor: str) -> Part:
         """Return the nodes that compute a tensor from shared tensors."""
         nodes: set[int] = set()
         inputs: dict[str, None] = {}
@@ -116,10 +120,10 @@ def read_by(node: NodeProto) -> Iterator[str]:
     yield from filter(None, node.input)
     for attribute in node.attribute:
         for graph in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
-            yield from _free(graph)
+            yield from _iter_free(graph)
 
 
-def _free(graph: GraphProto) -> Iterator[str]:
+def _iter_free(graph: GraphProto) -> Iterator[str]:
     own = {value.name for value in graph.input} | {tensor.name for tensor in graph.initializer}
     for node in graph.node:
         yield from (name for name in read_by(node) if name not in own)

@@ -59,24 +59,24 @@ class TimeDifference:
 
 def compare(model: ModelTimes, reference: ModelTimes) -> TimeDifference:
     """Match nodes of two profiles by name, then by type and shape, and split the difference."""
-    pairs = _pairs(model.nodes, reference.nodes)
+    pairs = _pair_nodes(model.nodes, reference.nodes)
     ours, theirs = set(pairs), set(pairs.values())
     seconds = model.total - reference.total
     return TimeDifference(
         seconds=seconds,
-        operators=_ordered(_operators(model.nodes, reference.nodes, seconds)),
-        places=_ordered(_places(model.nodes, reference.nodes, pairs, seconds)),
-        new=tuple(label(node) for index, node in enumerate(model.nodes) if index not in ours),
-        gone=tuple(label(node) for index, node in enumerate(reference.nodes) if index not in theirs),
+        operators=_sort(_compare_operators(model.nodes, reference.nodes, seconds)),
+        places=_sort(_compare_places(model.nodes, reference.nodes, pairs, seconds)),
+        new=tuple(name_node(node) for index, node in enumerate(model.nodes) if index not in ours),
+        gone=tuple(name_node(node) for index, node in enumerate(reference.nodes) if index not in theirs),
     )
 
 
-def label(item: NodeTime) -> str:
+def name_node(item: NodeTime) -> str:
     """Return the node's name, or its type and number if it has none."""
     return item.node.name or f"{item.node.op} {item.node.index}"
 
 
-def _pairs(ours: Sequence[NodeTime], theirs: Sequence[NodeTime]) -> dict[int, int]:
+def _pair_nodes(ours: Sequence[NodeTime], theirs: Sequence[NodeTime]) -> dict[int, int]:
     """Return the index of the reference's node for the index of each matching node."""
     named = {item.node.name: index for index, item in enumerate(theirs) if item.node.name}
     pairs = {
@@ -95,24 +95,24 @@ def _pairs(ours: Sequence[NodeTime], theirs: Sequence[NodeTime]) -> dict[int, in
     return pairs
 
 
-def _operators(ours: Sequence[NodeTime], theirs: Sequence[NodeTime], total: float) -> Iterable[Share]:
+def _compare_operators(ours: Sequence[NodeTime], theirs: Sequence[NodeTime], total: float) -> Iterable[Share]:
     for op in dict.fromkeys(item.node.op for item in (*ours, *theirs)):
         new, old = ([item for item in nodes if item.node.op == op] for nodes in (ours, theirs))
-        yield _share(op, new, old, total)
+        yield _build_share(op, new, old, total)
 
 
-def _places(
+def _compare_places(
     ours: Sequence[NodeTime], theirs: Sequence[NodeTime], pairs: dict[int, int], total: float
 ) -> Iterable[Share]:
     """Yield shares of matched nodes one by one, and of unmatched nodes between the same matched ones together."""
     for index, match in pairs.items():
-        yield _share(label(ours[index]), [ours[index]], [theirs[match]], total)
+        yield _build_share(name_node(ours[index]), [ours[index]], [theirs[match]], total)
     model_index_of = {match: index for index, match in pairs.items()}
     groups = _group_unmatched(ours, lambda index: index if index in pairs else None)
     reference_groups = _group_unmatched(theirs, model_index_of.get)
     for start in dict.fromkeys((*groups, *reference_groups)):
         added, removed = groups.get(start, []), reference_groups.get(start, [])
-        yield _share(label(max([*added, *removed], key=lambda item: item.seconds)), added, removed, total)
+        yield _build_share(name_node(max([*added, *removed], key=lambda item: item.seconds)), added, removed, total)
 
 
 def _group_unmatched(nodes: Sequence[NodeTime], match_of: Callable[[int], int | None]) -> dict[int, list[NodeTime]]:
@@ -128,7 +128,7 @@ def _group_unmatched(nodes: Sequence[NodeTime], match_of: Callable[[int], int | 
     return unmatched
 
 
-def _share(name: str, ours: Sequence[NodeTime], theirs: Sequence[NodeTime], total: float) -> Share:
+def _build_share(name: str, ours: Sequence[NodeTime], theirs: Sequence[NodeTime], total: float) -> Share:
     seconds, reference = (sum(item.seconds for item in nodes) for nodes in (ours, theirs))
     before, after = ({item.node.provider for item in nodes} for nodes in (theirs, ours))
     moved = before and after and before != after
@@ -139,11 +139,11 @@ def _share(name: str, ours: Sequence[NodeTime], theirs: Sequence[NodeTime], tota
         count=len(ours),
         reference_count=len(theirs),
         share=(seconds - reference) / total if total else 0.0,
-        nodes=tuple(map(label, ours)),
-        gone=tuple(map(label, theirs)),
+        nodes=tuple(map(name_node, ours)),
+        gone=tuple(map(name_node, theirs)),
         provider=f"{', '.join(sorted(before))} -> {', '.join(sorted(after))}" if moved else "",
     )
 
 
-def _ordered(shares: Iterable[Share]) -> tuple[Share, ...]:
+def _sort(shares: Iterable[Share]) -> tuple[Share, ...]:
     return tuple(sorted(shares, key=lambda share: (-share.difference, share.name)))

@@ -38,7 +38,10 @@ def add_switches(model: ModelProto, reference: ModelProto, chosen: Sequence[Segm
         theirs, weights = transplant(segment, stored, elements, end)
         ours = helper.make_node("Identity", [f"{name}{LOCAL}"], [f"{end}{LOCAL}"])
         kind = elements.ours[name]
-        branches = {"then_branch": _branch(theirs, end, kind), "else_branch": _branch([ours], f"{end}{LOCAL}", kind)}
+        branches = {
+            "then_branch": _build_branch(theirs, end, kind),
+            "else_branch": _build_branch([ours], f"{end}{LOCAL}", kind),
+        }
         nodes.append(helper.make_node("If", [f"{SWITCH}{name}"], [name], **branches))
         result.graph.input.append(helper.make_tensor_value_info(f"{SWITCH}{name}", TensorProto.BOOL, []))
         result.graph.initializer.extend(weights.values())
@@ -54,5 +57,5 @@ def set_switches(chosen: Sequence[Segment], on: Segment | None = None) -> dict[s
     return {f"{SWITCH}{segment.ours.tensor}": np.array(segment is on) for segment in chosen}
 
 
-def _branch(nodes: Sequence[NodeProto], end: str, kind: int) -> GraphProto:
+def _build_branch(nodes: Sequence[NodeProto], end: str, kind: int) -> GraphProto:
     return helper.make_graph(nodes, end, [], [helper.make_tensor_value_info(end, kind, None)])

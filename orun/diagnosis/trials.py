@@ -47,33 +47,33 @@ class Trials:
         Raises:
             UsageError: when a model does not run, or no segment can be put into the other model.
         """
-        self.examples = self._affordable(len(chosen))
+        self.examples = self._count_affordable(len(chosen))
         shares: dict[str, float] = {}
-        for probe, group in self._probes(chosen if self.compared.outputs.error() else ()):
-            total = self.error(probe, set_switches(group))
+        for probe, group in self._open_probes(chosen if self.compared.outputs.compute_error() else ()):
+            total = self.measure_error(probe, set_switches(group))
             for segment in group:
                 if monotonic() > self.end:
                     return shares
                 self.progress(len(shares), len(chosen), "segments restored")
-                error = self.error(probe, set_switches(group, segment))
+                error = self.measure_error(probe, set_switches(group, segment))
                 shares[segment.theirs.tensor] = 1 - error / total if total else 0.0
         return shares
 
-    def error(self, probe: Probe, switches: Feed | None = None) -> float:
+    def measure_error(self, probe: Probe, switches: Feed | None = None) -> float:
         """Return the noise for each unit of signal at a model's outputs; with switches, on the examples of trials."""
         count, tally = self.examples if switches else len(self.pair.feeds), Tally()
         for feed, right in zip(self.pair.feeds[:count], self.compared.answers[:count], strict=True):
             values = probe.run({**feed, **(switches or {})})
             for name, value in right.items():
                 tally.add(name, values[name], value)
-        return tally.error()
+        return tally.compute_error()
 
-    def _affordable(self, places: int) -> int:
+    def _count_affordable(self, places: int) -> int:
         count, left = len(self.pair.feeds), max(self.end - monotonic(), 0.0)
         seconds = places * self.compared.seconds * SLOWDOWN
         return count if seconds <= left else max(1, int(count * left / seconds))
 
-    def _probes(self, chosen: Sequence[Segment]) -> Iterator[tuple[Probe, Sequence[Segment]]]:
+    def _open_probes(self, chosen: Sequence[Segment]) -> Iterator[tuple[Probe, Sequence[Segment]]]:
         """Yield sessions with the segments that each can restore; segments that fit no model are left out."""
         pair, refusal, opened = self.pair, None, False
         pending = split_by_size(chosen, pair.reference)

@@ -76,7 +76,7 @@ class Tally:
         noise = self.noise[name]
         return -SQNR_LIMIT if np.isinf(noise) else decibels(self.signal[name], noise)
 
-    def error(self) -> float:
+    def compute_error(self) -> float:
         """Return the noise for each unit of signal, the mean over all tensors; infinite if a value is not finite."""
         names = [name for name in self.signal if name not in self.unlike]
         return float(np.mean([self.noise[name] / (self.signal[name] or 1.0) for name in names])) if names else 0.0
@@ -115,7 +115,7 @@ class Probe:
             raise UsageError(f"a model does not run on {shapes}", why=str(error).strip().partition("\n")[0]) from error
         return {**fed, **dict(zip(self._fetched, map(np.asarray, values), strict=True))}
 
-    def elements(self) -> dict[str, int]:
+    def map_element_types(self) -> dict[str, int]:
         """Return the element type (`TensorProto.DataType`) of each fetched or fed tensor."""
         types = {
             name: kind.removeprefix("tensor(").removesuffix(")").upper()
@@ -131,4 +131,4 @@ def open_model(model: ModelProto, target: Target, *, as_is: bool) -> InferenceSe
     with NamedTemporaryFile(dir=".", suffix=".onnx") as file:  # next to the weights
         file.write(model.SerializeToString())
         file.flush()
-        return open_session(Path(file.name), target.any_size(intra_op_num_threads=1, **level))
+        return open_session(Path(file.name), target.with_any_size(intra_op_num_threads=1, **level))

@@ -40,7 +40,7 @@ def _sqnr(right: Array, quantized: Array, scale: Array, zero: Array | None) -> f
     shapes = [[-1 if place == axis else 1 for place in range(right.ndim)] for axis in axes] or [[1] * right.ndim]
     offset = np.zeros(scale.shape) if zero is None else zero.astype(np.float64)
     signal, noises = 0.0, [0.0] * len(shapes)
-    for part in _parts(right):
+    for part in _split_rows(right):
         exact, steps = right[part].astype(np.float64), quantized[part].astype(np.float64)
         signal += float(np.square(exact).sum())
         for place, shape in enumerate(shapes):
@@ -49,7 +49,7 @@ def _sqnr(right: Array, quantized: Array, scale: Array, zero: Array | None) -> f
     return decibels(signal, min(noises))
 
 
-def _parts(values: Array) -> list[slice | EllipsisType]:
+def _split_rows(values: Array) -> list[slice | EllipsisType]:
     """Split a weight into ranges of rows: double-precision copies of all rows would take too much memory."""
     if not values.ndim:
         return [...]

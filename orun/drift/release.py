@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.serialization import Record, foreign_json
+from orun.core.serialization import Record, parse_foreign_json
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.stages.release._manifest import MANIFEST, REFERENCE
 from orun.stages.release._reference import FORMAT
 from orun.store import Store
@@ -60,7 +60,7 @@ class Release:
     def __init__(self, name: str, content: bytes, listed: Mapping[str, str]) -> None:
         self.name = name
         self.digest = hashlib.sha256(content).hexdigest()
-        data = foreign_json(content)
+        data = parse_foreign_json(content)
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             known = data.get("format") if isinstance(data, dict) else None
             raise UsageError(f"the reference of {name} has format {known}, and this orun knows {FORMAT}")
@@ -97,7 +97,7 @@ def load_release(folder: Path) -> Release:
     except OSError as error:
         missing = Path(os.fsdecode(error.filename or REFERENCE)).name
         raise UsageError(f"{folder} has no reference to compare with", why=f"no {missing} in it", hint=HINT) from error
-    return _build_release(str(folder), content, manifest, f"orun verify {quoted(folder)}")
+    return _build_release(str(folder), content, manifest, f"orun verify {quote(folder)}")
 
 
 def load_tree(store: Store, tree: str, name: str) -> Release | None:
@@ -108,7 +108,7 @@ def load_tree(store: Store, tree: str, name: str) -> Release | None:
         tree: digest of a result.
         name: what to call it.
     """
-    listed = store.tree(tree)
+    listed = store.read_tree(tree)
     files = {entry.path: entry.digest for entry in listed.entries} if listed else {}
     if not {REFERENCE, MANIFEST} <= files.keys():
         return None
@@ -117,7 +117,7 @@ def load_tree(store: Store, tree: str, name: str) -> Release | None:
 
 def _build_release(name: str, content: bytes, manifest: bytes, hint: str) -> Release:
     try:
-        listed = {entry["path"]: entry["sha256"] for entry in foreign_json(manifest)["files"]}
+        listed = {entry["path"]: entry["sha256"] for entry in parse_foreign_json(manifest)["files"]}
         if listed[REFERENCE] != hashlib.sha256(content).hexdigest():
             raise UsageError(f"the reference of {name} does not match its manifest", hint=hint)
         return Release(name, content, listed)

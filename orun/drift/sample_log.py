@@ -22,10 +22,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.source_location import abridged
+from orun.core.source_location import abridge
 from orun.drift.release import LATENCY, Column, Release
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.stages.release._server.sample_log import FORMAT
 
 STDIN = "-"
@@ -154,7 +154,7 @@ class _Parser:
         try:
             data = msgspec.json.decode(line)
         except (ValueError, RecursionError) as error:
-            raise self._build_error("is no JSON", abridged(str(error))) from error
+            raise self._build_error("is no JSON", abridge(str(error))) from error
         if not isinstance(data, dict) or "sample_log" not in data:
             raise self._build_error("is no record of a sampled log", "each line is the JSON object of a request")
         if data["sample_log"] != FORMAT:
@@ -200,7 +200,7 @@ class _Parser:
 
     def _build_error(self, problem: str, why: str) -> UsageError:
         is_editable = self._place != "<stdin>" and not self._place.endswith(".gz") and self._position.last
-        hint = f"to leave it out: sed -i {self._number}d {quoted(self._place)}" if is_editable else ""
+        hint = f"to leave it out: sed -i {self._number}d {quote(self._place)}" if is_editable else ""
         return UsageError(f"{self._place}:{self._number}: the line {problem}", why=why, hint=hint)
 
 

@@ -16,7 +16,7 @@ from orun.drift.sample_log import Sample
 from orun.drift.watcher import Group, Watcher
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.fs.output_file import OutputFile
 
 FORMAT = 1
@@ -84,7 +84,7 @@ def restore(watcher: Watcher, path: Path) -> None:
         raise UsageError(f"cannot read the state {path}", why=error.strerror or str(error)) from error
     if not (content.startswith(ZIP) and content.startswith(FIRST, FIRST_AT)):
         raise UsageError(f"{path} is not the state of a test", hint="name another file: --state watch.state")
-    begin_anew = f"to begin a new test: rm {quoted(path)}"
+    begin_anew = f"to begin a new test: rm {quote(path)}"
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

@@ -15,7 +15,7 @@ from orun.drift.result import Verdict, WatchedStatistic, WatchResult
 from orun.drift.sample_log import OTHER_MODEL, Position, Sample, read_samples
 from orun.errors import UsageError
 from orun.text.counts import count
-from orun.text.suggestions import Unknown, closest, one_of
+from orun.text.suggestions import Unknown, find_closest, format_choices
 
 LEARNT = 500  # records from which the latency is learnt: the machine of a release and its load are others
 LATELY = 50  # records of which the median is shown
@@ -204,8 +204,10 @@ def count_learnt_records(release: Release, learn: Mapping[str, int]) -> list[int
     for pattern in learn:
         if not any(fnmatchcase(name, pattern) for name in names):
             arrays = dict.fromkeys(f"{name.rpartition('.')[0]}.*" for name in names if "." in name)
-            meant = closest(pattern, [*names, *arrays])
-            raise Unknown(f"{release.name} has no statistic {pattern}", expected=one_of(names), suggestion=meant)
+            meant = find_closest(pattern, [*names, *arrays])
+            raise Unknown(
+                f"{release.name} has no statistic {pattern}", expected=format_choices(names), suggestion=meant
+            )
     settings = {LATENCY: LEARNT, **learn}
     learnt = [0] * len(names)
     for pattern, number in settings.items():

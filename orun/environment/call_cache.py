@@ -11,7 +11,7 @@ T = TypeVar("T")
 _cached: list[functools._lru_cache_wrapper[object]] = []
 
 
-def once(function: Callable[..., T]) -> functools._lru_cache_wrapper[T]:
+def cache_calls(function: Callable[..., T]) -> functools._lru_cache_wrapper[T]:
     """Cache results like `functools.cache`, until `forget` is called."""
     cached = functools.cache(function)
     _cached.append(cached)

@@ -10,7 +10,7 @@ GROUPS = "/sys/fs/cgroup"
 LONGEST = 1 << 16  # bytes read from a file of the kernel
 
 
-def files(controller: str, *names: str) -> list[str]:
+def list_files(controller: str, *names: str) -> list[str]:
     """Return the possible paths of the files of this process's group and its parent groups, which all limit it.
 
     Version 2 has one tree of groups, version 1 a tree for each controller. In a container, the process's group may be
@@ -25,15 +25,15 @@ def files(controller: str, *names: str) -> list[str]:
     """
     tops = {GROUPS: None, f"{GROUPS}/{controller}": None}
     folders: dict[str, None] = {}
-    for line in reversed(text(f"{PROC}/self/cgroup").splitlines()):
+    for line in reversed(read_text(f"{PROC}/self/cgroup").splitlines()):
         _, controllers, path = line.split(":", 2)
         if not controllers or controller in controllers.split(","):
             top = f"{GROUPS}/{controller}" if controllers else GROUPS
-            folders |= dict.fromkeys(f"{top}{group}" for group in _upwards(path))
+            folders |= dict.fromkeys(f"{top}{group}" for group in _iter_parents(path))
     return [f"{folder}/{name}" for name in names for folder in folders | tops]
 
 
-def _upwards(path: str) -> Iterator[str]:
+def _iter_parents(path: str) -> Iterator[str]:
     """Yield a group and its parents, without the slash at the end."""
     path = path.rstrip("/")
     while path:
@@ -42,7 +42,7 @@ def _upwards(path: str) -> Iterator[str]:
     yield ""
 
 
-def text(path: str) -> str:
+def read_text(path: str) -> str:
     """Read a file of the kernel; empty if it is missing or cannot be read."""
     try:
         descriptor = os.open(path, os.O_RDONLY)
@@ -56,16 +56,16 @@ def text(path: str) -> str:
         os.close(descriptor)
 
 
-def cores() -> list[int]:
+def read_core_limits() -> list[int]:
     """Return the core limits of this group and its parents, rounded up; empty if there is no limit.
 
     A limit of CPU time holds on any core, so CPU affinity does not show it.
     """
     shares = []
-    for path in files("cpu", "cpu.max", "cpu.cfs_quota_us"):
-        if quota := text(path):
+    for path in list_files("cpu", "cpu.max", "cpu.cfs_quota_us"):
+        if quota := read_text(path):
             own = path.removesuffix("cfs_quota_us")  # version 1 has the period in a separate file
-            period = text(f"{own}cfs_period_us") if own != path else ""
+            period = read_text(f"{own}cfs_period_us") if own != path else ""
             shares.append(f"{quota} {period}".split())
     known = [share for share in shares if share and all(map(str.isdigit, share))]  # "max" and -1 mean no limit
     return [-(-int(quota) // int(period)) for quota, period in known]

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orun.core.targets import StageClass, Target
-from orun.environment.call_cache import once
-from orun.environment.distributions import exact, find, installed
+from orun.environment.call_cache import cache_calls
+from orun.environment.distributions import find, list_exact, list_installed
 from orun.environment.env_vars import NEIGHBOURS, SETTINGS
-from orun.environment.processor import cpu
+from orun.environment.processor import read_cpu
 from orun.environment.secret_variables import Secrets
 from orun.errors import DeviceUnknown
 from orun.providers.registry import PROVIDERS
@@ -44,27 +44,29 @@ def fingerprint(
     }
     if stage_class == "portable":
         return parts
-    parts |= cpu() | libraries(target, packages) | settings()
+    parts |= read_cpu() | read_library_versions(target, packages) | read_settings()
     for provider in target.providers if target else ():
         if provider.on_nvidia_gpu:
-            parts |= gpu(provider.options.get("device_id", "0"))
+            parts |= read_gpu(provider.options.get("device_id", "0"))
         if provider.name == "TensorrtExecutionProvider":
-            parts["tensorrt"] = tensorrt(installed() if packages is None else packages)
+            parts["tensorrt"] = find_tensorrt(list_installed() if packages is None else packages)
     if stage_class == "measurement":
-        parts |= clocks()
+        parts |= read_clocks()
     return parts
 
 
-def made_on(stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None) -> dict[str, str]:
+def fingerprint_origin(
+    stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None
+) -> dict[str, str]:
     """Return the origin of a result: the fingerprint, and the host for every class.
 
     Arguments and errors are those of `fingerprint`.
     """
-    return fingerprint(stage_class, target, packages) | clocks()
+    return fingerprint(stage_class, target, packages) | read_clocks()
 
 
-@once
-def clocks() -> dict[str, str]:
+@cache_calls
+def read_clocks() -> dict[str, str]:
     """Return the host, its clocks and what always runs beside stages, on which only measurements depend.
 
     Ephemeral CI runners have a new name each time; `ORUN_HOST` gives identical runners one name.
@@ -81,9 +83,9 @@ def clocks() -> dict[str, str]:
     return parts
 
 
-def libraries(target: Target | None, packages: Mapping[str, str] | None) -> dict[str, str]:
+def read_library_versions(target: Target | None, packages: Mapping[str, str] | None) -> dict[str, str]:
     """Return the versions of ONNX Runtime and of the packages behind the target's providers."""
-    packages = exact() if packages is None else packages
+    packages = list_exact() if packages is None else packages
     runtime = find("onnxruntime", packages)
     parts = {"runtime": " ".join(runtime) if runtime else "none"}
     for provider in target.providers if target else ():
@@ -93,7 +95,7 @@ def libraries(target: Target | None, packages: Mapping[str, str] | None) -> dict
     return parts
 
 
-def settings() -> dict[str, str]:
+def read_settings() -> dict[str, str]:
     """Return the set environment variables by which runtimes choose kernels."""
     named = ((name, value) for name, value in sorted(os.environ.items()) if name.startswith(SETTINGS))
     assignments = (f"{name}={value}" for name, value in named if name not in Secrets())
@@ -101,8 +103,8 @@ def settings() -> dict[str, str]:
     return {"settings": text} if text else {}
 
 
-@once
-def gpu(index: str = "0") -> dict[str, str]:
+@cache_calls
+def read_gpu(index: str = "0") -> dict[str, str]:
     """Return name, compute capability, memory, partitioning (MIG) and driver of a GPU, from `nvidia-smi`.
 
     Index and serial number are left out: an engine is valid on every GPU of the same model.
@@ -117,7 +119,7 @@ def gpu(index: str = "0") -> dict[str, str]:
     return {f"gpu {name}": value for name, value in zip(query, ask_gpu(index, query), strict=True)}
 
 
-def nvidia_smi_index(index: str) -> str:
+def find_nvidia_smi_index(index: str) -> str:
     """Return what `nvidia-smi` calls the GPU that programs call by this number: `CUDA_VISIBLE_DEVICES` may shift it."""
     visible = [part.strip() for part in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if part.strip()]
     return visible[int(index)] if index.isdigit() and int(index) < len(visible) else index
@@ -135,7 +137,7 @@ def ask_gpu(index: str, query: Sequence[str]) -> list[str]:
     """
     import subprocess
 
-    number = nvidia_smi_index(index)
+    number = find_nvidia_smi_index(index)
     command = ["nvidia-smi", f"--query-gpu={','.join(query)}", "--format=csv,noheader,nounits", f"--id={number}"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
@@ -149,7 +151,7 @@ def ask_gpu(index: str, query: Sequence[str]) -> list[str]:
         ) from error
 
 
-def tensorrt(packages: Mapping[str, str]) -> str:
+def find_tensorrt(packages: Mapping[str, str]) -> str:
     """Return the version of TensorRT, from its package or the library that the system's loader finds.
 
     Raises:
@@ -160,7 +162,7 @@ def tensorrt(packages: Mapping[str, str]) -> str:
             return packages[name]
     folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
     libraries = sorted(path for folder in folders if folder for path in Path(folder).glob("libnvinfer.so*"))
-    for path in (*libraries, *libraries_of_loader("libnvinfer.so")):
+    for path in (*libraries, *list_loader_libraries("libnvinfer.so")):
         return path.resolve().name  # such as libnvinfer.so.10.13.2
     raise DeviceUnknown(
         "the version of TensorRT cannot be read, so no engine of it can be told from another's",
@@ -169,7 +171,7 @@ def tensorrt(packages: Mapping[str, str]) -> str:
     )
 
 
-def libraries_of_loader(library: str) -> list[Path]:
+def list_loader_libraries(library: str) -> list[Path]:
     """Return the paths of the libraries with this prefix that the system's loader finds."""
     import subprocess
 

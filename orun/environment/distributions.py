@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Iterable, Mapping
 
-from orun.environment.call_cache import once
+from orun.environment.call_cache import cache_calls
 
 ABSENT = "not installed"  # version of a missing distribution
 PRESENT = "installed"  # version of a module without a distribution of its name
@@ -30,44 +30,44 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-@once
-def installed() -> Mapping[str, str]:
+@cache_calls
+def list_installed() -> Mapping[str, str]:
     """Return the version of every distribution on `sys.path`, by normalised name; the first on the path wins."""
-    return installed_in(sys.path)
+    return list_installed_in(sys.path)
 
 
-@once
-def exact() -> Mapping[str, str]:
-    """Return `installed()` with a build label for distributions that no index served: `1.0+sha256.4f0a`.
+@cache_calls
+def list_exact() -> Mapping[str, str]:
+    """Return `list_installed()` with a build label for distributions that no index served: `1.0+sha256.4f0a`.
 
     A project that CI installs from its checkout keeps its version while its content changes. The files of an editable
     install are watched, but not a switch to another checkout: its label stands for the folder.
     """
-    _looked_at()
-    return _exact_here()
+    _keep_states()
+    return _read_exact()
 
 
-@once
-def modules() -> frozenset[str]:
+@cache_calls
+def list_modules() -> frozenset[str]:
     """Return the normalised names of the top-level modules in the folders of installed packages."""
-    names = (name for folder in sys.path if holds_packages(folder) for name in _names(folder))
+    names = (name for folder in sys.path if holds_packages(folder) for name in _list_names(folder))
     tops = (name.partition(".")[0] for name in names if "." not in name or name.endswith(MODULES))
-    names_of_modules = {*tops, *_developed_modules()}
+    names_of_modules = {*tops, *_list_developed_modules()}
     return frozenset(name.lower() if name.isalnum() else normalise(name) for name in names_of_modules)  # most are
 
 
-def _developed_modules() -> list[str]:
+def _list_developed_modules() -> list[str]:
     """Return the top-level modules of editable installs, as far as their installers recorded them."""
-    metadata = [metadata_paths()[name] for name in developed()]
-    return [name for folder in metadata for name in _text(folder, "top_level.txt").decode().split()]
+    metadata = [list_metadata_paths()[name] for name in list_developed()]
+    return [name for folder in metadata for name in _read_text(folder, "top_level.txt").decode().split()]
 
 
 def holds_packages(folder: str) -> bool:
     """Return whether packages are installed in a folder; `pip install --target` may install into any."""
-    return folder.rstrip("/").endswith(PACKAGES) or bool(installed_in([folder]))
+    return folder.rstrip("/").endswith(PACKAGES) or bool(list_installed_in([folder]))
 
 
-def owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
+def find_owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """Find the distributions that installed modules.
 
     Args:
@@ -78,21 +78,21 @@ def owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """
     owners_of: dict[str, list[str]] = {}
     lines_in: dict[str, dict[str, list[bytes]]] = {}  # by folder of packages and module
-    for name, metadata in metadata_paths().items():
+    for name, metadata in list_metadata_paths().items():
         folder = metadata.rpartition("/")[0]
         if folder not in lines_in:
-            lines_in[folder] = {module: _recorded(paths, folder) for module, paths in modules.items()}
+            lines_in[folder] = {module: _read_recorded(paths, folder) for module, paths in modules.items()}
         if not any(lines_in[folder].values()):
             continue
-        listed = _text(metadata, "RECORD")
-        tops = set() if listed else set(_text(metadata, "top_level.txt").decode().split())
+        listed = _read_text(metadata, "RECORD")
+        tops = set() if listed else set(_read_text(metadata, "top_level.txt").decode().split())
         for module, wanted in lines_in[folder].items():
             if module in tops or any(line in listed or listed.startswith(line[1:]) for line in wanted):
                 owners_of.setdefault(module, []).append(name)
     return owners_of
 
 
-def _recorded(paths: Iterable[str], folder: str) -> list[bytes]:
+def _read_recorded(paths: Iterable[str], folder: str) -> list[bytes]:
     """Return the starts of the lines that paths below a folder have in the lists of files of its distributions.
 
     The folder may not be the nearest one on `sys.path`: packages add folders of their own to it, `../tools`, too.
@@ -102,20 +102,22 @@ def _recorded(paths: Iterable[str], folder: str) -> list[bytes]:
     return [b"\n" + os.fsencode(path[len(folder) + 1 :] + end) for path, end in zip(inside, ends, strict=True)]
 
 
-def requirements(distribution: str) -> frozenset[str]:
+def read_requirements(distribution: str) -> frozenset[str]:
     """Return the normalised names of everything that an installed distribution may require, extras included."""
-    metadata = metadata_paths()[distribution]
-    text = _text(metadata, "METADATA") or re.sub(rb"(?m)^", b"Requires-Dist: ", _text(metadata, "requires.txt"))
+    metadata = list_metadata_paths()[distribution]
+    text = _read_text(metadata, "METADATA") or re.sub(
+        rb"(?m)^", b"Requires-Dist: ", _read_text(metadata, "requires.txt")
+    )
     return frozenset(normalise(name.decode()) for name in REQUIREMENT.findall(text))
 
 
-@once
-def metadata_paths() -> Mapping[str, str]:
+@cache_calls
+def list_metadata_paths() -> Mapping[str, str]:
     """Return the folder of metadata of every distribution on `sys.path`, by normalised name."""
     return {name: metadata for name, (_, metadata) in _scan(sys.path).items()}
 
 
-def _text(metadata: str, name: str) -> bytes:
+def _read_text(metadata: str, name: str) -> bytes:
     """Return the content of a metadata file of a distribution; empty when it is missing."""
     try:
         with open(f"{metadata}/{name}", "rb") as file:  # noqa: PTH123 - nothing here imports pathlib
@@ -124,43 +126,43 @@ def _text(metadata: str, name: str) -> bytes:
         return b""
 
 
-def exact_now() -> Mapping[str, str]:
-    """Return the current value of `exact`, uncached: packages may be installed during a run of hours."""
-    if (now := _states()) != _looked_at():
-        versions = _exact_here()
-        if versions != exact():
+def list_exact_now() -> Mapping[str, str]:
+    """Return the current value of `list_exact`, uncached: packages may be installed during a run of hours."""
+    if (now := _read_states()) != _keep_states():
+        versions = _read_exact()
+        if versions != list_exact():
             return versions
-        _looked_at().update(now)  # another change in one of the folders
-    return exact()
+        _keep_states().update(now)  # another change in one of the folders
+    return list_exact()
 
 
-def _exact_here() -> dict[str, str]:
-    return {name: _label(version, folder, development=True) for name, (version, folder) in _scan(sys.path).items()}
+def _read_exact() -> dict[str, str]:
+    return {name: _add_label(version, folder, development=True) for name, (version, folder) in _scan(sys.path).items()}
 
 
-@once
-def developed() -> Mapping[str, str]:
+@cache_calls
+def list_developed() -> Mapping[str, str]:
     """Return the source folder of every editable install, by normalised name."""
     noted = {name: metadata for name, (_, metadata) in _scan(sys.path).items() if _is_noted(metadata)}
     if not noted:
         return {}
-    from orun.environment.package_origin import development
+    from orun.environment.package_origin import find_development_folder
 
-    return {name: folder for name, metadata in noted.items() if (folder := development(metadata))}
-
-
-@once
-def _looked_at() -> dict[str, tuple[int, int] | None]:
-    """Return `_states` at the time when versions were read."""
-    return _states()
+    return {name: folder for name, metadata in noted.items() if (folder := find_development_folder(metadata))}
 
 
-def _states() -> dict[str, tuple[int, int] | None]:
+@cache_calls
+def _keep_states() -> dict[str, tuple[int, int] | None]:
+    """Return `_read_states` at the time when versions were read."""
+    return _read_states()
+
+
+def _read_states() -> dict[str, tuple[int, int] | None]:
     """Return inode and time of each folder of the path: they change when an entry is added or removed."""
-    return {folder: _state(folder or ".") for folder in sys.path}
+    return {folder: _read_state(folder or ".") for folder in sys.path}
 
 
-def _state(folder: str) -> tuple[int, int] | None:
+def _read_state(folder: str) -> tuple[int, int] | None:
     try:
         status = os.stat(folder)  # noqa: PTH116 - nothing here imports pathlib
     except OSError:
@@ -168,21 +170,21 @@ def _state(folder: str) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def installed_in(folders: Iterable[str]) -> dict[str, str]:
+def list_installed_in(folders: Iterable[str]) -> dict[str, str]:
     """Return the version of every distribution in some folders, by normalised name; the first folder wins."""
     return {name: version for name, (version, _) in _scan(folders).items()}
 
 
-def exact_in(folders: Iterable[str]) -> dict[str, str]:
-    """Return the same with build labels, as in `exact`; editable installs get none."""
-    return {name: _label(version, folder) for name, (version, folder) in _scan(folders).items()}
+def list_exact_in(folders: Iterable[str]) -> dict[str, str]:
+    """Return the same with build labels, as in `list_exact`; editable installs get none."""
+    return {name: _add_label(version, folder) for name, (version, folder) in _scan(folders).items()}
 
 
 def _scan(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Return the version and the metadata folder of every distribution, by normalised name."""
     distributions: dict[str, tuple[str, str]] = {}
     for folder in folders:
-        for name in _metadata_folders(folder):
+        for name in _list_metadata_folders(folder):
             distribution, _, version = name.rpartition(".")[0].partition("-")
             if version:  # else the `.egg-info` of a project's own folder
                 distributions.setdefault(
@@ -191,13 +193,13 @@ def _scan(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
     return distributions
 
 
-def _metadata_folders(folder: str) -> list[str]:
+def _list_metadata_folders(folder: str) -> list[str]:
     """Return the metadata folders in a folder, `.dist-info` first: it wins if a distribution has both."""
-    names = _names(folder)
+    names = _list_names(folder)
     return [name for kind in METADATA for name in names if name.endswith(kind)]
 
 
-def _names(folder: str) -> list[str]:
+def _list_names(folder: str) -> list[str]:
     """Return the names in a folder of the path."""
     try:
         return os.listdir(folder or ".")  # noqa: PTH208 - one Path an entry costs more than the listing
@@ -205,13 +207,13 @@ def _names(folder: str) -> list[str]:
         return []
 
 
-def _label(version: str, metadata: str, *, development: bool = False) -> str:
+def _add_label(version: str, metadata: str, *, development: bool = False) -> str:
     """Return a version, with a local label (PEP 440) if its content or folder is not fixed by the version."""
     if not _is_noted(metadata):
         return version
-    from orun.environment.package_origin import label  # lazy: most come from an index
+    from orun.environment.package_origin import build_label  # lazy: most come from an index
 
-    build = label(metadata, development=development)
+    build = build_label(metadata, development=development)
     return f"{version}{'.' if '+' in version else '+'}{build}" if build else version
 
 
@@ -228,7 +230,7 @@ def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str
             for `onnxruntime`.
         packages: versions by normalised name; the installed ones when None.
     """
-    packages = exact() if packages is None else packages
+    packages = list_exact() if packages is None else packages
     names = tool.split("|")
     for name in (*names, *(BUILDS if "onnxruntime" in names else ())):
         if version := packages.get(normalise(name)):

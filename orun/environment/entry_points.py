@@ -35,7 +35,7 @@ class Group(Record, frozen=True):
         from importlib.metadata import entry_points
 
         points: dict[str, tuple[EntryPoint, ...]] = {}
-        for point in sorted(entry_points(group=self.name), key=lambda point: (point.name, package_of(point))):
+        for point in sorted(entry_points(group=self.name), key=lambda point: (point.name, name_package(point))):
             points[point.name] = (*points.get(point.name, ()), point)
         return points
 
@@ -47,7 +47,7 @@ class Group(Record, frozen=True):
         """
         point = points[0]
         if len(points) > 1:
-            packages = [package_of(point) for point in points]
+            packages = [name_package(point) for point in points]
             raise Unknown(
                 f"the {self.noun} {point.name!r} is offered by {len(packages)} packages: {', '.join(packages)}",
                 expected="a single package that offers it",
@@ -57,36 +57,38 @@ class Group(Record, frozen=True):
         try:
             return point.load()
         except Exception as error:  # importing a package may raise any error
-            raise self.broken(point, describe(error), show="") from error
+            raise self.build_broken_error(point, describe(error), show="") from error
 
     def load_function(self, points: tuple[EntryPoint, ...]) -> Any:
         """Return the function behind the entry points of a name; see `load` for what it raises."""
         function = self.load(points)
         if not callable(function):
-            raise self.broken(points[0], f"{points[0].value} is not a function")
+            raise self.build_broken_error(points[0], f"{points[0].value} is not a function")
         return function
 
-    def shadowed(self, point: EntryPoint) -> Unknown:
+    def build_shadowed_error(self, point: EntryPoint) -> Unknown:
         """Return the error of an entry point with a name of orun's own, which comes before it."""
         why = f"orun has a {self.noun} of that name"
         hint = f"rename its entry point in the group {self.name}"
-        return Unknown(f"{self._title(point)} cannot be used: {why}", hint=hint)
+        return Unknown(f"{self._format_title(point)} cannot be used: {why}", hint=hint)
 
-    def broken(self, point: EntryPoint, why: str, show: str = " as it; print(it.__file__, dir(it))") -> Unknown:
+    def build_broken_error(
+        self, point: EntryPoint, why: str, show: str = " as it; print(it.__file__, dir(it))"
+    ) -> Unknown:
         """Return the error of a broken package; the hint for an editable one shows its import error or its content."""
-        from orun.environment.install_commands import upgrade_command
+        from orun.environment.install_commands import format_upgrade_command
 
         own = point.dist is not None and point.dist.read_text("direct_url.json") is not None
         return Unknown(
-            f"{self._title(point)} cannot be used: {why}",
-            hint=f"python -c 'import {point.module}{show}'" if own else upgrade_command(package_of(point)),
+            f"{self._format_title(point)} cannot be used: {why}",
+            hint=f"python -c 'import {point.module}{show}'" if own else format_upgrade_command(name_package(point)),
         )
 
-    def _title(self, point: EntryPoint) -> str:
-        return f"the {self.noun} {point.name!r} of the package {package_of(point)}"
+    def _format_title(self, point: EntryPoint) -> str:
+        return f"the {self.noun} {point.name!r} of the package {name_package(point)}"
 
 
-def package_of(point: EntryPoint) -> str:
+def name_package(point: EntryPoint) -> str:
     """Return the package that offers an entry point."""
     return point.dist.name if point.dist else point.value
 

@@ -23,18 +23,18 @@ UNLESS_SET = {HASH_SEED: "0", "TF_CPP_MIN_LOG_LEVEL": "2"}  # fixed order of set
 ALWAYS = {"ORT_DISABLE_TELEMETRY": "1"}
 
 
-def signing_keys_set() -> list[str]:
+def list_signing_keys() -> list[str]:
     """Return the names of the signing keys that are set: with a key, a run may push. Values are never recorded."""
     return sorted(name for name in SIGNING_KEYS if os.environ.get(name))
 
 
-def stage_environment() -> dict[str, str]:
+def build_stage_environment() -> dict[str, str]:
     """Return the environment of stages: this process's, without orun's own secrets and with orun's settings."""
     variables = {name: value for name, value in os.environ.items() if name not in HIDDEN}
     return {**UNLESS_SET, **variables, **ALWAYS}
 
 
-def stage_value(name: str) -> str | None:
+def read_stage_value(name: str) -> str | None:
     """Return the value of a variable in the environment of stages; None when it is not set there."""
     if name in HIDDEN:
         return None
@@ -42,7 +42,7 @@ def stage_value(name: str) -> str | None:
 
 
 @contextmanager
-def variable(name: str, value: str | None) -> Iterator[None]:
+def set_variable(name: str, value: str | None) -> Iterator[None]:
     """Set a variable in the block, or unset it (None), for this process and those that it starts; then restore it."""
     before = os.environ.get(name)
     _set(name, value)

@@ -14,30 +14,30 @@ HARDWARE = frozenset(
 )
 
 
-def same_machine(first: Host, second: Host) -> bool:
+def is_same_machine(first: Host, second: Host) -> bool:
     """Return whether two fingerprints are of the same hardware, whatever its software."""
-    return _machine(first) == _machine(second)
+    return _select_machine(first) == _select_machine(second)
 
 
-def software(host: Host) -> dict[str, str]:
+def select_software(host: Host) -> dict[str, str]:
     """Return the software facts of a fingerprint: Python, ONNX Runtime, drivers, libraries, settings."""
     return {name: value for name, value in host.items() if name not in HARDWARE}
 
 
-def hardware(host: Host) -> dict[str, str]:
+def select_hardware(host: Host) -> dict[str, str]:
     """Return the hardware facts of a fingerprint, with the host's name."""
     return {name: value for name, value in host.items() if name in HARDWARE}
 
 
-def machine(host: Host) -> str:
+def format_machine(host: Host) -> str:
     """Return the name and processor of a machine, for messages: `forge, EPYC 9554P`."""
     return ", ".join(host[name] for name in ("host", "cpu") if name in host) or "unknown"
 
 
-def device(host: Host) -> str:
+def name_device(host: Host) -> str:
     """Return the device of a fingerprint: its GPU, else its processor; empty if neither is known."""
     return host.get("gpu name") or host.get("cpu", "")
 
 
-def _machine(host: Host) -> dict[str, str]:
+def _select_machine(host: Host) -> dict[str, str]:
     return {name: value for name, value in host.items() if name in MACHINE or name.startswith("gpu ")}

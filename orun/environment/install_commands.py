@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orun.environment import distributions
-from orun.environment.package_origin import requirement as requirement_of
+from orun.environment.package_origin import format_requirement as requirement_of
 
 # Extra of orun that includes a distribution, for the hint about a missing one.
 EXTRAS: Mapping[str, str] = {
@@ -55,14 +55,14 @@ SHARED_LIBRARIES: Mapping[str, str] = {
 WITHOUT_ONNX = frozenset({"data", "hub", "mcp", "mlflow", "oci", "ray", "remote"})  # extras that do not include `onnx`
 
 
-def library_command(message: str) -> str:
+def find_library_command(message: str) -> str:
     """Return what installs the shared library that a message of ONNX Runtime says is missing; empty if unknown."""
     if "cannot open shared object file" not in message:
         return ""
     return next((command for name, command in SHARED_LIBRARIES.items() if name in message), "")
 
 
-def install_command(
+def format_install_command(
     missing: Iterable[str], extra: str = "", packages: Mapping[str, str] | None = None, other_tools: Iterable[str] = ()
 ) -> str:
     """Return the one command that installs all of these tools.
@@ -75,23 +75,23 @@ def install_command(
         other_tools: tools that the extra need not include.
     """
     names, other_names = ([tool.partition("|")[0] for tool in tools] for tools in (missing, other_tools))
-    extras = _extras(names, other_names, extra, packages)
-    with_extras = [requirement("orun", extras)] if extras else []
+    extras = _list_extras(names, other_names, extra, packages)
+    with_extras = [format_requirement("orun", extras)] if extras else []
     plain = [name for name in (*(() if extra else names), *other_names) if name not in EXTRAS]
-    return " ".join([installer(), *with_extras, *plain])
+    return " ".join([choose_installer(), *with_extras, *plain])
 
 
-def upgrade_command(distribution: str) -> str:
+def format_upgrade_command(distribution: str) -> str:
     """Return the command that upgrades a distribution from where it was installed."""
-    return f"{installer()} --upgrade {requirement(distribution, pinned=False)}"
+    return f"{choose_installer()} --upgrade {format_requirement(distribution, pinned=False)}"
 
 
-def extras_of(tools: Iterable[str], extra: str) -> list[str]:
-    """Return the extras of orun that include the tools of a kind. Arguments as for `install_command`."""
-    return _extras([tool.partition("|")[0] for tool in tools], [], extra, {})
+def list_extras(tools: Iterable[str], extra: str) -> list[str]:
+    """Return the extras of orun that include the tools of a kind. Arguments as for `format_install_command`."""
+    return _list_extras([tool.partition("|")[0] for tool in tools], [], extra, {})
 
 
-def _extras(names: list[str], other_names: list[str], extra: str, packages: Mapping[str, str] | None) -> list[str]:
+def _list_extras(names: list[str], other_names: list[str], extra: str, packages: Mapping[str, str] | None) -> list[str]:
     extras = {EXTRAS[name] for name in (*names, *other_names) if name in EXTRAS}
     if extra and names:
         extras.add(extra)
@@ -104,22 +104,22 @@ def _extras(names: list[str], other_names: list[str], extra: str, packages: Mapp
     return sorted(extras)
 
 
-def requirement(distribution: str, extras: Iterable[str] = (), *, pinned: bool = True) -> str:
+def format_requirement(distribution: str, extras: Iterable[str] = (), *, pinned: bool = True) -> str:
     """Return an installed distribution as an argument of pip: the folder, file or repository that it came from.
 
     Only a distribution without such a note (PEP 610) came from an index, which knows it by its name.
     """
     return requirement_of(
-        distributions.metadata_paths().get(distribution, ""), distribution, tuple(extras), pinned=pinned
+        distributions.list_metadata_paths().get(distribution, ""), distribution, tuple(extras), pinned=pinned
     )
 
 
-def installer() -> str:
+def choose_installer() -> str:
     """Return the command that installs into the environment of this Python; plain `pip` may be that of another one."""
     python = shlex.quote(sys.executable)
     if Path(sys.prefix, "pipx_metadata.json").exists():
         return f"pipx runpip {Path(sys.prefix).name} install"
-    if "pip" not in distributions.installed():
+    if "pip" not in distributions.list_installed():
         return f"uv pip install --python {python}" if shutil.which("uv") else f"pip --python {python} install"
     pip = shutil.which("pip")
     same = pip is not None and Path(pip).parent == Path(sys.executable).parent

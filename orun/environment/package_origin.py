@@ -43,14 +43,14 @@ class Origin(msgspec.Struct, frozen=True):
     dir_info: Folder | None = None
 
 
-def label(metadata: str, *, development: bool = False) -> str:
+def build_label(metadata: str, *, development: bool = False) -> str:
     """Return `commit.`, `sha256.` or `files.` with the beginning of a digest; empty if the version fixes the content.
 
     Args:
         metadata: folder of the distribution's metadata, which holds `NOTE`.
         development: whether to label an editable install by its folder (`editable.`).
     """
-    origin = _origin(metadata)
+    origin = _read_origin(metadata)
     if origin.dir_info and origin.dir_info.editable:  # its files are watched like the user's own
         return f"editable.{blake3(origin.url.encode()).hexdigest()[:SHOWN]}" if development else ""
     if origin.vcs_info.commit_id:
@@ -58,16 +58,16 @@ def label(metadata: str, *, development: bool = False) -> str:
     name, _, digest = origin.archive_info.hash.partition("=")
     if digest := origin.archive_info.hashes.get("sha256", digest if name == "sha256" else ""):
         return f"sha256.{digest[:SHOWN]}"
-    return f"files.{_content(Path(metadata))}"
+    return f"files.{_digest_content(Path(metadata))}"
 
 
-def development(metadata: str) -> str:
-    """Return the source folder of an editable install, else an empty text. Arguments as for `label`."""
-    origin = _origin(metadata)
+def find_development_folder(metadata: str) -> str:
+    """Return the source folder of an editable install, else an empty text. Arguments as for `build_label`."""
+    origin = _read_origin(metadata)
     return unquote(origin.url.removeprefix("file://")) if origin.dir_info and origin.dir_info.editable else ""
 
 
-def requirement(metadata: str, name: str, extras: Sequence[str], *, pinned: bool) -> str:
+def format_requirement(metadata: str, name: str, extras: Sequence[str], *, pinned: bool) -> str:
     """Return a distribution with extras as an argument of pip, quoted for a shell.
 
     Args:
@@ -77,7 +77,7 @@ def requirement(metadata: str, name: str, extras: Sequence[str], *, pinned: bool
         pinned: whether to name the commit that it was built from, and not the newest of its repository.
     """
     brackets = f"[{','.join(extras)}]" if extras else ""
-    origin = _origin(metadata)
+    origin = _read_origin(metadata)
     if origin.dir_info is not None:
         folder = unquote(origin.url.removeprefix("file://"))
         return f"{'-e ' if origin.dir_info.editable else ''}{shlex.quote(folder + brackets)}"
@@ -88,14 +88,14 @@ def requirement(metadata: str, name: str, extras: Sequence[str], *, pinned: bool
     return f'"{name}{brackets} @ {url}"'
 
 
-def _origin(metadata: str) -> Origin:
+def _read_origin(metadata: str) -> Origin:
     try:
         return msgspec.json.decode(Path(metadata, NOTE).read_bytes(), type=Origin)
     except (OSError, msgspec.DecodeError):
         return Origin()
 
 
-def _content(metadata: Path) -> str:
+def _digest_content(metadata: Path) -> str:
     """Return a digest of the digests of its files, without metadata and scripts, which depend on the folder."""
     try:
         lines = (metadata / "RECORD").read_text("utf-8", "replace").splitlines()

@@ -25,7 +25,7 @@ KEPT_BLOCK, KEPT_FREE = 1 << 30, 2**31 - 1  # bytes: largest block to keep, and 
 
 
 @functools.cache
-def libc() -> ctypes.CDLL:
+def load_libc() -> ctypes.CDLL:
     """Return the C library; the functions that forked processes need are already looked up."""
     library = ctypes.CDLL(None, use_errno=True)
     for name in ("prctl", "syscall", "mallopt", "fflush"):
@@ -46,7 +46,7 @@ def adopt_orphans() -> None:
 
 
 def _prctl(option: int, value: int) -> None:
-    if sys.platform == "linux" and libc().prctl(option, value, 0, 0, 0):
+    if sys.platform == "linux" and load_libc().prctl(option, value, 0, 0, 0):
         raise OSError(ctypes.get_errno(), f"prctl({option}) was refused")
 
 
@@ -56,20 +56,20 @@ def keep_freed_memory() -> None:
     By default it returns each block to the kernel, which clears every page again. That is half of the system time of
     stages that read and write a model of 90 MB several times.
     """
-    if sys.platform == "linux" and hasattr(libc(), "mallopt"):
-        libc().mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
-        libc().mallopt(M_TRIM_THRESHOLD, KEPT_FREE)
+    if sys.platform == "linux" and hasattr(load_libc(), "mallopt"):
+        load_libc().mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK)
+        load_libc().mallopt(M_TRIM_THRESHOLD, KEPT_FREE)
 
 
 def flush_native_output() -> None:
     """Flush the C library's buffers, which hold what native code has printed."""
-    libc().fflush(None)
+    load_libc().fflush(None)
 
 
-def children(process: int) -> list[int]:
+def list_children(process: int) -> list[int]:
     """Return the ids of the direct children of a process."""
-    if not lists_children():
-        return [child for child, parent in _parents() if parent == process]
+    if not kernel_lists_children():
+        return [child for child, parent in _iter_parents() if parent == process]
     ids: list[int] = []
     with contextlib.suppress(OSError):  # the process ended, or this system has no such list
         for thread in os.listdir(f"{PROC}/{process}/task"):  # noqa: PTH208 - names alone
@@ -79,12 +79,12 @@ def children(process: int) -> list[int]:
 
 
 @functools.cache
-def lists_children() -> bool:
+def kernel_lists_children() -> bool:
     """Return whether this kernel lists the children of a process (`PROC_CHILDREN`)."""
     return os.path.exists(f"{PROC}/self/task/{os.getpid()}/children")  # noqa: PTH110 - as above
 
 
-def _parents() -> Iterator[tuple[int, int]]:
+def _iter_parents() -> Iterator[tuple[int, int]]:
     """Yield every visible process and its parent."""
     with contextlib.suppress(OSError):  # a system without this folder
         for name in filter(str.isdigit, os.listdir(PROC)):  # noqa: PTH208 - names alone
@@ -93,18 +93,18 @@ def _parents() -> Iterator[tuple[int, int]]:
                 yield int(name), int(stat.rpartition(b")")[2].split()[1])  # the name before it may hold any character
 
 
-def held_memory(process: int) -> int:
+def measure_held_memory(process: int) -> int:
     """Return the bytes that a process and its descendants hold: anonymous and shared memory, not pages of files."""
-    return _count_memory(process) + sum(_count_memory(descendant) for descendant in descendants(process))
+    return _count_memory(process) + sum(_count_memory(descendant) for descendant in iter_descendants(process))
 
 
-def descendants(process: int) -> Iterator[int]:
+def iter_descendants(process: int) -> Iterator[int]:
     """Yield the ids of all descendants of a process."""
-    waiting = children(process)
+    waiting = list_children(process)
     while waiting:
         process_id = waiting.pop()
         yield process_id
-        waiting += children(process_id)
+        waiting += list_children(process_id)
 
 
 def signal_group(process: int, number: signal.Signals, spared: Collection[int | None] = ()) -> None:
@@ -154,9 +154,9 @@ def end_orphans(own: Collection[int]) -> None:
     Killing groups also reaches processes that fork and end faster than each could be killed. A group with one of the
     process's own children, or a descendant of one, is spared.
     """
-    orphans = [process for process in children(os.getpid()) if process not in own]
+    orphans = [process for process in list_children(os.getpid()) if process not in own]
     if orphans:
-        spared = {group(process) for process in {*own}.union(*map(descendants, own))}
+        spared = {find_group(process) for process in {*own}.union(*map(iter_descendants, own))}
         for process in orphans:
             signal_group(process, signal.SIGKILL, spared)
 
@@ -176,8 +176,8 @@ def end_tree(leader: int, patience: float) -> None:
     if WAITS_TWICE:
         os.waitid(os.P_PID, leader, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
     while time.monotonic() < until:
-        below = children(leader)
-        if not any(map(_runs, below)) and below == children(leader):  # else new children have appeared
+        below = list_children(leader)
+        if not any(map(_is_running, below)) and below == list_children(leader):  # else new children have appeared
             break
         for process in below:  # ended children too: others of their group may still run
             _signal_group(process, signal.SIGKILL, (leader,))
@@ -193,7 +193,7 @@ def _signal_group(process: int, number: signal.Signals, spared: Collection[int |
             os.killpg(its_group, number)
 
 
-def group(process: int) -> int | None:
+def find_group(process: int) -> int | None:
     """Return the group of a process; None if it has ended."""
     try:
         return os.getpgid(process)
@@ -201,7 +201,7 @@ def group(process: int) -> int | None:
         return None
 
 
-def _runs(process: int) -> bool:
+def _is_running(process: int) -> bool:
     with contextlib.suppress(OSError):  # it has been waited for
         return (PROC / str(process) / "stat").read_bytes().rpartition(b")")[2].split()[0] not in ENDED
     return False

@@ -10,21 +10,21 @@ from pathlib import Path
 from blake3 import blake3
 
 from orun.environment import cgroups
-from orun.environment.call_cache import once
+from orun.environment.call_cache import cache_calls
 
 VNNI = frozenset({"avx512_vnni", "avx_vnni"})
 CPUINFO = Path("/proc/cpuinfo")
 CORE = 1 << 13  # bytes; more than the entry of a core
 
 
-@once
-def cpu() -> dict[str, str]:
+@cache_calls
+def read_cpu() -> dict[str, str]:
     """Return the model, feature flags (as a digest) and usable cores of the processor."""
-    fields = _cpuinfo()
+    fields = _read_cpuinfo()
     return {
-        "cpu": fields.get("model name") or _numbered(fields) or platform.processor() or platform.machine(),
-        "cpu flags": blake3(" ".join(_flags(fields)).encode()).hexdigest()[:16],
-        "cores": str(usable_cores()),
+        "cpu": fields.get("model name") or _format_model(fields) or platform.processor() or platform.machine(),
+        "cpu flags": blake3(" ".join(_list_flags(fields)).encode()).hexdigest()[:16],
+        "cores": str(count_usable_cores()),
     }
 
 
@@ -33,15 +33,15 @@ def saturates() -> bool:
 
     See "reduce_range" in https://onnxruntime.ai/docs/performance/model-optimizations/quantization.html.
     """
-    flags = set(_flags(_cpuinfo()))
+    flags = set(_list_flags(_read_cpuinfo()))
     return "avx2" in flags and not flags & VNNI
 
 
-def _flags(fields: Mapping[str, str]) -> list[str]:
+def _list_flags(fields: Mapping[str, str]) -> list[str]:
     return sorted((fields.get("flags") or fields.get("Features") or "").split())
 
 
-def _cpuinfo() -> dict[str, str]:
+def _read_cpuinfo() -> dict[str, str]:
     """Return the entry of the first core in `/proc/cpuinfo`: reading hundreds of cores takes long."""
     first = b""
     try:
@@ -54,13 +54,13 @@ def _cpuinfo() -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs}
 
 
-def _numbered(fields: Mapping[str, str]) -> str:
+def _format_model(fields: Mapping[str, str]) -> str:
     """Return the model of an Arm processor, which Linux reports as numbers; empty for other processors."""
     numbers = [fields.get(f"CPU {name}", "") for name in ("implementer", "part", "variant", "revision")]
     return f"{platform.machine()} {' '.join(numbers)}" if all(numbers) else ""
 
 
-def usable_cores() -> int:
+def count_usable_cores() -> int:
     """Return the number of cores that this process may use, by its affinity and its control group."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min([cores, *cgroups.cores()])
+    return min([cores, *cgroups.read_core_limits()])

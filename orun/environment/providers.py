@@ -18,7 +18,7 @@ from orun.core.activity import report
 from orun.core.serialization import Record
 from orun.core.targets import Environment, Target
 from orun.environment import venvs
-from orun.environment.call_cache import once
+from orun.environment.call_cache import cache_calls
 from orun.environment.distributions import find
 
 PROBE = """
@@ -79,12 +79,12 @@ def explain(target: Target, environment: Environment | None = None) -> str:
         module = provider.spec.plugin if provider.spec else ""
         loaded = probe(provider.name, options, environment, provider.library, module)
         if provider.name not in loaded.providers:
-            reason = first_reason(loaded.messages)
+            reason = find_first_reason(loaded.messages)
             problems.append(f"{provider.name} does not load on this machine" + (f" ({reason})" if reason else ""))
     return "; ".join(problems)
 
 
-@once
+@cache_calls
 def probe(
     provider: str, options: str, environment: Environment | None = None, library: str = "", module: str = ""
 ) -> ProbeResult:
@@ -97,10 +97,10 @@ def probe(
         library: absolute path of its plug-in, if the target names one.
         module: module that knows the path of its plug-in, if a package declares the provider.
     """
-    packages = venvs.packages(environment)
+    packages = venvs.read_packages(environment)
     if find("onnx", packages) is None or find("onnxruntime", packages) is None:
         return ProbeResult((), "onnx and ONNX Runtime are not installed")
-    interpreter = venvs.interpreter(environment)
+    interpreter = venvs.choose_interpreter(environment)
     command = [interpreter.python, "-P", "-c", PROBE, provider, options, ANSWER, library, module]
     variables = os.environ | {"ORT_DISABLE_TELEMETRY": "1"}
     if interpreter.path is not None:
@@ -119,7 +119,7 @@ def probe(
     return ProbeResult((), done.stderr)
 
 
-def first_reason(messages: str) -> str:
+def find_first_reason(messages: str) -> str:
     """Return the runtime's first message without colours, times and source locations, or Python's exception."""
     _, traceback, raised = messages.rpartition(TRACEBACK)  # without a traceback, `raised` is all of the text
     for line in raised.splitlines():

@@ -6,8 +6,8 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from orun.environment.call_cache import once
-from orun.fs.observed_state import portable_name
+from orun.environment.call_cache import cache_calls
+from orun.fs.observed_state import to_portable_name
 
 VARIABLE = "PYTHONPATH"
 PACKAGE = Path(__file__).parents[1]  # orun itself
@@ -16,13 +16,13 @@ STARTUP = ("sitecustomize", "usercustomize")  # modules that Python imports when
 INJECTED = frozenset({*STARTUP, "__pycache__"})  # content of the folders that debuggers and tracers add
 
 
-def on_path(text: str) -> list[str]:
+def list_folders(text: str) -> list[str]:
     """Return the folders in a value of `PYTHONPATH`, without orun's own."""
     folders = map(os.path.abspath, filter(None, text.split(os.pathsep)))
     return [folder for folder in folders if folder != CHECKOUT]
 
 
-def module_folders(root: Path, project: Path, excluded: Collection[Path]) -> str:
+def format_module_folders(root: Path, project: Path, excluded: Collection[Path]) -> str:
     """Return the folders of `PYTHONPATH` in order, by names that do not depend on where the project lies.
 
     Args:
@@ -30,12 +30,14 @@ def module_folders(root: Path, project: Path, excluded: Collection[Path]) -> str
         project: the top folder of the project.
         excluded: folders that Python searches earlier anyway.
     """
-    folders = [Path(folder) for folder in on_path(os.environ.get(VARIABLE, "")) if not _only_watches(folder)]
-    return os.pathsep.join(portable_name(folder, root, project) for folder in folders if folder not in excluded)
+    folders = [
+        Path(folder) for folder in list_folders(os.environ.get(VARIABLE, "")) if not _holds_only_injected(folder)
+    ]
+    return os.pathsep.join(to_portable_name(folder, root, project) for folder in folders if folder not in excluded)
 
 
-@once
-def _only_watches(folder: str) -> bool:
+@cache_calls
+def _holds_only_injected(folder: str) -> bool:
     """Return whether a folder holds only modules that Python imports when it starts."""
     try:
         names = {name.partition(".")[0] for name in os.listdir(folder)}  # noqa: PTH208 - only names

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.core.serialization import Record
-from orun.environment.call_cache import once
-from orun.environment.processor import usable_cores
+from orun.environment.call_cache import cache_calls
+from orun.environment.processor import count_usable_cores
 
 if TYPE_CHECKING:
     from orun.core.machines import Machine
@@ -25,7 +25,7 @@ class Resources(Record, frozen=True):
     gpus: int = 0
 
 
-def available_resources(jobs: int | None = None, gpus: int | None = None, *, memory: bool = False) -> Resources:
+def find_available_resources(jobs: int | None = None, gpus: int | None = None, *, memory: bool = False) -> Resources:
     """Return the resources that a run may use.
 
     Args:
@@ -35,19 +35,19 @@ def available_resources(jobs: int | None = None, gpus: int | None = None, *, mem
     """
     size = None
     if memory and hasattr(os, "sysconf"):  # Windows lacks it
-        from orun.environment.physical_memory import memory_here
+        from orun.environment.physical_memory import measure_memory
 
-        size = memory_here()
-    return Resources(jobs or usable_cores(), size, visible_gpus() if gpus is None else gpus)
+        size = measure_memory()
+    return Resources(jobs or count_usable_cores(), size, count_visible_gpus() if gpus is None else gpus)
 
 
-def machine_resources(machine: Machine) -> Resources:
+def to_resources(machine: Machine) -> Resources:
     """Return what stages may use of a machine of a fleet. One GPU at least: a driver may hide it."""
     return Resources(machine.cores, machine.memory, max(machine.gpus, 1))
 
 
-@once
-def visible_gpus() -> int:
+@cache_calls
+def count_visible_gpus() -> int:
     """Return the number of NVIDIA GPUs that this process may use; `CUDA_VISIBLE_DEVICES` may hide some."""
     try:
         there = len(os.listdir(NVIDIA))  # noqa: PTH208 - names alone

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 
 from orun.core.serialization import Record
-from orun.environment.env_vars import HIDDEN, stage_value
-from orun.fs.observed_state import value_digest
+from orun.environment.env_vars import HIDDEN, read_stage_value
+from orun.fs.observed_state import digest_value
 
 # Credentials of remote stores.
 CREDENTIALS = frozenset(
@@ -40,10 +40,10 @@ class Secrets(Record, frozen=True):
         known = self.declared | self.settings | HIDDEN | CREDENTIALS
         return name not in known and LOOKS_SECRET.fullmatch(name) is not None
 
-    def state(self, name: str, value: str | None) -> str:
+    def compute_state(self, name: str, value: str | None) -> str:
         """Return a variable's state for records: `SECRET`, the digest of its value, or `ABSENT`."""
-        return SECRET if name in self else value_digest(name, value)
+        return SECRET if name in self else digest_value(name, value)
 
-    def state_now(self, name: str) -> str:
+    def read_state(self, name: str) -> str:
         """Return the state of a variable in the environment of stages."""
-        return self.state(name, stage_value(name))
+        return self.compute_state(name, read_stage_value(name))

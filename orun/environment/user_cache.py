@@ -8,7 +8,7 @@ from pathlib import Path
 from orun.errors import UsageError
 
 
-def cache_folder() -> Path:
+def locate_cache() -> Path:
     """Return `$XDG_CACHE_HOME/orun`, else `~/.cache/orun`.
 
     Raises:

@@ -49,28 +49,28 @@ def make(environment: Environment, tell: Tell = lambda _: None) -> None:
         EnvironmentFailed: when it cannot be made, with pip's last lines.
         StoreError: when its folder cannot be written.
     """
-    folder = venvs.folder_of(environment)
-    if not venvs.damage(folder):
+    folder = venvs.locate_folder(environment)
+    if not venvs.describe_damage(folder):
         return
     with convert_os_errors("make an environment", folder):
         folder.mkdir(parents=True, exist_ok=True)
     lock = Lock(folder / "lock", keep=True)
     lock.acquire(lambda: tell(f"environment {environment.name!r}: another orun process makes it"))
     with lock:
-        if damage := venvs.damage(folder):
+        if damage := venvs.describe_damage(folder):
             again = venvs.is_known(environment)
             action = f"making it again, because {damage}" if again else "making it, once for this machine"
-            tell(f"environment {environment.name!r}: {action} ({', '.join(_packages(environment))})")
+            tell(f"environment {environment.name!r}: {action} ({', '.join(_list_packages(environment))})")
             with convert_os_errors("make an environment", folder):
                 _build(environment, folder, lock.descriptor)
 
 
 def _build(environment: Environment, folder: Path, lock: int) -> None:
-    if venvs.prefix(folder).exists():
-        shutil.rmtree(venvs.prefix(folder))
+    if venvs.locate_prefix(folder).exists():
+        shutil.rmtree(venvs.locate_prefix(folder))
     pip = _create(environment, folder)
-    brought = venvs.packages_in(folder)
-    lines = _lines(environment)
+    brought = venvs.list_packages_in(folder)
+    lines = _build_input(environment)
     (folder / "requirements.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     (folder / "constraints.txt").write_text("".join(f"{line}\n" for line in environment.constraints), "utf-8")
     exact = ["--no-deps"] if venvs.is_known(environment) else []
@@ -81,24 +81,26 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
     if status:
         log_lines = log.read_text("utf-8", "replace").splitlines()
         raise EnvironmentFailed(
-            f"environment {environment.name!r} cannot be made", why=_why(log_lines), hint=f"all that pip said: {log}"
+            f"environment {environment.name!r} cannot be made",
+            why=_explain(log_lines),
+            hint=f"all that pip said: {log}",
         )
-    there = venvs.packages_in(folder)
-    if lacking := [name for name in _names(lines) if name not in there]:
+    there = venvs.list_packages_in(folder)
+    if lacking := [name for name in _list_names(lines) if name not in there]:
         raise EnvironmentFailed(
             f"environment {environment.name!r} cannot be made",
             why=f"pip ended well, and {', '.join(lacking)} did not come to be there: its settings lead elsewhere",
             hint=f"see them: {sys.executable} -m pip config list",
         )
-    venv_contents.note(folder, venvs.prefix(folder))
+    venv_contents.note(folder, venvs.locate_prefix(folder))
     packages = {name: version for name, version in there.items() if brought.get(name) != version}
-    _record(environment, venvs.EnvironmentRecord(environment.requirements, packages, venvs.exact_in(folder)))
+    _record(environment, venvs.EnvironmentRecord(environment.requirements, packages, venvs.list_exact_in(folder)))
 
 
 def _record(environment: Environment, contents: venvs.EnvironmentRecord) -> None:
     """Write the resolved versions; from then on the environment counts as complete."""
     text = json.dumps(encode(contents), indent=1, sort_keys=True) + "\n"
-    record = venvs.record_of(environment)
+    record = venvs.locate_record(environment)
     replace_file(str(record), text.encode(), str(record.with_name(f".packages-{os.urandom(6).hex()}")))
 
 
@@ -114,7 +116,7 @@ def _create(environment: Environment, folder: Path) -> list[str]:
         )
     own = importlib.util.find_spec("pip") is not None
     try:
-        venv.EnvBuilder(symlinks=True, with_pip=not own).create(venvs.prefix(folder))
+        venv.EnvBuilder(symlinks=True, with_pip=not own).create(venvs.locate_prefix(folder))
     except (subprocess.CalledProcessError, ImportError) as error:
         output = getattr(error, "output", None) or b""
         why = output.decode(errors="replace").strip().splitlines()[-1:] or [str(error)]
@@ -123,28 +125,28 @@ def _create(environment: Environment, folder: Path) -> list[str]:
             why=f"neither is it beside orun, nor does this Python bring it along: {why[0]}",
             hint=f"install pip beside orun: {sys.executable} -m ensurepip, or uv pip install pip",
         ) from error
-    python = str(venvs.python(folder))
+    python = str(venvs.locate_python(folder))
     return [sys.executable, "-m", "pip", "--python", python] if own else [python, "-m", "pip"]
 
 
-def _lines(environment: Environment) -> Sequence[str]:
+def _build_input(environment: Environment) -> Sequence[str]:
     """Return pip's input: the request, or the exact versions that it resolved to before."""
-    previous = venvs.read(venvs.record_of(environment))
+    previous = venvs.read(venvs.locate_record(environment))
     requested = environment.requirements
     if previous is None or any("--hash" in line for line in requested):
         return requested
     exact = [line for line in requested if line.startswith("-") or URL in line]
-    named = set(_names(exact))
+    named = set(_list_names(exact))
     return [*exact, *(f"{name}=={version}" for name, version in previous.packages.items() if name not in named)]
 
 
-def _names(lines: Iterable[str]) -> list[str]:
+def _list_names(lines: Iterable[str]) -> list[str]:
     """Return the normalised names in lines of requirements, except lines with a marker."""
     matches = (NAME.match(line) for line in lines if ";" not in line)
     return [normalise(match[0]) for match in matches if match]
 
 
-def _packages(environment: Environment) -> list[str]:
+def _list_packages(environment: Environment) -> list[str]:
     """Return the requirements without options and hashes, for messages."""
     return [line.partition(" --")[0] for line in environment.requirements if not line.startswith("-")]
 
@@ -180,7 +182,7 @@ def _run(command: Sequence[str], folder: Path, output: int, lock: int) -> int:
             process.wait()
 
 
-def _why(log_lines: Sequence[str]) -> str:
+def _explain(log_lines: Sequence[str]) -> str:
     """Return pip's errors, or the last lines of its output."""
     errors = [line for line in log_lines if line.startswith("ERROR:")] or log_lines[-3:]
     lines = [line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}" for line in errors]

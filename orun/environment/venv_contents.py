@@ -17,14 +17,14 @@ COMPILED = "__pycache__"  # Python may rewrite it at any time
 def note(folder: Path, top: Path) -> None:
     """Write a list of the files below `top` into `folder`."""
     states: dict[str, tuple[int, int, str]] = {}
-    for path in _files(str(top)):
+    for path in _iter_files(str(top)):
         state = os.stat(path)  # noqa: PTH116 - a Path for each of ten thousand files costs more
         states[os.path.relpath(path, top)] = (state.st_size, state.st_mtime_ns, _digest(path))
     text = json.dumps(states, sort_keys=True, separators=(",", ":"))
     replace_file(str(folder / LIST), text.encode(), str(folder / f".{LIST}-{os.urandom(6).hex()}"))
 
 
-def difference(folder: Path, top: Path) -> str:
+def describe_difference(folder: Path, top: Path) -> str:
     """Return how files below `top` differ from the list in `folder`, as a clause; empty if they do not.
 
     New files are ignored: libraries keep caches next to their code. A file of the same size with another time, such as
@@ -54,7 +54,7 @@ def _differs(path: str, size: int, changed: int, digest: str) -> str:
     return "" if same else "was changed"
 
 
-def _files(top: str) -> Iterator[str]:
+def _iter_files(top: str) -> Iterator[str]:
     """Yield the paths of all files except links and compiled code."""
     for folder, names, files in os.walk(top):
         names[:] = [name for name in names if name != COMPILED]

@@ -22,7 +22,7 @@ import msgspec
 from orun.core.serialization import Record, decode, field, from_json
 from orun.core.targets import Environment, Interpreter
 from orun.environment import distributions, venv_contents
-from orun.environment.user_cache import cache_folder
+from orun.environment.user_cache import locate_cache
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 
@@ -42,7 +42,7 @@ class EnvironmentRecord(Record, frozen=True):
     exact: Mapping[str, str] = field(default_factory=dict)  # with a build label, if no index served it
 
 
-def root() -> Path:
+def locate_root() -> Path:
     """Return the folder of all isolated environments: `ORUN_ENVIRONMENTS`, else in the user's cache.
 
     Raises:
@@ -50,7 +50,7 @@ def root() -> Path:
     """
     if chosen := os.environ.get("ORUN_ENVIRONMENTS"):
         return Path(chosen).absolute()
-    return cache_folder() / "environments"
+    return locate_cache() / "environments"
 
 
 @functools.cache
@@ -61,20 +61,20 @@ def digest(environment: Environment) -> str:
     return blake3.blake3(json.dumps(request).encode()).hexdigest()[:32]
 
 
-def folder_of(environment: Environment) -> Path:
+def locate_folder(environment: Environment) -> Path:
     """Return the folder of an environment, which need not exist yet."""
-    return root() / digest(environment)
+    return locate_root() / digest(environment)
 
 
-def record_of(environment: Environment) -> Path:
+def locate_record(environment: Environment) -> Path:
     """Return the path of the record of an environment."""
-    return folder_of(environment) / RECORD
+    return locate_folder(environment) / RECORD
 
 
 def read_all() -> dict[Path, EnvironmentRecord]:
     """Return every complete environment on this machine, by its folder."""
     try:
-        records = sorted(root().glob(f"*/{RECORD}"))
+        records = sorted(locate_root().glob(f"*/{RECORD}"))
     except UsageError:  # no folder to make environments in
         return {}
     return {record.parent: contents for record in records if (contents := read(record))}
@@ -93,77 +93,79 @@ def _read(record: str, _changed: int) -> EnvironmentRecord:
     return decode(EnvironmentRecord, from_json(read_bounded(record, RECORD_LIMIT)))
 
 
-def packages(environment: Environment | None) -> Mapping[str, str] | None:
-    """Return the version of every distribution in an environment, by normalised name, as `distributions.exact` does.
+def read_packages(environment: Environment | None) -> Mapping[str, str] | None:
+    """Return the version of every distribution in an environment as `distributions.list_exact` does, by name.
 
     None stands for orun's own packages. An environment that was never made on this machine is empty.
     """
     if environment is None:
         return None
-    contents = read(record_of(environment))
+    contents = read(locate_record(environment))
     return {**contents.packages, **contents.exact} if contents else {}
 
 
 def is_known(environment: Environment | None) -> bool:
     """Return whether the versions of an environment are known: it was made here, or is orun's own."""
-    return environment is None or read(record_of(environment)) is not None
+    return environment is None or read(locate_record(environment)) is not None
 
 
 def can_run(environment: Environment | None) -> bool:
     """Return whether programs can run in an environment now, as in orun's own."""
-    return environment is None or (is_known(environment) and os.access(python(folder_of(environment)), os.X_OK))
+    return environment is None or (
+        is_known(environment) and os.access(locate_python(locate_folder(environment)), os.X_OK)
+    )
 
 
-def prefix(folder: Path) -> Path:
+def locate_prefix(folder: Path) -> Path:
     """Return the top folder of an environment's interpreter."""
     return folder / "venv"
 
 
-def python(folder: Path) -> Path:
+def locate_python(folder: Path) -> Path:
     """Return the path of an environment's interpreter."""
-    return prefix(folder) / "bin" / "python"
+    return locate_prefix(folder) / "bin" / "python"
 
 
-def damage(folder: Path) -> str:
+def describe_damage(folder: Path) -> str:
     """Return why an environment cannot be used as it is, as a clause; empty if it matches its record."""
     contents = read(folder / RECORD)
     if contents is None:
         return "it is not there"
-    if not os.access(python(folder), os.X_OK):
+    if not os.access(locate_python(folder), os.X_OK):
         return "its interpreter is gone"
-    there = packages_in(folder)
+    there = list_packages_in(folder)
     for name in sorted((there.keys() - BRINGERS) | contents.packages.keys()):
         if there.get(name) != contents.packages.get(name):
             return f"{name} is {there.get(name, 'gone')} instead of {contents.packages.get(name, 'absent')}"
-    return venv_contents.difference(folder, prefix(folder))
+    return venv_contents.describe_difference(folder, locate_prefix(folder))
 
 
-def packages_in(folder: Path) -> dict[str, str]:
+def list_packages_in(folder: Path) -> dict[str, str]:
     """Return the versions of the distributions that are installed in an environment now."""
-    return dict(sorted(distributions.installed_in(_site_packages(folder)).items()))
+    return dict(sorted(distributions.list_installed_in(_list_site_packages(folder)).items()))
 
 
-def exact_in(folder: Path) -> dict[str, str]:
-    """Return the versions with a build label, as `distributions.exact` does, of distributions that no index served."""
-    there, versions = packages_in(folder), distributions.exact_in(_site_packages(folder))
+def list_exact_in(folder: Path) -> dict[str, str]:
+    """Return the versions with a build label of distributions that no index served; see `distributions.list_exact`."""
+    there, versions = list_packages_in(folder), distributions.list_exact_in(_list_site_packages(folder))
     return {name: version for name, version in versions.items() if version != there[name]}
 
 
-def _site_packages(folder: Path) -> list[str]:
-    return [str(path) for path in prefix(folder).glob("lib/python3.*/site-packages")]
+def _list_site_packages(folder: Path) -> list[str]:
+    return [str(path) for path in locate_prefix(folder).glob("lib/python3.*/site-packages")]
 
 
-def interpreter(environment: Environment | None) -> Interpreter:
+def choose_interpreter(environment: Environment | None) -> Interpreter:
     """Return the Python of an environment, or orun's own for None, and its `PYTHONPATH` for orun's code."""
     if environment is None:
         return Interpreter(sys.executable, os.environ.get("PYTHONPATH"))
-    return Interpreter(str(python(folder_of(environment))), str(_links()))
+    return Interpreter(str(locate_python(locate_folder(environment))), str(_create_links()))
 
 
-def _links() -> Path:
+def _create_links() -> Path:
     """Return a folder with links to `LINKED` and nothing else; create it if necessary."""
     targets = {name: str(path.resolve()) for name, path in LINKED.items()}
-    folder = root() / "links" / blake3.blake3(json.dumps(targets).encode()).hexdigest()[:32]
+    folder = locate_root() / "links" / blake3.blake3(json.dumps(targets).encode()).hexdigest()[:32]
     folder.mkdir(parents=True, exist_ok=True)
     for name, target in targets.items():
         link = folder / name

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from orun.eventlog.listener import Listener, activities_to, ignore
+from orun.eventlog.listener import Listener, forward_activities, ignore
 from orun.eventlog.reducer import Reducer, read_log, read_result
-from orun.eventlog.writer import Journal, unrecorded_notice
+from orun.eventlog.writer import Journal, build_unrecorded_notice
 
-__all__ = ["Journal", "Listener", "Reducer", "activities_to", "ignore", "read_log", "read_result", "unrecorded_notice"]
+__all__ = [
+    "Journal",
+    "Listener",
+    "Reducer",
+    "build_unrecorded_notice",
+    "forward_activities",
+    "ignore",
+    "read_log",
+    "read_result",
+]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from orun.core.activity import reported_to
+from orun.core.activity import report_to
 from orun.core.events import Event, Planning
 
 Listener = Callable[[Event], None]
@@ -16,10 +16,10 @@ def ignore(_: Event) -> None:
 
 
 @contextmanager
-def activities_to(listener: Listener) -> Iterator[None]:
+def forward_activities(listener: Listener) -> Iterator[None]:
     """Pass activities on to the listener of a run that has not started yet; tell it of the end if that is an error."""
     try:
-        with reported_to(lambda activity: listener(Planning(activity))):
+        with report_to(lambda activity: listener(Planning(activity))):
             yield
     except BaseException:
         listener(Planning(""))

@@ -6,12 +6,12 @@ import io
 import os
 from pathlib import Path
 
-from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, event_from_json
+from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, parse_event
 from orun.core.run_record import RunResult, StageResult, Verdict
-from orun.core.serialization import decode, foreign_json, replace
+from orun.core.serialization import decode, parse_foreign_json, replace
 from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
-from orun.fs.observed_state import FOLDER, presence
-from orun.store.checksummed_json import read_record, unusable_record
+from orun.fs.observed_state import FOLDER, observe_presence
+from orun.store.checksummed_json import build_record_error, read_record
 
 
 class Reducer:
@@ -31,7 +31,7 @@ class Reducer:
         elif isinstance(event, GateJudged):
             self._verdicts.append(event.verdict)
 
-    def result(self, exit_code: int, seconds: float) -> RunResult:
+    def build_result(self, exit_code: int, seconds: float) -> RunResult:
         """Return the result so far; ValueError if the run has not started."""
         if (started := self._started) is None:
             raise ValueError("no run_started among the events")
@@ -65,19 +65,19 @@ def read_result(path: Path) -> RunResult:
     try:
         result = decode(RunResult, record)
     except ValueError as error:
-        raise unusable_record(path, "is not one that this version of orun can read", error) from error
-    return result if result.folder == path.parent else _moved(result, path.parent)
+        raise build_record_error(path, "is not one that this version of orun can read", error) from error
+    return result if result.folder == path.parent else _move(result, path.parent)
 
 
-def _moved(result: RunResult, folder: Path) -> RunResult:
+def _move(result: RunResult, folder: Path) -> RunResult:
     """Return a result with another folder; output checkouts that are not in the store there are left out."""
     old, new = (run.parent.parent for run in (result.folder, folder))
 
-    def moved(out: str) -> str:
+    def move(out: str) -> str:
         path = new / os.path.relpath(out, old)
-        return str(path) if presence(path) == FOLDER else ""
+        return str(path) if observe_presence(path) == FOLDER else ""
 
-    stages = (replace(stage, out=moved(stage.out)) if stage.out else stage for stage in result.stages)
+    stages = (replace(stage, out=move(stage.out)) if stage.out else stage for stage in result.stages)
     return replace(result, folder=folder, stages=tuple(stages))
 
 
@@ -91,8 +91,8 @@ def read_log(path: Path) -> RunResult:
     reducer = Reducer()
     event: Event | None = None
     for line in io.BytesIO(read_bounded(path, LOG_LIMIT)):
-        event = event_from_json(foreign_json(line))
+        event = parse_event(parse_foreign_json(line))
         reducer(event)
     if not isinstance(event, RunFinished):
         raise ValueError("the run has not ended")  # noqa: TRY004 - the events are valid, the end is missing
-    return replace(reducer.result(event.exit_code, event.seconds), edited=event.edited)
+    return replace(reducer.build_result(event.exit_code, event.seconds), edited=event.edited)

@@ -10,7 +10,7 @@ from time import time
 from types import TracebackType
 from typing import Any, Self
 
-from orun.core.events import Event, Notice, RunFinished, StageFinished, line_of
+from orun.core.events import Event, Notice, RunFinished, StageFinished, build_line
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
 from orun.eventlog.listener import Listener
@@ -21,7 +21,7 @@ from orun.store.checksummed_json import encode_checksummed
 from orun.store.layout import RECORD_FILE
 
 
-def unrecorded_notice(store: Path) -> Notice:
+def build_unrecorded_notice(store: Path) -> Notice:
     """Return the notice that a run is not recorded."""
     return Notice("info", f"the store {store} cannot be written: this run is not recorded")
 
@@ -73,16 +73,16 @@ class Journal:
 
     def _emit(self, events: Sequence[tuple[Event, Mapping[str, Any]]]) -> None:
         now = time()
-        lines = [to_json(line_of(event, data, now)) for event, data in events]
+        lines = [to_json(build_line(event, data, now)) for event, data in events]
         with convert_os_errors("write the log of the run", self.folder):
             write_all(self._log.fileno(), b"\n".join([*lines, b""]))
         for event, _ in events:
             self._reducer(event)
             self._listener(event)
 
-    def result(self, exit_code: int) -> RunResult:
+    def build_result(self, exit_code: int) -> RunResult:
         """Return the result of the events so far."""
-        return self._reducer.result(exit_code, self.seconds)
+        return self._reducer.build_result(exit_code, self.seconds)
 
     def finish(self, result: RunResult) -> RunResult:
         """Write the run record and emit that the run has ended; StoreError if it cannot be written."""

@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import gettempdir
 
-from orun.environment.physical_memory import memory_here
+from orun.environment.physical_memory import measure_memory
 from orun.environment.python_path import PACKAGE
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, StageTimeout
 from orun.executors.job import Job
 from orun.executors.local.messages import Ended, Trouble
 from orun.executors.tracing.scope import Scope
-from orun.fs.os_errors import explain_shortage, quoted
+from orun.fs.os_errors import explain_shortage, quote
 from orun.store.layout import store_option
 from orun.text import units
-from orun.text.suggestions import closest, settings, show_path
+from orun.text.suggestions import find_closest, format_settings, show_path
 
 TAIL = 1 << 16  # bytes at the end of a log in which the frames of a crash are searched
 FRAME = re.compile(rb'^  File "([^"\n]+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -32,7 +32,7 @@ KINDS = str(PACKAGE / "stages")
 def from_trouble(job: Job, trouble: Trouble) -> StageError:
     """Return the error of a stage that reported its own failure."""
     error = OutputRefused if trouble.error == "OutputRefused" else StageFailed
-    close = closest(trouble.name, trouble.known) if trouble.name else ""
+    close = find_closest(trouble.name, trouble.known) if trouble.name else ""
     why = [f"did you mean {close!r}?"] if close else [trouble.why] if trouble.why else []
     if trouble.file:
         inside = f" in {trouble.function}" if trouble.function else ""
@@ -49,7 +49,7 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
 def _from_shortage(job: Job, number: int, why: str) -> StageError:
     """Return the error of a stage that met a full disk or another shortage, whatever failed of it."""
     places = dict.fromkeys([show_path(str(_find_store(job))), gettempdir()])
-    problem, advice = explain_shortage(number, " ".join(map(quoted, places)))
+    problem, advice = explain_shortage(number, " ".join(map(quote, places)))
     advice = LESS_MEMORY if number == errno.ENOMEM else advice
     return _build_error(StageFailed, job, problem, why, advice, of_machine=True)
 
@@ -58,9 +58,9 @@ def _suggest_install(job: Job, packages: Sequence[str]) -> str:
     """Return how to install packages that a stage lacks."""
     if job.interpreter:
         return f"List {', '.join(packages)} among the packages of its environment"
-    from orun.environment.install_commands import install_command
+    from orun.environment.install_commands import format_install_command
 
-    return install_command(packages)
+    return format_install_command(packages)
 
 
 def from_end(job: Job, ended: Ended) -> StageError:
@@ -111,7 +111,7 @@ def _explain_crash(job: Job, ended: Ended, number: int) -> StageError:
 
 
 def _explain_kill(job: Job, ended: Ended, name: str) -> StageError:
-    sizes = f"{units.show(ended.peak_memory, 'B')} of the {units.show(memory_here(), 'B')} here"
+    sizes = f"{units.show(ended.peak_memory, 'B')} of the {units.show(measure_memory(), 'B')} here"
     if ended.out_of_memory:
         why = f"the kernel ended it because memory ran out: its largest process had {sizes}"
     else:
@@ -146,7 +146,7 @@ def _build_error(
     module: str = "",
 ) -> StageError:
     """Return the error with a hint: the advice, the log, and the command that runs the stage alone."""
-    options = settings(job.overrides) + _format_store_option(job)
+    options = format_settings(job.overrides) + _format_store_option(job)
     command = f"orun {shlex.quote(show_path(job.file))} --only {shlex.quote(job.stage)}{options}"
     hint = f"Its log: {show_path(job.log)}\nRun it alone: {command}"
     return error(

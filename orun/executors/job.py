@@ -90,10 +90,10 @@ class JobResult(Record, frozen=True):
     Attributes:
         metrics: by name, finite.
         reads: absolute path -> signature when first opened, or None if the file was missing.
-        listings: absolute path of a folder -> `orun.fs.observed_state.listing_digest` when first listed.
+        listings: absolute path of a folder -> `orun.fs.observed_state.digest_listing` when first listed.
         packages: distribution -> version of what the process loaded or looked for.
         environment: variable -> value that the user's code looked up, or None if it was not set.
-        probed: absolute path -> `orun.fs.observed_state.appearance` when first probed, but not opened.
+        probed: absolute path -> `orun.fs.observed_state.observe_appearance` when first probed, but not opened.
         undeclared_writes: absolute path of an undeclared write in the project -> how it was written.
         notes: sentences of the stage about its result.
         untraced: why reads of native code and other programs are missing; empty if they were traced.

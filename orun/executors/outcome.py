@@ -16,13 +16,13 @@ from orun.fs.observed_state import (
     BYTES,
     FILE,
     FIRST,
-    appearance,
-    place_on_path,
+    observe_appearance,
+    observe_path_order,
     search_folders,
     tells_more,
     was_absent,
 )
-from orun.fs.signatures import Signature, signature_at
+from orun.fs.signatures import Signature, read_signature
 
 EMPTY = f"{FILE} of 0{BYTES}"
 
@@ -48,7 +48,7 @@ def build_outcome(
     }
     unmodified = all_written.keys() - _list_modified(report.reads, written) - _list_modified(ended.reads, ended.written)
     # Their owner or mode may have changed, and with it the ctime: the runner compares with the signature of now.
-    reads |= {path: signature_at(path) for path in unmodified & reads.keys()}
+    reads |= {path: read_signature(path) for path in unmodified & reads.keys()}
     own = {path for path in all_written.keys() & reads.keys() if not _is_input(job, path, reads[path])}
     inputs = {path: signature for path, signature in sorted(reads.items()) if path not in own}
     probed = {**ended.probed, **report.probed}
@@ -82,14 +82,14 @@ def _probe_database_logs(inputs: Mapping[str, Signature | None], missed: Iterabl
     SQLite opens or creates the log (`data.db-wal`) even to read, and removes it at the end.
     """
     logs = [path for path in missed if any(seen and path.startswith(name) for name, seen in inputs.items())]
-    states = {path: appearance(path, size=True) for path in logs}
+    states = {path: observe_appearance(path, size=True) for path in logs}
     return {path: state for path, state in states.items() if state in (ABSENT, EMPTY)}
 
 
 def _locate_on_path(inputs: Mapping[str, Signature | None]) -> dict[str, str]:
     """Return the inputs that are programs and libraries found by their names -> their place on the search path."""
     on_path = (path for path, seen in inputs.items() if seen and path.rpartition("/")[0] in search_folders(path))
-    places = ((path, place_on_path(path)) for path in on_path)
+    places = ((path, observe_path_order(path)) for path in on_path)
     return {path: place for path, place in places if place.startswith(FIRST)}
 
 
@@ -103,7 +103,7 @@ def _list_modified(reads: Mapping[str, Signature | None], written: Mapping[str, 
 
 
 def _is_as_read(path: str, seen: Signature | None) -> bool:
-    now = signature_at(path)
+    now = read_signature(path)
     return now is not None and seen is not None and now[:-1] == seen[:-1]
 
 
@@ -113,4 +113,4 @@ def _is_input(job: Job, path: str, seen: Signature | None) -> bool:
     A file that was missing is the stage's own. A file of the project is an input, so that the runner notices its
     change. Any other file is an input if it is unchanged: databases are opened for writing and then only read.
     """
-    return seen is not None and (Scope([job.project]).is_code(path) or signature_at(path) == seen)
+    return seen is not None and (Scope([job.project]).is_code(path) or read_signature(path) == seen)

@@ -58,7 +58,7 @@ def is_special(path: str | Path) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
-def unreachable(path: Path, written: str, noun: str) -> str:
+def explain_unreachable(path: Path, written: str, noun: str) -> str:
     """Return why a path in a text of the user cannot be read.
 
     Args:

@@ -7,7 +7,7 @@ import os
 import sys
 
 from orun.fs.digests import digest_descriptor
-from orun.fs.durable import new_file, set_mode
+from orun.fs.durable import create_file, set_mode
 from orun.fs.os_errors import ensure_space
 
 with contextlib.suppress(ModuleNotFoundError):  # Windows
@@ -20,7 +20,7 @@ def copy_file(source: str, target: str, mode: int, *, sync: bool) -> str:
     """Copy a file and return the digest of the copy. With `sync` it is on the disk afterwards."""
     with open(source, "rb", buffering=0) as file:
         ensure_space(os.path.dirname(target), os.fstat(file.fileno()).st_size)
-        with new_file(target, mode, sync=sync) as descriptor:
+        with create_file(target, mode, sync=sync) as descriptor:
             return digest_descriptor(file.fileno(), descriptor)
 
 

@@ -28,12 +28,12 @@ def digest_descriptor(source: int, copy_to: int | None = None) -> str:
     size = os.fstat(source).st_size
     chunk = os.read(source, min(_CHUNK, size + 1))
     more = len(chunk) != size  # some network file systems return less than is there
-    hasher = blake3(chunk, max_threads=_threads() if more else 1)
+    hasher = blake3(chunk, max_threads=_count_threads() if more else 1)
     if copy_to is not None:
         write_all(copy_to, chunk)
     if not more:
         return hasher.hexdigest()
-    buffer = _buffer()
+    buffer = _allocate_buffer()
     with open(source, "rb", buffering=0, closefd=False) as file:
         while count := file.readinto(buffer):
             hasher.update(buffer[:count])
@@ -42,7 +42,7 @@ def digest_descriptor(source: int, copy_to: int | None = None) -> str:
     return hasher.hexdigest()
 
 
-def _buffer() -> memoryview:
+def _allocate_buffer() -> memoryview:
     """Return a buffer that does not start within the first 32 bytes of a page, as one from malloc would.
 
     AMD's Zen 3 copies to such an address at a fifth of its speed: reading and digesting 1 GiB took twice the time.
@@ -65,7 +65,7 @@ def is_digest(text: object) -> bool:
 
 
 @functools.cache
-def _threads() -> int:
+def _count_threads() -> int:
     """Return the number of threads that are useful on the cores of this process."""
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(usable, 8) if usable > _FEW_CORES else 1

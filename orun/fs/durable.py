@@ -15,12 +15,12 @@ _NO_SYNC = (errno.EINVAL, *_NO_MODES)  # of folders on SMB, and on shared folder
 
 def write_file(path: str, data: bytes, mode: int | None = 0o644, *, sync: bool = True) -> None:
     """Write a new file. With `sync` its content is on the disk afterwards; for its name see `sync_folders`."""
-    with new_file(path, mode, sync=sync) as descriptor:
+    with create_file(path, mode, sync=sync) as descriptor:
         write_all(descriptor, data)
 
 
 @contextmanager
-def new_file(path: str, mode: int | None, *, sync: bool = True) -> Iterator[int]:
+def create_file(path: str, mode: int | None, *, sync: bool = True) -> Iterator[int]:
     """Create a file and yield its descriptor; the file is removed if the block fails.
 
     Args:

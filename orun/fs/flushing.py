@@ -15,14 +15,14 @@ from orun.fs.durable import sync_folders
 
 
 class Flushing:
-    """Notes files and folders during a block `together`, and flushes them at its end."""
+    """Notes files and folders during a block `flush_together`, and flushes them at its end."""
 
     def __init__(self) -> None:
         self.at_once = True
         self._files: dict[str, bool] = {}  # path -> whether to remove the file if it cannot be flushed
         self._folders: set[str] = set()
 
-    def file(self, path: str, *, checksummed: bool = False) -> None:
+    def note_file(self, path: str, *, checksummed: bool = False) -> None:
         """Note a new file; outside of a block its writer has flushed it already.
 
         It is removed if it cannot be flushed, unless it is `checksummed` and so shows damage itself.
@@ -30,14 +30,14 @@ class Flushing:
         if not self.at_once:
             self._files[path] = not checksummed
 
-    def existing(self, path: str) -> None:
+    def flush_existing(self, path: str) -> None:
         """Flush a file that was there but may not be on the disk. It is never removed: others may rely on it."""
         if self.at_once:
             _flush(path, remove=False)
         else:
             self._files[path] = False
 
-    def folders(self, folders: Iterable[str]) -> None:
+    def flush_folders(self, folders: Iterable[str]) -> None:
         """Flush new names in folders."""
         if self.at_once:
             sync_folders(folders)
@@ -45,7 +45,7 @@ class Flushing:
             self._folders.update(folders)
 
     @contextmanager
-    def together(self) -> Iterator[None]:
+    def flush_together(self) -> Iterator[None]:
         """Flush everything that is stored during a block at its end."""
         self.at_once = False
         try:

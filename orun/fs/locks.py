@@ -81,7 +81,7 @@ class Lock:
         if self._descriptor is None:
             return
         with contextlib.suppress(OSError):
-            if not self.keep and _names(self.path, self._descriptor):
+            if not self.keep and _still_names(self.path, self._descriptor):
                 os.unlink(self.path)
         self.forget()
 
@@ -110,7 +110,7 @@ class Lock:
             descriptor = _open(self.path, create=self.create)
             try:
                 fcntl.flock(descriptor, operation)
-                removed = not _names(self.path, descriptor)
+                removed = not _still_names(self.path, descriptor)
             except BlockingIOError:
                 os.close(descriptor)
                 return False
@@ -167,7 +167,7 @@ def _open(path: str, *, create: bool) -> int:
         return descriptor
 
 
-def _names(path: str, descriptor: int) -> bool:
+def _still_names(path: str, descriptor: int) -> bool:
     """Return whether a path still names an open file."""
     try:
         return os.path.samestat(os.fstat(descriptor), os.stat(path))

@@ -11,7 +11,7 @@ VARIABLE = "ORUN_LOCKS"  # names the folder
 DEFAULT = "/tmp"  # noqa: S108 - the one folder that all users share, whatever their TMPDIR
 
 
-def machine_folder() -> Path:
+def choose_machine_folder() -> Path:
     """Return the folder `$ORUN_LOCKS`; without it `/tmp`, or the folder `$TMPDIR` where `/tmp` is read-only."""
     chosen = os.environ.get(VARIABLE)
     folders = [chosen] if chosen else [DEFAULT, os.environ.get("TMPDIR", "")]
@@ -25,10 +25,10 @@ def machine_folder() -> Path:
     )
 
 
-def readings_file() -> Path:
+def locate_readings() -> Path:
     """Return the file in which measurements of this user keep readings of the cores; no dependency of any stage.
 
     Raises:
         StoreError: if there is no folder for it.
     """
-    return machine_folder() / f"orun-machine-cores-{os.getuid()}.json"
+    return choose_machine_folder() / f"orun-machine-cores-{os.getuid()}.json"

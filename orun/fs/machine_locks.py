@@ -15,7 +15,7 @@ from typing import Self
 
 from orun.core.serialization import Record, decode, encode, from_json, replace, to_json
 from orun.fs.locks import Lock
-from orun.fs.machine_folder import machine_folder
+from orun.fs.machine_folder import choose_machine_folder
 
 CLAIM = "orun-machine-claim-"  # prefix of a claim file; then process id and a number
 LONGEST_CLAIM = 1 << 14  # bytes to read of a file that another user may have written
@@ -95,7 +95,7 @@ class MachineLock:
         """
         return self._short_stage.try_acquire()
 
-    def claim(self) -> MachineClaim | None:
+    def find_claim(self) -> MachineClaim | None:
         """Return the claim of the measurement that holds the machine, or else waits for it; None if there is none."""
         claims = [claim for path in sorted(self._folder.glob(f"{CLAIM}*.lock")) if (claim := _read_claim(path))]
         return max(claims, key=lambda claim: claim.since is not None, default=None)
@@ -120,7 +120,7 @@ class MachineLock:
         self.release()
 
 
-def machine_lock(exclusive: bool, claim: MachineClaim | None = None) -> MachineLock:
+def build_machine_lock(exclusive: bool, claim: MachineClaim | None = None) -> MachineLock:
     """Return the lock of this machine, which all users and orun processes share; it is not taken yet.
 
     Args:
@@ -130,7 +130,7 @@ def machine_lock(exclusive: bool, claim: MachineClaim | None = None) -> MachineL
     Raises:
         StoreError: if there is no folder for its files.
     """
-    return MachineLock(exclusive=exclusive, folder=machine_folder(), claim=claim if exclusive else None)
+    return MachineLock(exclusive=exclusive, folder=choose_machine_folder(), claim=claim if exclusive else None)
 
 
 def _read_claim(path: Path) -> MachineClaim | None:

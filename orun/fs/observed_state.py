@@ -20,7 +20,7 @@ PROGRAMS, LIBRARIES = "PATH", "LD_LIBRARY_PATH"
 ABSENT = ""  # digest of a missing file, and of a variable that is not set
 
 
-def project_of(folder: Path) -> Path:
+def find_project(folder: Path) -> Path:
     """Return the project of a folder: the nearest parent with `.git` or `pyproject.toml`, else the folder."""
     for candidate in (folder, *folder.parents):
         if (candidate / ".git").exists() or (candidate / "pyproject.toml").exists():
@@ -28,7 +28,7 @@ def project_of(folder: Path) -> Path:
     return folder
 
 
-def listing_digest(folder: str | Path) -> str:
+def digest_listing(folder: str | Path) -> str:
     """Return the digest of the sorted names in a folder, without Python's cache; `ABSENT` if it cannot be listed.
 
     Names of folders are marked, so that a folder that becomes a file changes the digest. Links are not followed.
@@ -42,16 +42,18 @@ def listing_digest(folder: str | Path) -> str:
     return blake3(text.encode(errors="surrogateescape")).hexdigest()
 
 
-def presence(path: str | Path) -> str:
+def observe_presence(path: str | Path) -> str:
     """Return `file`, `folder`, or `ABSENT` for a path, links followed."""
     try:
-        return seen_at(path)
+        return stat_presence(path)
     except (OSError, ValueError):
         return ABSENT
 
 
-def seen_at(path: str | Path) -> str:
-    """Return `presence`, but raise an error that does not mean absence. `Path.exists` hides it from Python 3.14 on.
+def stat_presence(path: str | Path) -> str:
+    """Return the same as `observe_presence`, but raise an error that does not mean absence.
+
+    `Path.exists` hides it from Python 3.14 on.
 
     Raises:
         OSError: if it is not known what is there.
@@ -65,8 +67,8 @@ def seen_at(path: str | Path) -> str:
     return FOLDER if stat.S_ISDIR(mode) else FILE
 
 
-def appearance(path: str | Path, *, size: bool = False, link: bool = False, target: bool = False) -> str:
-    """Return `presence` with details that a stage asked for: `no link: file of 12 bytes`, `link to v2: folder`.
+def observe_appearance(path: str | Path, *, size: bool = False, link: bool = False, target: bool = False) -> str:
+    """Return `observe_presence` with details that a stage asked for: `no link: file of 12 bytes`, `link to v2: folder`.
 
     Args:
         path: the path.
@@ -74,7 +76,7 @@ def appearance(path: str | Path, *, size: bool = False, link: bool = False, targ
         link: with whether it is a link.
         target: with the target of a link.
     """
-    state = presence(path)
+    state = observe_presence(path)
     try:
         if size and state == FILE:
             state = f"{FILE} of {os.stat(path).st_size}{BYTES}"
@@ -85,11 +87,11 @@ def appearance(path: str | Path, *, size: bool = False, link: bool = False, targ
     return f"{A_LINK if os.path.islink(path) else NO_LINK}{state}" if link or target else state
 
 
-def appearance_as(recorded: str, path: str | Path) -> str:
-    """Return the present `appearance`, or `place_on_path`, with the same details as a recorded one."""
+def observe_same_details(recorded: str, path: str | Path) -> str:
+    """Return the present `observe_appearance`, or `observe_path_order`, with the same details as a recorded one."""
     if recorded.startswith((FIRST, NOT_FIRST)):
-        return place_on_path(str(path))
-    return appearance(
+        return observe_path_order(str(path))
+    return observe_appearance(
         path,
         size=recorded.endswith(BYTES),
         link=recorded.startswith(LINKS),
@@ -97,9 +99,9 @@ def appearance_as(recorded: str, path: str | Path) -> str:
     )
 
 
-def place_on_path(file: str) -> str:
+def observe_path_order(file: str) -> str:
     """Return whether a program or library is the first of its name on its search path, as a text."""
-    path, variable = os.path.abspath(file), _variable(file)
+    path, variable = os.path.abspath(file), _choose_variable(file)
     candidates = (os.path.join(folder, os.path.basename(path)) for folder in search_folders(path))
     access = os.X_OK if variable == PROGRAMS else os.R_OK
     first = next((path for path in candidates if os.access(path, access) and not os.path.isdir(path)), None)
@@ -108,11 +110,11 @@ def place_on_path(file: str) -> str:
 
 def search_folders(file: str) -> tuple[str, ...]:
     """Return the folders of the search path of a program or library, in order."""
-    variable = _variable(file)
+    variable = _choose_variable(file)
     return _split(os.environ.get(variable, os.defpath if variable == PROGRAMS else ""))
 
 
-def _variable(file: str) -> str:
+def _choose_variable(file: str) -> str:
     return LIBRARIES if ".so" in file.rpartition("/")[2] else PROGRAMS
 
 
@@ -122,12 +124,12 @@ def _split(search_path: str) -> tuple[str, ...]:
 
 
 def was_absent(state: str) -> bool:
-    """Return whether an `appearance` means that nothing was there."""
+    """Return whether a text of `observe_appearance` means that nothing was there."""
     return state in (ABSENT, NO_LINK)
 
 
 def tells_more(state: str) -> bool:
-    """Return whether an `appearance` holds more than the content of the file shows."""
+    """Return whether a text of `observe_appearance` holds more than the content of the file shows."""
     return state.startswith((*LINKS, FIRST, NOT_FIRST))
 
 
@@ -144,7 +146,7 @@ def digest_file(path: str | Path) -> str:
         return ABSENT
 
 
-def value_digest(name: str, value: str | None) -> str:
+def digest_value(name: str, value: str | None) -> str:
     """Return the digest of an environment variable's name and value; `ABSENT` if it is not set.
 
     A short value can be guessed from its digest. So digests of secrets are never stored, and those of variables that
@@ -156,7 +158,7 @@ def value_digest(name: str, value: str | None) -> str:
     return blake3(text, derive_key_context="orun environment variable").hexdigest()
 
 
-def portable_name(path: Path, root: Path, project: Path) -> str:
+def to_portable_name(path: Path, root: Path, project: Path) -> str:
     """Return the path of a file relative to the pipeline's folder if it is in the project, else its absolute path."""
     if not path.is_relative_to(project):  # the project may be known by a path with links in it
         root, project = root.resolve(), project.resolve()

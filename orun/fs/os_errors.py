@@ -52,8 +52,8 @@ def to_store_error(error: OSError, action: str, path: str | Path, read_only_hint
     )
     if read_only_hint and error.errno == errno.EROFS:
         return StoreError(f"cannot {action}: {text}", why=f"{failed}: {reason}", hint=read_only_hint)
-    nearest = _existing(failed)
-    hint = hint.format(place=quoted(_existing(path)), path=quoted(nearest)) + _owner(error, nearest)
+    nearest = _find_existing(failed)
+    hint = hint.format(place=quote(_find_existing(path)), path=quote(nearest)) + _name_owner(error, nearest)
     return StoreError(f"cannot {action}: {text}", why=f"{failed}: {reason}", hint=hint)
 
 
@@ -85,7 +85,7 @@ def ensure_space(folder: str, size: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), folder)
 
 
-def quoted(path: str | Path) -> str:
+def quote(path: str | Path) -> str:
     """Return a path quoted for a shell. Not by `shlex`: no module can be imported when too many files are open."""
     text = str(path)
     plain = text.replace("/", "").translate({ord(character): "" for character in "._-+=@%:,"}).isalnum()
@@ -97,23 +97,23 @@ def _explain_missing(error: OSError, path: str | Path) -> tuple[str, str] | None
     path = Path(path)
     if error.errno != errno.ENOENT or os.path.lexists(path.parent):
         return None
-    nearest = _existing(path)
+    nearest = _find_existing(path)
     gone = nearest / path.parts[len(nearest.parts)]
     return f"there is no {gone} (any more)", "If it was moved, put it back, or say where it is, and run again"
 
 
-def _owner(error: OSError, path: Path) -> str:
+def _name_owner(error: OSError, path: Path) -> str:
     """Return the end of a hint that names the owner of a path, if that is another user."""
     if error.errno not in (errno.EACCES, errno.EPERM):
         return ""
     uid = path.lstat().st_uid
     if uid == 0 or uid == os.geteuid():  # 0 is the administrator, and everybody on Windows, which has no `geteuid`
         return ""
-    commands = f"`chmod -R g+w {quoted(path)}`, and by `umask 002` from now on"
+    commands = f"`chmod -R g+w {quote(path)}`, and by `umask 002` from now on"
     return f". It is user {uid}'s, who lets the group write by {commands}"
 
 
-def _existing(path: str | Path) -> Path:
+def _find_existing(path: str | Path) -> Path:
     """Return a path, or its nearest parent that exists."""
     path = Path(path)
     while not os.path.lexists(path) and path != path.parent:

@@ -89,7 +89,7 @@ class OutputFile:
 
 def _open_stream(path: str) -> int | None:
     """Open a pipe, device or descriptor; None for a file or if nothing is there."""
-    if (number := _own_descriptor(path)) is not None:
+    if (number := _find_own_descriptor(path)) is not None:
         try:
             flags = fcntl.fcntl(number, fcntl.F_GETFL)
         except OSError as error:
@@ -111,7 +111,7 @@ def _open_stream(path: str) -> int | None:
         raise
 
 
-def _own_descriptor(path: str) -> int | None:
+def _find_own_descriptor(path: str) -> int | None:
     """Return the descriptor of this process that a path means: 1 for `/dev/stdout`, 3 for `/dev/fd/3`."""
     own = re.compile(rf"/dev/fd|/proc/{os.getpid()}(/task/\d+)?/fd")
     for _ in range(LINKS):

@@ -32,15 +32,15 @@ class Reading(Record, frozen=True):
     steady: bool
 
 
-def signature_of(status: os.stat_result) -> Signature:
+def to_signature(status: os.stat_result) -> Signature:
     """Return the signature, which changes whenever the content does."""
     return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
-def signature_at(path: str | Path) -> Signature | None:
+def read_signature(path: str | Path) -> Signature | None:
     """Return the signature of a file or folder, links followed; None if it cannot be seen."""
     try:
-        return signature_of(os.stat(path))
+        return to_signature(os.stat(path))
     except OSError:  # nothing there, an impossible name, or a folder that nobody may enter
         return None
 
@@ -53,7 +53,7 @@ def read_steadily(path: str | Path, *, sync: bool = False) -> Reading:
         if sync:
             os.fsync(file.fileno())
         after = os.fstat(file.fileno())
-    return Reading(digest, before, signature_of(before) == signature_of(after))
+    return Reading(digest, before, to_signature(before) == to_signature(after))
 
 
 def set_stamp(path: str, stamp: int | None = None) -> int:

@@ -56,17 +56,17 @@ def probe(folder: str) -> FilesystemTraits:
 
 def has_stable_inodes(path: str | Path) -> bool:
     """Return whether a file keeps its inode number, as far as that is known."""
-    return filesystem_type(path) not in RENUMBERING
+    return read_filesystem_type(path) not in RENUMBERING
 
 
 def is_local(path: str | Path) -> bool:
     """Return whether no other host writes to the same files, as far as that is known."""
-    return (filesystem_type(path) or "ext4") in LOCAL
+    return (read_filesystem_type(path) or "ext4") in LOCAL
 
 
 def store_warning(root: Path) -> str:
     """Return a warning if a store is on a file system that lacks what it relies on; empty if not."""
-    kind = filesystem_type(root)
+    kind = read_filesystem_type(root)
     if kind in RENUMBERING:
         lack = "which does not keep the numbers and may not keep the modes of files"
     elif kind in SEPARATE_LOCKS:
@@ -76,7 +76,7 @@ def store_warning(root: Path) -> str:
     return f"the store {root} is on {kind}, {lack}; a local disk is safer and faster: --store DIR"
 
 
-def filesystem_type(path: str | Path) -> str:
+def read_filesystem_type(path: str | Path) -> str:
     """Return the type of a path's file system, as Linux names it; empty if it is not known."""
     with contextlib.suppress(OSError, StopIteration):
         descriptor = os.open(path, os.O_RDONLY)

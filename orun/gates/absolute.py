@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from orun.core.metrics import Estimate, Metric
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
-from orun.environment.hosts import Host, device, same_machine
+from orun.environment.hosts import Host, is_same_machine, name_device
 from orun.gates.advice import SPEEDUP, advise_for_figure, advise_for_ratio, explain_disturbance
 from orun.gates.finding import (
     Finding,
@@ -43,8 +43,8 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, hos
         shown, because = interval, [explain_disturbance(metric.disturbance)]
     elif outcome == "undecided":
         because = [_advise(gate, interval, stage.params)]
-    machine = device(action.host) if metric.noise == "timing" else ""
-    finding = reason(
+    machine = name_device(action.host) if metric.noise == "timing" else ""
+    finding = build_reason(
         CODES[outcome],
         *because,
         metric=gate.metric,
@@ -55,7 +55,7 @@ def judge_absolute(gate: Gate, metric: Metric, stage: Stage, action: Action, hos
         unit=metric.unit,
         undisturbed=_estimate_without_waiting(gate, metric, action),
         machine=machine or None,
-        elsewhere=(bool(machine) and not same_machine(action.host, host)) or None,
+        elsewhere=(bool(machine) and not is_same_machine(action.host, host)) or None,
         limit=limit,
         threshold=gate.threshold.text,
     )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orun.core.metrics import Disturbance
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.measure.latency.sequential_test import FINEST, FLOOR, SHARED, Evidence, reach
 
@@ -49,7 +49,7 @@ def advise_for_ratio(metric: str, width: float, share: float, count: int, params
         params: of the stage.
     """
     if WIDTH_MARGIN * share * width < _compute_narrowest(width, count):
-        return reason(ReasonCode.TOO_NEAR)
+        return build_reason(ReasonCode.TOO_NEAR)
     if _is_followed(metric, params) and math.isfinite(width):
         current = params["resolution"]
         wanted = max(2 * WIDTH_MARGIN * share * width, current * LEAST_STEP)
@@ -63,12 +63,12 @@ def advise_for_figure(metric: str, params: Params, *, bounded: bool) -> Reason:
     """Return settings that narrow the interval of a figure alone; `bounded` says whether it has both ends."""
     wanted = [name for name in COUNTS if name in params][: 1 if bounded else 0]
     wanted += ["samples"] if metric in WALL and "samples" in params else []
-    return reason(ReasonCode.RAISE_PARAMETERS, names=wanted) if wanted else reason(ReasonCode.MEASURE_AGAIN)
+    return build_reason(ReasonCode.RAISE_PARAMETERS, names=wanted) if wanted else build_reason(ReasonCode.MEASURE_AGAIN)
 
 
 def explain_disturbance(disturbance: Disturbance) -> Reason:
     """Return why times are no evidence."""
-    return reason(
+    return build_reason(
         ReasonCode.DISTURBED, launches=disturbance.launches, of=disturbance.of, shared=disturbance.shared or None
     )
 
@@ -80,14 +80,14 @@ def _is_followed(metric: str, params: Params) -> bool:
 def _advise_resolution(resolution: float, count: int, params: Params, *, ended_early: bool) -> Reason:
     """Return settings for another resolution; `ended_early` says whether launches ended before the time was up."""
     if resolution < FINEST:
-        return reason(ReasonCode.TOO_NEAR)
+        return build_reason(ReasonCode.TOO_NEAR)
     alike = math.isclose(resolution, params["resolution"], rel_tol=ALIKE)
     setting = _format_percent(resolution)
     if ended_early and not alike:
-        return reason(ReasonCode.SET_RESOLUTION, resolution=setting)
+        return build_reason(ReasonCode.SET_RESOLUTION, resolution=setting)
     finer = resolution < params["resolution"] and not alike
     at_limit = count >= params.get("max_launches", math.inf)
-    return reason(ReasonCode.TIME_USED_UP, resolution=setting if finer else None, max_launches=at_limit or None)
+    return build_reason(ReasonCode.TIME_USED_UP, resolution=setting if finer else None, max_launches=at_limit or None)
 
 
 def _format_percent(value: float) -> str:
@@ -100,12 +100,12 @@ def _format_percent(value: float) -> str:
 def _advise_launches(launches: float, params: Params) -> Reason:
     name = next((name for name in COUNTS if name in params), "")
     if not name:
-        return reason(ReasonCode.MEASURE_AGAIN)
+        return build_reason(ReasonCode.MEASURE_AGAIN)
     if launches > MOST:
-        return reason(ReasonCode.TOO_MANY_LAUNCHES, parameter=name, most=MOST)
+        return build_reason(ReasonCode.TOO_MANY_LAUNCHES, parameter=name, most=MOST)
     number = math.ceil(launches)
     above_limit = number > params.get("max_launches", math.inf)
-    return reason(ReasonCode.MORE_LAUNCHES, parameter=name, number=number, max_launches=above_limit or None)
+    return build_reason(ReasonCode.MORE_LAUNCHES, parameter=name, number=number, max_launches=above_limit or None)
 
 
 def _estimate_launches_to_detect(evidence: Evidence, slowdown: float) -> float:

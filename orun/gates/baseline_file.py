@@ -14,10 +14,10 @@ from orun.core.key_component import Components, KeyComponent
 from orun.core.metrics import Metric
 from orun.core.run_record import ChangedSetting
 from orun.core.serialization import Record, decode, encode, field, replace
-from orun.core.source_location import Position, Problem, abridged
+from orun.core.source_location import Position, Problem, abridge
 from orun.errors import PipelineError
 from orun.fs.bounded_reads import RECORD_LIMIT, TEXT_LIMIT, read_bounded
-from orun.fs.os_errors import convert_os_errors, quoted
+from orun.fs.os_errors import convert_os_errors, quote
 from orun.fs.output_file import OutputFile
 from orun.pipeline.files import BASELINE
 
@@ -116,7 +116,7 @@ def require_alone(file: Path) -> None:
     except (OSError, UnicodeDecodeError):  # there is none, or it is no pipeline file
         return
     message = f"{file.name} and {twin.name} would have one baseline, {locate_baseline(file).name}"
-    hint = f"give one of them a name of its own: mv {quoted(twin.name)} {quoted(f'OTHER{twin.suffix}')}"
+    hint = f"give one of them a name of its own: mv {quote(twin.name)} {quote(f'OTHER{twin.suffix}')}"
     raise PipelineError([Problem(Position(str(file), 1, 1), message, hint=hint)])
 
 
@@ -218,4 +218,4 @@ def _build_error(path: Path, text: str, place: tuple[int, int], message: str, hi
     line, column = place
     lines = text.split("\n")  # as json and `_find` count lines
     source = lines[line - 1] if line <= len(lines) else ""
-    return PipelineError([Problem(Position(str(path), line, column), abridged(message), source, hint=hint)])
+    return PipelineError([Problem(Position(str(path), line, column), abridge(message), source, hint=hint)])

@@ -15,8 +15,8 @@ from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import Record, replace
 from orun.errors import UsageError
 from orun.executors import Mask
-from orun.fs.observed_state import seen_at
-from orun.fs.os_errors import convert_os_errors, quoted
+from orun.fs.observed_state import stat_presence
+from orun.fs.os_errors import convert_os_errors, quote
 from orun.gates.baseline_file import (
     WRITABLE_CHECKOUT,
     Accepted,
@@ -89,7 +89,7 @@ def build_candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str,
     measured = [stage.stage for stage in result.stages if stage.metrics]
     if not measured:
         why = "no stage of the run has metrics"
-        raise UsageError("there is nothing to accept", why=why, hint=f"orun {quoted(pipeline.file)}")
+        raise UsageError("there is nothing to accept", why=why, hint=f"orun {quote(pipeline.file)}")
     date, who = datetime.now(UTC).isoformat(timespec="seconds"), find_author(pipeline.root)
     fresh = {
         name: Accepted(
@@ -129,7 +129,7 @@ def drop(pipeline: Pipeline) -> bool:
     """Remove the baseline file; return whether there was one. StoreError if it cannot be removed."""
     path = locate(pipeline)
     with convert_os_errors("remove the baseline", path, WRITABLE_CHECKOUT):
-        if not seen_at(path):
+        if not stat_presence(path):
             return False
         path.unlink()
     return True
@@ -167,7 +167,7 @@ def _require_good(pipeline: Pipeline, result: StageResult) -> None:
         raise UsageError(
             "only a run in which every stage is up to date can be accepted",
             why=f"{result.stage} {'failed' if result.outcome == 'failed' else 'did not run'}",
-            hint=f"orun {quoted(pipeline.file)}",
+            hint=f"orun {quote(pipeline.file)}",
         )
 
 
@@ -181,10 +181,10 @@ def find_author(folder: Path) -> str:
     """Return who accepts: the name that git knows, else the login, else (in a container) the number of the user."""
     import getpass
 
-    from orun.history.git_revision import git
+    from orun.history.git_revision import run_git
 
     try:
-        return git(folder, "config", "user.name") or getpass.getuser()
+        return run_git(folder, "config", "user.name") or getpass.getuser()
     except (KeyError, OSError):  # nobody of that number is known here
         return f"user {os.getuid()}"
 

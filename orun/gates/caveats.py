@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.targets import Target
 from orun.pipeline.graph import find_reachable
@@ -32,7 +32,7 @@ def _explain_fitted(pipeline: Pipeline, stage: Stage) -> Reason | None:
         for name in pipeline.kinds[maker.uses].spec.calibration_params
         if maker.params.get(name) == data
     ]
-    return reason(ReasonCode.FITTED_DATA, parameters=parameters) if parameters else None
+    return build_reason(ReasonCode.FITTED_DATA, parameters=parameters) if parameters else None
 
 
 def _explain_unchecked(pipeline: Pipeline, stage: Stage) -> Reason | None:
@@ -50,7 +50,7 @@ def _explain_unchecked(pipeline: Pipeline, stage: Stage) -> Reason | None:
         forms.add(source)
     if any(_find_primary(item) in forms and _judges(pipeline, item, target) for item in pipeline.stages):
         return None
-    return reason(ReasonCode.UNCHECKED_TARGET, target=target.name, source=source)
+    return build_reason(ReasonCode.UNCHECKED_TARGET, target=target.name, source=source)
 
 
 def _find_primary(stage: Stage) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from orun.core.metrics import Metric
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import replace
@@ -83,7 +83,7 @@ def _tally(members: Sequence[Verdict]) -> Reason:
     order: tuple[GateOutcome, ...] = ("passed", "failed", "undecided", "no baseline")
     names = [(member.outcome, f"{member.metric} {member.condition}".strip()) for member in members]
     gates = {outcome: [name for its, name in names if its == outcome] for outcome in order}
-    return reason(ReasonCode.GROUP, gates={outcome: listed for outcome, listed in gates.items() if listed})
+    return build_reason(ReasonCode.GROUP, gates={outcome: listed for outcome, listed in gates.items() if listed})
 
 
 def judge_by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Collection[str]) -> Finding:
@@ -98,10 +98,10 @@ def judge_by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accept
     slices = _list_slices(gate, metrics)
     if not slices:
         sliced = any(f"[{gate.by}=" in name for name in metrics)
-        return Finding("failed", reason(ReasonCode.SLICES_MISSING, metric=gate.metric, by=gate.by, sliced=sliced))
+        return Finding("failed", build_reason(ReasonCode.SLICES_MISSING, metric=gate.metric, by=gate.by, sliced=sliced))
     findings = {name: find(replace(gate, metric=name, by="")) for name in slices}
     for name in _list_slices(gate, accepted).keys() - slices.keys():
-        findings[name] = Finding("undecided", reason(ReasonCode.SLICE_GONE, metric=name))
+        findings[name] = Finding("undecided", build_reason(ReasonCode.SLICE_GONE, metric=name))
     outcome = combine("all", [finding.outcome for finding in findings.values()])
     ranked = _sort_worst_first(gate, findings)
     worst, telling = ranked[0]
@@ -112,7 +112,7 @@ def judge_by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accept
     for _, finding in ranked:
         if finding.outcome != "passed" and finding.finding not in failures:
             failures.append(finding.finding)
-    summary = reason(
+    summary = build_reason(
         ReasonCode.SLICES,
         *failures,
         slices=len(findings),

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import KeyComponent
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.environment.hosts import software
+from orun.environment.hosts import select_software
 from orun.gates.baseline_file import Accepted
 from orun.gates.measured import Compare, Ports, drop_references, list_changes
 from orun.pipeline.model import Stage
@@ -32,7 +32,7 @@ def list_changes_since(
     then = tuple(item for item in drop_references(accepted.components) if not _is_effort(item))
     setup_changes = list_changes(compare, stage, then, ports.list_setup(action))
     differing = [*_compare_software(compare, stage, accepted, action), *setup_changes]
-    return (reason(ReasonCode.CHANGED_SINCE_BASELINE, *differing, day=accepted.day),) if differing else ()
+    return (build_reason(ReasonCode.CHANGED_SINCE_BASELINE, *differing, day=accepted.day),) if differing else ()
 
 
 def _is_effort(component: KeyComponent) -> bool:
@@ -41,7 +41,7 @@ def _is_effort(component: KeyComponent) -> bool:
 
 def _compare_software(compare: Compare, stage: Stage, accepted: Accepted, action: Action) -> list[Reason]:
     then, now = (
-        tuple(KeyComponent(ComponentKind.SOFTWARE, name, value=value) for name, value in software(host).items())
+        tuple(KeyComponent(ComponentKind.SOFTWARE, name, value=value) for name, value in select_software(host).items())
         for host in (accepted.host, action.host)
     )
     return compare(stage, then, now) if then and now else []

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from orun.core.metrics import Metric
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.gates.absolute import judge_absolute
@@ -15,7 +15,7 @@ from orun.gates.finding import Finding
 from orun.gates.regression import Terms, judge_regression
 from orun.gates.relative import judge_relative
 from orun.pipeline.model import Gate, Stage
-from orun.pipeline.scales import WORSE, find_misfit, lets_worse, no_proportion
+from orun.pipeline.scales import WORSE, explain_percentage, explain_wrong_rule, find_misfit
 from orun.store.records import Action
 
 
@@ -36,7 +36,7 @@ def _find(gate: Gate, stage: Stage, action: Action, terms: Terms) -> Finding:
     if metric is None:
         return Finding("failed", _explain_missing(gate.metric, stage, action.metrics))
     if not math.isfinite(metric.value):
-        finding = reason(ReasonCode.NOT_FINITE, metric=gate.metric, value=metric.value)
+        finding = build_reason(ReasonCode.NOT_FINITE, metric=gate.metric, value=metric.value)
         return Finding("failed", finding, metric.value, metric.unit)
     if misfitting := _explain_misfit(gate, metric, stage):
         return Finding("failed", misfitting, metric.value, metric.unit)
@@ -54,17 +54,17 @@ def _explain_misfit(gate: Gate, metric: Metric, stage: Stage) -> Reason | None:
     """
     if problem := find_misfit(gate, metric.unit):
         suggestion = problem.suggestion or None
-        return reason(
+        return build_reason(
             ReasonCode.THRESHOLD_MISFIT, message=problem.message, expected=problem.expected, suggestion=suggestion
         )
     plain = gate.metric.partition("[")[0]
     declared = stage.params.get("better")
     assumed = isinstance(declared, Mapping) and plain not in declared and not metric.unit
-    worse = "" if assumed else lets_worse(gate, metric.better, metric.unit)
+    worse = "" if assumed else explain_wrong_rule(gate, metric.better, metric.unit)
     if worse:
-        return reason(ReasonCode.THRESHOLD_MISFIT, message=worse, suggestion=WORSE[metric.better])
-    message = no_proportion(gate, metric)
-    return reason(ReasonCode.THRESHOLD_MISFIT, message=message) if message else None
+        return build_reason(ReasonCode.THRESHOLD_MISFIT, message=worse, suggestion=WORSE[metric.better])
+    message = explain_percentage(gate, metric)
+    return build_reason(ReasonCode.THRESHOLD_MISFIT, message=message) if message else None
 
 
 def _explain_missing(name: str, stage: Stage, metrics: Mapping[str, Metric]) -> Reason:
@@ -72,6 +72,6 @@ def _explain_missing(name: str, stage: Stage, metrics: Mapping[str, Metric]) -> 
 
     close = get_close_matches(name, metrics, n=1)
     known = None if close else sorted(metrics)
-    return reason(
+    return build_reason(
         ReasonCode.METRIC_MISSING, stage=stage.id, metric=name, suggestion=close[0] if close else None, known=known
     )

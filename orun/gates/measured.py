@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import Components, KeyComponent, subjects, value_of
-from orun.core.metrics import extra_reference
+from orun.core.key_component import Components, KeyComponent, find_value, index_by_subject
+from orun.core.metrics import parse_extra_reference
 from orun.core.reason import Reason
 from orun.core.serialization import Record
 from orun.pipeline.model import Stage
@@ -58,11 +58,11 @@ class Ports(Record, frozen=True):
 
     def find_measured(self, action: Action) -> str:
         """Return the digest of the model that a stage measured; empty when there is none."""
-        return value_of(action.components, ComponentKind.INPUT, self.model) or ""
+        return find_value(action.components, ComponentKind.INPUT, self.model) or ""
 
     def list_companions(self, action: Action) -> dict[str, str]:
         """Return the digests of what was measured with the model, by port."""
-        inputs = subjects(action.components, ComponentKind.INPUT)
+        inputs = index_by_subject(action.components, ComponentKind.INPUT)
         return {port: inputs[port] for port in self.companions if port in inputs}
 
     def list_setup(self, action: Action) -> Components:
@@ -94,7 +94,7 @@ def _is_of_reference(item: KeyComponent) -> bool:
 def _is_reference(port: str) -> bool:
     """Return whether a port holds a reference, or what its source model needs: `weights@reference`."""
     name = port.rpartition("@")[2]
-    return name == REFERENCE or bool(extra_reference(name))
+    return name == REFERENCE or bool(parse_extra_reference(name))
 
 
 def _list_types(spec: Spec, port: str) -> set[str]:

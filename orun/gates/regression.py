@@ -7,11 +7,11 @@ import sys
 from collections.abc import Mapping
 
 from orun.core.metrics import Comparison, Estimate, Metric
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
 from orun.core.serialization import Record, field, replace
-from orun.environment.hosts import machine, same_machine
+from orun.environment.hosts import format_machine, is_same_machine
 from orun.gates.advice import advise_for_slowdown
 from orun.gates.baseline_file import Accepted
 from orun.gates.baselines import drop_comparisons
@@ -53,15 +53,15 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
     """Judge times by the sequential test, a sample by the paired interval, and an exact figure by its value."""
     accepted = terms.accepted
     if metric.better == "neither":
-        return Finding("failed", reason(ReasonCode.NO_DIRECTION, metric=gate.metric, noun="regression"))
+        return Finding("failed", build_reason(ReasonCode.NO_DIRECTION, metric=gate.metric, noun="regression"))
     if accepted is None:
         removed = list(terms.removed) or None
         file = terms.file or gate.position.file
-        return Finding("no baseline", reason(ReasonCode.NO_BASELINE, stage=stage.id, removed=removed, file=file))
+        return Finding("no baseline", build_reason(ReasonCode.NO_BASELINE, stage=stage.id, removed=removed, file=file))
     same = accepted.model and accepted.model == terms.ports.find_measured(action)
     comparable = not _has_other_reference(metric, stage, action, terms, accepted)
     if comparable and same and accepted.inputs == terms.ports.list_companions(action):
-        judged = _judge_unchanged(gate, metric, reason(ReasonCode.SAME_MODEL))
+        judged = _judge_unchanged(gate, metric, build_reason(ReasonCode.SAME_MODEL))
     elif comparable and metric.baseline:
         judged = _judge_side_by_side(gate, metric, metric.baseline, stage)
     else:
@@ -88,7 +88,7 @@ def _add_approver(judged: Finding, accepted: Accepted) -> Finding:
     if judged.outcome != "failed":
         return judged
     who = "".join(filter(str.isprintable, accepted.who))
-    signed = (*judged.finding.because, reason(ReasonCode.ACCEPTED_BY, who=who, day=accepted.day))
+    signed = (*judged.finding.because, build_reason(ReasonCode.ACCEPTED_BY, who=who, day=accepted.day))
     return replace(judged, finding=replace(judged.finding, because=signed))
 
 
@@ -124,22 +124,24 @@ def _weigh_launches(gate: Gate, metric: Metric, compared: Change, comparison: Co
         judged = judge_by_interval(gate, metric, compared)
         if judged.outcome != "undecided":
             return judged
-        return replace(judged, finding=reason(ReasonCode.ZERO_THRESHOLD, **arguments), interval=compared.estimate)
+        return replace(judged, finding=build_reason(ReasonCode.ZERO_THRESHOLD, **arguments), interval=compared.estimate)
     answer, odds = evidence.answer(slowdown), evidence.log_odds(slowdown)
     outcome: GateOutcome = "undecided"
     if answer == "slower":
         outcome = "failed"
-        finding = reason(
+        finding = build_reason(
             ReasonCode.REGRESSION_SHOWN, odds=_compute_odds(odds), needed=_compute_odds(SLOWER), **arguments
         )
     elif answer == "not slower":
         outcome = "passed"
-        finding = reason(ReasonCode.NO_REGRESSION, odds=_compute_odds(-odds), needed=_compute_odds(-EQUAL), **arguments)
+        finding = build_reason(
+            ReasonCode.NO_REGRESSION, odds=_compute_odds(-odds), needed=_compute_odds(-EQUAL), **arguments
+        )
         if odds > EQUAL:
-            finding = reason(ReasonCode.REGRESSION_EXCLUDED, **arguments)
+            finding = build_reason(ReasonCode.REGRESSION_EXCLUDED, **arguments)
     else:
         advice = advise_for_slowdown(gate.metric, evidence, slowdown, stage.params)
-        finding = reason(ReasonCode.TOO_FEW_LAUNCHES, advice, **arguments)
+        finding = build_reason(ReasonCode.TOO_FEW_LAUNCHES, advice, **arguments)
     return Finding(outcome, finding, compared.estimate.value, compared.unit, compared.estimate)
 
 
@@ -156,26 +158,30 @@ def _judge_by_stored(
     """
     stored, file = accepted.metrics.get(gate.metric), terms.file or gate.position.file
     if stored is None:
-        return Finding("no baseline", reason(ReasonCode.NO_BASELINE, stage=stage.id, metric=gate.metric, file=file))
+        return Finding(
+            "no baseline", build_reason(ReasonCode.NO_BASELINE, stage=stage.id, metric=gate.metric, file=file)
+        )
     if stored.unit != metric.unit:
         units = {"unit": metric.unit, "accepted": stored.unit}
-        return Finding("undecided", reason(ReasonCode.OTHER_UNIT, metric=gate.metric, file=file, **units))
+        return Finding("undecided", build_reason(ReasonCode.OTHER_UNIT, metric=gate.metric, file=file, **units))
     if metric.noise != "none" and stored == drop_comparisons(metric):
-        return _judge_unchanged(gate, metric, reason(ReasonCode.SAME_MEASUREMENT, day=accepted.day))
+        return _judge_unchanged(gate, metric, build_reason(ReasonCode.SAME_MEASUREMENT, day=accepted.day))
     why = _explain_stored(metric, stage, action, terms, accepted)
-    if metric.noise == "timing" and not same_machine(terms.host, accepted.host):
-        return Finding("undecided", reason(ReasonCode.OTHER_MACHINE, why, machine=machine(accepted.host), file=file))
+    if metric.noise == "timing" and not is_same_machine(terms.host, accepted.host):
+        return Finding(
+            "undecided", build_reason(ReasonCode.OTHER_MACHINE, why, machine=format_machine(accepted.host), file=file)
+        )
     then = drop_references(accepted.components)
     if differing := list_changes(terms.compare, stage, then, terms.ports.list_setup(action)):
-        return Finding("undecided", reason(ReasonCode.OTHER_SETUP, why, *differing, file=file))
+        return Finding("undecided", build_reason(ReasonCode.OTHER_SETUP, why, *differing, file=file))
     if metric.noise != "none" and not (metric.interval and stored.interval):
-        return Finding("undecided", reason(ReasonCode.NO_INTERVALS, why, noise=metric.noise, file=file))
-    method = reason(ReasonCode.STORED_FIGURES, why, noise=metric.noise, day=accepted.day)
+        return Finding("undecided", build_reason(ReasonCode.NO_INTERVALS, why, noise=metric.noise, file=file))
+    method = build_reason(ReasonCode.STORED_FIGURES, why, noise=metric.noise, day=accepted.day)
     compared = replace(_compute_regression(gate, metric, _compare_stored(metric, stored)), method=method)
     judged = judge_by_interval(gate, metric, compared)
     share = compute_distance(compared.estimate, gate.threshold.value)
     if judged.outcome == "undecided" and share:
-        narrower = reason(ReasonCode.NARROWER_INTERVALS, times=1 / share)
+        narrower = build_reason(ReasonCode.NARROWER_INTERVALS, times=1 / share)
         judged = replace(judged, finding=replace(judged.finding, because=(*judged.finding.because, narrower)))
     return judged
 
@@ -183,15 +189,17 @@ def _judge_by_stored(
 def _explain_stored(metric: Metric, stage: Stage, action: Action, terms: Terms, accepted: Accepted) -> Reason:
     """Return why the figure is not compared with that of the accepted model, measured side by side."""
     if _has_other_reference(metric, stage, action, terms, accepted):
-        return reason(ReasonCode.OTHER_REFERENCE)
+        return build_reason(ReasonCode.OTHER_REFERENCE)
     if not accepted.model:
-        return reason(ReasonCode.NO_MODEL_MEASURED, stage=stage.id)
+        return build_reason(ReasonCode.NO_MODEL_MEASURED, stage=stage.id)
     if accepted.model == terms.ports.find_measured(action):
         now = terms.ports.list_companions(action)
         changed = [port for port in sorted({*now, *accepted.inputs}) if now.get(port) != accepted.inputs.get(port)]
-        return reason(ReasonCode.OTHER_INPUTS, ports=changed)
+        return build_reason(ReasonCode.OTHER_INPUTS, ports=changed)
     return (
-        reason(ReasonCode.MODEL_MISSING) if terms.side_by_side else reason(ReasonCode.ONE_MODEL_KIND, uses=stage.uses)
+        build_reason(ReasonCode.MODEL_MISSING)
+        if terms.side_by_side
+        else build_reason(ReasonCode.ONE_MODEL_KIND, uses=stage.uses)
     )
 
 

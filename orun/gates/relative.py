@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, make_unknown
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import GateOutcome
 from orun.gates.advice import advise_for_ratio, explain_disturbance
@@ -37,13 +37,15 @@ def judge_relative(gate: Gate, metric: Metric, params: Mapping[str, Any]) -> Fin
     comparison = metric.references.get(gate.against) if gate.against else metric.reference
     against = f"{REFERENCE}.{gate.against}" if gate.against else REFERENCE
     if comparison is None:
-        return Finding("failed", reason(ReasonCode.NO_REFERENCE, metric=gate.metric, against=against))
+        return Finding("failed", build_reason(ReasonCode.NO_REFERENCE, metric=gate.metric, against=against))
     if gate.rule == "min_speedup":
         if metric.better == "neither":
-            return Finding("failed", reason(ReasonCode.NO_DIRECTION, metric=gate.metric, noun="speed-up"))
+            return Finding("failed", build_reason(ReasonCode.NO_DIRECTION, metric=gate.metric, noun="speed-up"))
         if min(metric.value, comparison.value) < 0:
             values = {"value": metric.value, "other": comparison.value, "unit": metric.unit}
-            return Finding("failed", reason(ReasonCode.NEGATIVE_VALUE, metric=gate.metric, against=against, **values))
+            return Finding(
+                "failed", build_reason(ReasonCode.NEGATIVE_VALUE, metric=gate.metric, against=against, **values)
+            )
         return judge_by_interval(gate, metric, compute_speedup(comparison, metric, against), params)
     noun = "drop" if gate.rule == "max_drop" else "increase"
     return judge_by_interval(
@@ -107,14 +109,14 @@ def judge_by_interval(gate: Gate, metric: Metric, compared: Change, params: Mapp
     least = gate.rule == "min_speedup"
     arguments = {**compared.build_arguments(gate.metric, gate.threshold), "least": least or None}
     if any(map(math.isnan, (estimate.value, estimate.low, estimate.high))):
-        return Finding("failed", reason(ReasonCode.NOT_COMPARABLE, *compared.because, **arguments))
+        return Finding("failed", build_reason(ReasonCode.NOT_COMPARABLE, *compared.because, **arguments))
     outcome = (compare_with_minimum if least else compare_with_maximum)(estimate, limit)
     advice: tuple[Reason, ...] = ()
     if outcome == "undecided" and compared.disturbance:
         advice = (explain_disturbance(compared.disturbance),)
     elif outcome == "undecided" and params is not None:
         advice = _advise(gate, compared, metric, params)
-    finding = reason(CODES[outcome], *compared.because, *advice, **arguments)
+    finding = build_reason(CODES[outcome], *compared.because, *advice, **arguments)
     return Finding(outcome, finding, estimate.value, compared.unit, None if compared.exact else estimate)
 
 
@@ -129,8 +131,8 @@ def _advise(gate: Gate, compared: Change, metric: Metric, params: Mapping[str, A
         return ()
     needed = max(_estimate_examples(compared, share) - compared.count, 1)
     if needed > MOST * compared.count:
-        return (reason(ReasonCode.TOO_MANY_EXAMPLES, times=MOST),)
-    return (reason(ReasonCode.MORE_EXAMPLES, number=round(float(f"{needed:.2g}"))),)
+        return (build_reason(ReasonCode.TOO_MANY_EXAMPLES, times=MOST),)
+    return (build_reason(ReasonCode.MORE_EXAMPLES, number=round(float(f"{needed:.2g}"))),)
 
 
 def _estimate_examples(compared: Change, share: float) -> float:

@@ -4,17 +4,17 @@ The history never gates: a verdict depends on what a run measured, not on what i
 """
 
 from orun.history.database import History
-from orun.history.points import Point, Series, points_of, points_used_again, series_of
-from orun.history.search import points_of_renamed
-from orun.store.layout import history_path
+from orun.history.points import Point, Series, group_points, list_points, list_points_used_again
+from orun.history.search import find_renamed_points
+from orun.store.layout import locate_history
 
 __all__ = [
     "History",
     "Point",
     "Series",
-    "history_path",
-    "points_of",
-    "points_of_renamed",
-    "points_used_again",
-    "series_of",
+    "find_renamed_points",
+    "group_points",
+    "list_points",
+    "list_points_used_again",
+    "locate_history",
 ]

@@ -40,7 +40,7 @@ class Change:
     p: float
 
 
-def changes(series: Series) -> tuple[Change, ...]:
+def find_changes(series: Series) -> tuple[Change, ...]:
     """Return the changes of a series, the oldest first."""
     values = series.values
     if series.last.noise == "none":
@@ -73,29 +73,29 @@ def divide(values: Sequence[float]) -> list[tuple[int, float]]:
         if end - begin < 2 * LEAST:
             continue
         segment = centred[begin:end]
-        totals = total_distances(segment)
-        split, gain = best_division(segment, totals)
-        p = _chance(segment, totals, gain, random)
+        totals = sum_distances(segment)
+        split, gain = choose_division(segment, totals)
+        p = _estimate_chance(segment, totals, gain, random)
         if p <= LEVEL:
             divisions.append((begin + split, p))
             segments += [(begin, begin + split), (begin + split, end)]
     return sorted(divisions)
 
 
-def total_distances(values: Sequence[float]) -> dict[float, float]:
+def sum_distances(values: Sequence[float]) -> dict[float, float]:
     """Return the sum of the distances of each value from all values."""
     ordered = sorted(values)
-    return {value: _distance(ordered, value) for value in ordered}
+    return {value: _sum_distances_to(ordered, value) for value in ordered}
 
 
-def _distance(ordered: Sequence[float], value: float) -> float:
+def _sum_distances_to(ordered: Sequence[float], value: float) -> float:
     """Return the sum of the distances of a value from sorted values."""
     place = bisect_left(ordered, value)
     below, above = ordered[:place], ordered[place:]
     return value * (len(below) - len(above)) - sum(below) + sum(above)
 
 
-def best_division(values: Sequence[float], totals: Mapping[float, float]) -> tuple[int, float]:
+def choose_division(values: Sequence[float], totals: Mapping[float, float]) -> tuple[int, float]:
     """Return the division with the largest energy distance between its sides, and that distance.
 
     Args:
@@ -123,14 +123,14 @@ def best_division(values: Sequence[float], totals: Mapping[float, float]) -> tup
     return best
 
 
-def _chance(values: Sequence[float], totals: Mapping[float, float], gain: float, random: Random) -> float:
+def _estimate_chance(values: Sequence[float], totals: Mapping[float, float], gain: float, random: Random) -> float:
     """Return the share of permutations with as large a gain, the p-value; 1 as soon as it must exceed `LEVEL`."""
     order, permutations = list(values), PERMUTATIONS if len(values) < FROM else FEWER
     least = gain - ROUNDING * max(totals.values())  # a gain may be nothing but rounding, or below 0
     as_good = 1  # the series itself is one of its permutations
     for _ in range(permutations):
         random.shuffle(order)
-        as_good += best_division(order, totals)[1] >= least
+        as_good += choose_division(order, totals)[1] >= least
         if as_good > LEVEL * (permutations + 1):
             return 1.0
     return as_good / (permutations + 1)

@@ -12,8 +12,8 @@ from pathlib import Path
 from orun.errors import StoreError
 from orun.fs.bounded_reads import is_special
 from orun.fs.durable import make_database
-from orun.fs.observed_state import seen_at
-from orun.fs.os_errors import quoted
+from orun.fs.observed_state import stat_presence
+from orun.fs.os_errors import quote
 from orun.history.points import Point, SeriesName
 from orun.store.layout import HISTORY_FILE, VERSION_FILE
 from orun.text.suggestions import show_path
@@ -53,10 +53,10 @@ class History:
         """
         rows = [dataclasses.astuple(point) for point in points]
         marks = ", ".join("?" * len(COLUMNS))
-        with self._opened() as database, database:
+        with self._open() as database, database:
             database.executemany(f"INSERT OR IGNORE INTO points ({COLUMN_NAMES}) VALUES ({marks})", rows)  # noqa: S608 -- names of our own
 
-    def points(self, **columns: str) -> tuple[Point, ...]:
+    def read_points(self, **columns: str) -> tuple[Point, ...]:
         """Return the measurements whose columns have these values, the oldest first; none if there is no database.
 
         `name` stands for a metric with or without its stage: `latency.p50`, `p50`.
@@ -64,20 +64,19 @@ class History:
         Raises:
             StoreError: if the database cannot be read, or the file is no database.
         """
-        query = (
-            f"SELECT {COLUMN_NAMES} FROM points WHERE {_condition(columns)} ORDER BY run, measured_at, stage, metric"  # noqa: S608 -- names of our own
-        )
-        return tuple(map(_point, self._rows(query, columns)))
+        condition = _build_condition(columns)
+        query = f"SELECT {COLUMN_NAMES} FROM points WHERE {condition} ORDER BY run, measured_at, stage, metric"  # noqa: S608 -- names of our own
+        return tuple(map(_build_point, self._read_rows(query, columns)))
 
-    def names(self, **columns: str) -> tuple[tuple[str, str], ...]:
-        """Return stage and metric of such measurements, each once; raises as `points` does."""
-        query = f"SELECT DISTINCT stage, metric FROM points WHERE {_condition(columns)} ORDER BY stage, metric"  # noqa: S608 -- names of our own
-        return tuple((str(stage), str(metric)) for stage, metric in self._rows(query, columns))
+    def read_names(self, **columns: str) -> tuple[tuple[str, str], ...]:
+        """Return stage and metric of such measurements, each once; raises as `read_points` does."""
+        query = f"SELECT DISTINCT stage, metric FROM points WHERE {_build_condition(columns)} ORDER BY stage, metric"  # noqa: S608 -- names of our own
+        return tuple((str(stage), str(metric)) for stage, metric in self._read_rows(query, columns))
 
-    def last_values(self, pipeline: str) -> dict[SeriesName, float]:
-        """Return the last value of each series of a pipeline; raises as `points` does."""
+    def read_last_values(self, pipeline: str) -> dict[SeriesName, float]:
+        """Return the last value of each series of a pipeline; raises as `read_points` does."""
         query = f"SELECT {COLUMN_NAMES}, MAX(run) FROM points WHERE pipeline = ? GROUP BY stage, metric, machine"  # noqa: S608 -- names of our own
-        points = [_point(row[:-1]) for row in self._rows(query, {"pipeline": pipeline})]
+        points = [_build_point(row[:-1]) for row in self._read_rows(query, {"pipeline": pipeline})]
         return {point.series: point.value for point in points}
 
     def is_damaged(self) -> bool:
@@ -87,16 +86,16 @@ class History:
             StoreError: if it cannot be read, is of a later version, or is another file that $ORUN_HISTORY names.
         """
         try:
-            return self._rows("PRAGMA integrity_check", {}) not in ([], [("ok",)])
+            return self._read_rows("PRAGMA integrity_check", {}) not in ([], [("ok",)])
         except StoreError as error:
             cause = error.__cause__
-            if isinstance(cause, sqlite3.Error) and _code(cause) in DAMAGE and not self._is_foreign(cause):
+            if isinstance(cause, sqlite3.Error) and _extract_code(cause) in DAMAGE and not self._is_foreign(cause):
                 return True
             raise
 
-    def _rows(self, query: str, values: Mapping[str, str]) -> list[tuple[object, ...]]:
+    def _read_rows(self, query: str, values: Mapping[str, str]) -> list[tuple[object, ...]]:
         """Return the rows of a query; none if there is no database, or it is empty."""
-        if not seen_at(self.path):
+        if not stat_presence(self.path):
             return []
         with self._read() as database:
             if self._format(database) == 0:
@@ -106,15 +105,15 @@ class History:
     @contextmanager
     def _read(self) -> Iterator[sqlite3.Connection]:
         """Open the database to read it. SQLite first rolls back what a killed process left unfinished."""
-        mode = "rw" if seen_at(f"{self.path}-journal") else "ro"
+        mode = "rw" if stat_presence(f"{self.path}-journal") else "ro"
         address = f"{self.path.absolute().as_uri()}?mode={mode}"
-        with self._converted_errors(), closing(sqlite3.connect(address, timeout=PATIENCE, uri=True)) as database:
+        with self._convert_errors(), closing(sqlite3.connect(address, timeout=PATIENCE, uri=True)) as database:
             yield database
 
     @contextmanager
-    def _opened(self) -> Iterator[sqlite3.Connection]:
+    def _open(self) -> Iterator[sqlite3.Connection]:
         """Open the database to add to it; make its table first."""
-        with self._converted_errors():
+        with self._convert_errors():
             make_database(str(self.path))
             with closing(sqlite3.connect(self.path, timeout=PATIENCE)) as database:
                 if self._format(database) == 0:
@@ -125,31 +124,31 @@ class History:
                 yield database
 
     @contextmanager
-    def _converted_errors(self) -> Iterator[None]:
+    def _convert_errors(self) -> Iterator[None]:
         """Turn errors of SQLite in the block into StoreErrors."""
         if is_special(self.path):  # opening a pipe would block
-            raise self._unusable_error("it is a pipe or device, not a file")
+            raise self._build_error("it is a pipe or device, not a file")
         try:
             yield
         except sqlite3.Error as error:
             raise StoreError(
-                f"the history {self.path} cannot be used", why=str(error), hint=self._way_on(error)
+                f"the history {self.path} cannot be used", why=str(error), hint=self._suggest_command(error)
             ) from error
 
-    def _unusable_error(self, why: str) -> StoreError:
+    def _build_error(self, why: str) -> StoreError:
         return StoreError(f"the history {self.path} cannot be used", why=why, hint=OTHER_FILE)
 
     def _is_foreign(self, error: sqlite3.Error) -> bool:
         """Return whether the file is no database, and has another name than orun gives: $ORUN_HISTORY is mistaken."""
-        return _code(error) == sqlite3.SQLITE_NOTADB and self.path.name != HISTORY_FILE
+        return _extract_code(error) == sqlite3.SQLITE_NOTADB and self.path.name != HISTORY_FILE
 
-    def _way_on(self, error: sqlite3.Error) -> str:
+    def _suggest_command(self, error: sqlite3.Error) -> str:
         if self._is_foreign(error):
             return OTHER_FILE
-        if _code(error) not in DAMAGE:
-            return f"see whose it is, and whether there is room: ls -l {quoted(self.path)}; df -h {quoted(self.path)}"
+        if _extract_code(error) not in DAMAGE:
+            return f"see whose it is, and whether there is room: ls -l {quote(self.path)}; df -h {quote(self.path)}"
         store = self.path.parent
-        option = f" --store {quoted(show_path(str(store)))}" if (store / VERSION_FILE).exists() else ""
+        option = f" --store {quote(show_path(str(store)))}" if (store / VERSION_FILE).exists() else ""
         return f"put it aside, and have a new one made of what runs have measured: orun history --mend{option}"
 
     def _format(self, database: sqlite3.Connection) -> int:
@@ -162,20 +161,20 @@ class History:
                 hint="upgrade orun, or keep a history of its own: ORUN_HISTORY=FILE orun ...",
             )
         if version == 0 and database.execute("SELECT 1 FROM sqlite_master WHERE name <> 'points'").fetchone():
-            raise self._unusable_error("it is a database of another program")
+            raise self._build_error("it is a database of another program")
         return int(version)
 
 
-def _code(error: sqlite3.Error) -> int:
+def _extract_code(error: sqlite3.Error) -> int:
     """Return SQLite's primary code of an error."""
     return int(getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)) & 0xFF
 
 
-def _condition(columns: Iterable[str]) -> str:
+def _build_condition(columns: Iterable[str]) -> str:
     return " AND ".join(NAME if column == "name" else f"{column} = ?" for column in columns) or "1"
 
 
-def _point(row: tuple[object, ...]) -> Point:
+def _build_point(row: tuple[object, ...]) -> Point:
     values = dict(zip(COLUMNS, row, strict=True))
     if values["value"] is None:  # SQLite stores NaN as NULL
         values["value"] = math.nan

@@ -19,31 +19,31 @@ HEX = frozenset("0123456789abcdef")
 SECONDS = 5  # timeout of git, which is slow on network disks
 
 
-def commit_of(folder: Path) -> str:
+def read_commit(folder: Path) -> str:
     """Return the commit that is checked out around a folder; empty without one, or if its format is unknown."""
     with suppress(OSError, ValueError):
         for top in (folder, *folder.parents):
             if (path := top / ".git").exists():
                 # In worktrees and submodules, a file names the folder of the repository.
-                commit = _head(path if path.is_dir() else top / _text(path).removeprefix("gitdir: "))
+                commit = _read_head(path if path.is_dir() else top / _read_text(path).removeprefix("gitdir: "))
                 return commit if len(commit) in (SHA1, SHA256) and HEX.issuperset(commit) else ""
     return ""
 
 
-def _head(repository: Path) -> str:
-    head = _text(repository / "HEAD")
+def _read_head(repository: Path) -> str:
+    head = _read_text(repository / "HEAD")
     if not head.startswith("ref: "):
         return head
     name, common = head.removeprefix("ref: "), repository
     if (repository / "commondir").is_file():
-        common = repository / _text(repository / "commondir")
+        common = repository / _read_text(repository / "commondir")
     if (common / name).is_file():
-        return _text(common / name)
-    packed = (line.split(" ", 1) for line in _text(common / "packed-refs").splitlines())
+        return _read_text(common / name)
+    packed = (line.split(" ", 1) for line in _read_text(common / "packed-refs").splitlines())
     return next((line[0] for line in packed if line[-1] == name), "")
 
 
-def _text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     return read_bounded(path, RECORD_LIMIT).decode("utf-8").strip()
 
 
@@ -63,7 +63,7 @@ def list_edited(folder: Path, commit: str, contents: Mapping[str, bytes]) -> tup
     contents = {posixpath.normpath(name): content for name, content in contents.items()}
     if not contents:
         return ()
-    listed = git(folder, "ls-tree", "-z", commit, "--", *sorted(contents))
+    listed = run_git(folder, "ls-tree", "-z", commit, "--", *sorted(contents))
     if listed is None:
         return None
     rows = (row.split("\t", 1) for row in listed.split("\0") if row)
@@ -79,10 +79,10 @@ def _differs(folder: Path, name: str, content: bytes, blob: str | None) -> bool:
     if hasher(b"blob %d\0%b" % (len(content), content)).hexdigest() == blob:
         return False
     # Git converts line endings and applies filters: its blob may differ from an unedited file.
-    return git(folder, "hash-object", "--stdin", f"--path={name}", stdin=content) != blob
+    return run_git(folder, "hash-object", "--stdin", f"--path={name}", stdin=content) != blob
 
 
-def git(folder: Path, *arguments: str, stdin: bytes = b"") -> str | None:
+def run_git(folder: Path, *arguments: str, stdin: bytes = b"") -> str | None:
     """Return the output of git in a folder; None if it fails, is missing, or takes too long."""
     command = ["git", "--literal-pathspecs", "-C", str(folder), *arguments]
     try:

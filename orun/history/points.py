@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import subjects
+from orun.core.key_component import index_by_subject
 from orun.core.metrics import Better, Noise, Unit
 from orun.core.run_record import RunResult, StageResult
-from orun.environment.hosts import hardware
+from orun.environment.hosts import select_hardware
 from orun.fs.digests import digest_bytes
 from orun.text.units import show
 
@@ -85,13 +85,13 @@ class Series:
         return tuple(point.value for point in self.points)
 
 
-def points_of(result: RunResult) -> tuple[Point, ...]:
+def list_points(result: RunResult) -> tuple[Point, ...]:
     """Return what a run measured itself; cached measurements are in the history already."""
     built = (stage for stage in result.stages if stage.outcome == "built")
-    return tuple(point for stage in built for point in _points(result, stage, stage.built_at))
+    return tuple(point for stage in built for point in _iter_points(result, stage, stage.built_at))
 
 
-def points_used_again(result: RunResult, last: Mapping[SeriesName, float]) -> tuple[Point, ...]:
+def list_points_used_again(result: RunResult, last: Mapping[SeriesName, float]) -> tuple[Point, ...]:
     """Return the cached values of a run that differ from the last of their series, as after an edit was reverted.
 
     Times are left out: they are measurements of their moment.
@@ -101,7 +101,7 @@ def points_used_again(result: RunResult, last: Mapping[SeriesName, float]) -> tu
         last: the last value of each series. A series without one is left out.
     """
     cached = (stage for stage in result.stages if stage.outcome == "cached")
-    points = (point for stage in cached for point in _points(result, stage, result.started_at))
+    points = (point for stage in cached for point in _iter_points(result, stage, result.started_at))
     return tuple(
         point
         for point in points
@@ -114,9 +114,9 @@ def differ(value: float, other: float) -> bool:
     return value != other and not (math.isnan(value) and math.isnan(other))
 
 
-def _points(result: RunResult, stage: StageResult, moment: float) -> Iterator[Point]:
+def _iter_points(result: RunResult, stage: StageResult, moment: float) -> Iterator[Point]:
     """Yield the figures of a stage of a run as measurements of this moment."""
-    device = device_of(stage)
+    device = select_device(stage)
     for name, metric in stage.metrics.items():
         yield Point(
             pipeline=result.pipeline,
@@ -130,7 +130,7 @@ def _points(result: RunResult, stage: StageResult, moment: float) -> Iterator[Po
             better=metric.better,
             noise=metric.noise,
             host=stage.machine or result.host.get("host", ""),
-            machine=machine_of(device),
+            machine=digest_hardware(device),
             key=stage.key,
             run=result.run,
             measured_at=moment,
@@ -138,17 +138,17 @@ def _points(result: RunResult, stage: StageResult, moment: float) -> Iterator[Po
         )
 
 
-def device_of(stage: StageResult) -> dict[str, str]:
+def select_device(stage: StageResult) -> dict[str, str]:
     """Return the fingerprint that the result of a stage is bound to, without further targets."""
-    return subjects(stage.inputs, ComponentKind.DEVICE)
+    return index_by_subject(stage.inputs, ComponentKind.DEVICE)
 
 
-def machine_of(fingerprint: Mapping[str, str]) -> str:
+def digest_hardware(fingerprint: Mapping[str, str]) -> str:
     """Return a short digest of the hardware in a fingerprint; software may change within a series."""
-    return digest_bytes(json.dumps(hardware(fingerprint), sort_keys=True).encode())[:SHORT]
+    return digest_bytes(json.dumps(select_hardware(fingerprint), sort_keys=True).encode())[:SHORT]
 
 
-def series_of(points: Iterable[Point]) -> tuple[Series, ...]:
+def group_points(points: Iterable[Point]) -> tuple[Series, ...]:
     """Return the points grouped by pipeline, stage, metric and machine, in order of these names."""
     groups: dict[SeriesName, list[Point]] = {}
     for point in points:

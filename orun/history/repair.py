@@ -12,7 +12,7 @@ from orun.errors import StoreError
 from orun.eventlog import read_result
 from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.history.database import History
-from orun.history.points import Point, SeriesName, points_of, points_used_again
+from orun.history.points import Point, SeriesName, list_points, list_points_used_again
 from orun.store import Store
 from orun.store.layout import DATABASE_SUFFIXES, RECORD_FILE
 
@@ -28,9 +28,9 @@ def repair(history: History, store: Store) -> tuple[Path | None, int]:
             for another reason than damage.
     """
     moved_to = _move_away(history.path) if history.is_damaged() else None
-    before = len(history.points())
+    before = len(history.read_points())
     history.add(read_measured(store))
-    return moved_to, len(history.points()) - before
+    return moved_to, len(history.read_points()) - before
 
 
 def read_measured(store: Store) -> Iterator[Point]:
@@ -40,7 +40,7 @@ def read_measured(store: Store) -> Iterator[Point]:
         StoreError: if a record cannot be read, so that its measurements are not known.
     """
     last: dict[SeriesName, float] = {}
-    for folder in store.runs():
+    for folder in store.list_runs():
         try:
             result = read_result(folder / RECORD_FILE)
         except StoreError as error:
@@ -49,7 +49,7 @@ def read_measured(store: Store) -> Iterator[Point]:
             continue  # the run goes on or was killed; the record is damaged, or of another version
         if result.pipeline.endswith(INVESTIGATIONS):
             continue
-        points = (*points_of(result), *points_used_again(result, last))
+        points = (*list_points(result), *list_points_used_again(result, last))
         last |= {point.series: point.value for point in points}
         yield from points
 

@@ -123,27 +123,27 @@ def compare(old: RunResult, new: RunResult) -> RunDifference:
     return RunDifference(
         old.run,
         new.run,
-        (_origin(old), _origin(new)),
-        configuration=tuple(_changes(_configuration(old), _configuration(new))),
-        host=tuple(_changes(old.host, new.host)),
-        stages=tuple(_stages(befores, afters, inputs=not notes)),
-        gates=tuple(_changes(_gates(old), _gates(new))),
+        (_build_origin(old), _build_origin(new)),
+        configuration=tuple(_list_changes(_list_configuration(old), _list_configuration(new))),
+        host=tuple(_list_changes(old.host, new.host)),
+        stages=tuple(_compare_stages(befores, afters, inputs=not notes)),
+        gates=tuple(_list_changes(_list_gates(old), _list_gates(new))),
         notes=tuple(notes),
     )
 
 
-def completed(run: RunResult, repeated: RunResult) -> RunResult:
+def fill_inputs(run: RunResult, repeated: RunResult) -> RunResult:
     """Return a run that repeats another, with the inputs of the other; its commit may differ."""
     inputs = {stage.stage: stage.inputs for stage in repeated.stages}
     stages = tuple(replace(stage, inputs=inputs.get(stage.stage, ())) for stage in run.stages)
     return replace(run, stages=stages, orun=repeated.orun, repeats="")
 
 
-def _origin(run: RunResult) -> Origin:
+def _build_origin(run: RunResult) -> Origin:
     return Origin(run.commit or None, run.edited, run.orun or None)
 
 
-def _configuration(run: RunResult) -> dict[str, str]:
+def _list_configuration(run: RunResult) -> dict[str, str]:
     return {
         "pipeline": run.pipeline,
         "file": run.file,
@@ -152,7 +152,7 @@ def _configuration(run: RunResult) -> dict[str, str]:
     }
 
 
-def _gates(run: RunResult) -> dict[str, str]:
+def _list_gates(run: RunResult) -> dict[str, str]:
     """Return how each gate was judged, with its threshold, which may differ too."""
     counts: dict[str, int] = {}
     gates: dict[str, str] = {}
@@ -166,20 +166,20 @@ def _gates(run: RunResult) -> dict[str, str]:
     return gates
 
 
-def _changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
+def _list_changes(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[Change]:
     for name in dict.fromkeys([*new, *old]):
         if old.get(name) != new.get(name):
             yield Change(name, old.get(name), new.get(name))
 
 
-def _components(old: Components, new: Components) -> Iterator[ComponentChange]:
+def _list_component_changes(old: Components, new: Components) -> Iterator[ComponentChange]:
     before, after = ({item.identity: item.value for item in components} for components in (old, new))
     for identity in dict.fromkeys([*after, *before]):
         if before.get(identity) != after.get(identity):
             yield ComponentChange(*identity, before.get(identity), after.get(identity))
 
 
-def _stages(
+def _compare_stages(
     old: Mapping[str, StageResult], new: Mapping[str, StageResult], *, inputs: bool
 ) -> Iterator[StageDifference]:
     for name in dict.fromkeys([*new, *old]):
@@ -192,8 +192,10 @@ def _stages(
             key=(before.key or None if before else None, after.key or None if after else None),
             tree=(before.tree or None if before else None, after.tree or None if after else None),
             size=(before.size if before and before.tree else None, after.size if after and after.tree else None),
-            inputs=tuple(_components(*(stage.inputs if stage else () for stage in pair))) if inputs and known else (),
-            metrics=tuple(_figures(*(stage.metrics if stage else {} for stage in pair))),
+            inputs=tuple(_list_component_changes(*(stage.inputs if stage else () for stage in pair)))
+            if inputs and known
+            else (),
+            metrics=tuple(_compare_figures(*(stage.metrics if stage else {} for stage in pair))),
         )
         if _differs(difference):
             yield difference
@@ -204,7 +206,7 @@ def _differs(stage: StageDifference) -> bool:
     return stage.ended_differently or any(old != new for old, new in pairs) or bool(stage.inputs or stage.metrics)
 
 
-def _figures(old: Mapping[str, Metric], new: Mapping[str, Metric]) -> Iterator[Figure]:
+def _compare_figures(old: Mapping[str, Metric], new: Mapping[str, Metric]) -> Iterator[Figure]:
     for name in dict.fromkeys([*new, *old]):
         before, after = old.get(name), new.get(name)
         values = before.value if before else None, after.value if after else None

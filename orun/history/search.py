@@ -9,8 +9,8 @@ from collections.abc import Collection
 from orun.core.run_record import RunResult
 from orun.errors import UsageError
 from orun.history.database import History
-from orun.history.points import Point, Series, series_of
-from orun.text.suggestions import nearest, one_of
+from orun.history.points import Point, Series, group_points
+from orun.text.suggestions import format_choices, list_nearest
 
 
 def find_points(history: History, metric: str, pipeline: str) -> tuple[Point, ...]:
@@ -26,21 +26,21 @@ def find_points(history: History, metric: str, pipeline: str) -> tuple[Point, ..
         StoreError: if the history cannot be read.
     """
     columns = {"pipeline": pipeline} if pipeline else {}
-    points = history.points(**columns, **({"name": metric} if metric else {}))
+    points = history.read_points(**columns, **({"name": metric} if metric else {}))
     if points:
         return points
-    names = history.names(**columns)
+    names = history.read_names(**columns)
     if not names:
         message = f"nothing of {pipeline} was measured yet" if pipeline else "nothing was measured yet"
         raise UsageError(message, why=f"looked in {history.path}", hint="orun FILE")
     known = sorted({f"{stage}.{name}" for stage, name in names} | {name for _, name in names})
-    close = nearest(metric, known)
-    expected = one_of(name for name in known if "[" not in name)
-    why = f"did you mean {one_of(close)}?" if close else f"expected {expected}"
+    close = list_nearest(metric, known)
+    expected = format_choices(name for name in known if "[" not in name)
+    why = f"did you mean {format_choices(close)}?" if close else f"expected {expected}"
     raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")
 
 
-def past(history: History, result: RunResult) -> tuple[Series, ...]:
+def find_past(history: History, result: RunResult) -> tuple[Series, ...]:
     """Return the measurements of the gated metrics of a run, each on the machine of the run's figure.
 
     Raises:
@@ -50,13 +50,13 @@ def past(history: History, result: RunResult) -> tuple[Series, ...]:
     keys = {stage.stage: stage.key for stage in result.stages}
     comparable: list[Point] = []
     for stage, metric in gated:
-        points = history.points(pipeline=result.pipeline, stage=stage, metric=metric)
+        points = history.read_points(pipeline=result.pipeline, stage=stage, metric=metric)
         machine = next((point.machine for point in reversed(points) if point.key == keys.get(stage, "")), None)
         comparable += [point for point in points if point.machine == machine]
-    return series_of(comparable)
+    return group_points(comparable)
 
 
-def points_of_renamed(history: History, result: RunResult, stages: Collection[str]) -> tuple[Point, ...]:
+def find_renamed_points(history: History, result: RunResult, stages: Collection[str]) -> tuple[Point, ...]:
     """Return the measurements of renamed stages that the history does not know yet, under their new names.
 
     A cached stage is a renamed one if its key is that of a stage that the pipeline no longer has.
@@ -69,14 +69,14 @@ def points_of_renamed(history: History, result: RunResult, stages: Collection[st
     Raises:
         StoreError: if the history cannot be read.
     """
-    known = {stage for stage, _ in history.names(pipeline=result.pipeline)}
+    known = {stage for stage, _ in history.read_names(pipeline=result.pipeline)}
     keys = Counter(stage.key for stage in result.stages)
     renamed: list[Point] = []
     for stage in result.stages:
         if stage.outcome != "cached" or not stage.metrics or stage.stage in known or keys[stage.key] > 1:
             continue
-        before = {point.stage for point in history.points(pipeline=result.pipeline, key=stage.key)}
+        before = {point.stage for point in history.read_points(pipeline=result.pipeline, key=stage.key)}
         if len(before) == 1 and before.isdisjoint(stages):
-            past = history.points(pipeline=result.pipeline, stage=before.pop())
+            past = history.read_points(pipeline=result.pipeline, stage=before.pop())
             renamed += [dataclasses.replace(point, stage=stage.stage) for point in past]
     return tuple(renamed)

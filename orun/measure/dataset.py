@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.dynamic_axes import batch_place, is_unbatched
+from orun.core.dynamic_axes import find_batch_index, is_unbatched
 from orun.errors import UsageError
 
 Array: TypeAlias = NDArray[Any]
@@ -196,7 +196,7 @@ def require_batch_first(inputs: Mapping[str, Values], shapes: Mapping[str, Seque
         UsageError: for the first such input.
     """
     for name, axes in shapes.items():
-        place = batch_place(axes)
+        place = find_batch_index(axes)
         if place and name in inputs and np.ndim(inputs[name][0]) < len(axes):
             raise UsageError(
                 f"input {name!r} of the model has its batch on axis {place}: {list(axes)}",

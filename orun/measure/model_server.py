@@ -45,7 +45,7 @@ class ModelServer:
     ) -> None:
         environment = Environment("of the server", read_requirements(folder / "requirements.lock"))
         venv_builder.make(environment, tell)
-        self._python = venvs.python(venvs.folder_of(environment))
+        self._python = venvs.locate_python(venvs.locate_folder(environment))
         self._folder, self._log, self._served = folder, log, served
         name = json.loads((folder / SETTINGS).read_bytes())["name"]
         self.port = free_port()

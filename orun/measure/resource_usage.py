@@ -21,8 +21,8 @@ from types import TracebackType
 from typing import IO, Self
 
 from orun.core.targets import GPU_PROVIDERS, Target
-from orun.environment.device import nvidia_smi_index
-from orun.environment.processor import usable_cores
+from orun.environment.device import find_nvidia_smi_index
+from orun.environment.processor import count_usable_cores
 
 POWERCAP = Path("/sys/class/powercap")
 PACKAGE = "package-"  # begins the name of a package's domain
@@ -205,7 +205,7 @@ class ResourceGauge:
         if self._gpu and not sampled:
             self.missing |= dict.fromkeys((GPU_UTILIZATION, GPU_ENERGY), f"no sample of nvidia-smi in {seconds:.2g} s")
         share, watts = sampled or (None, None)
-        cores = None if cpu is None or self._cpu is None else (cpu - self._cpu) / seconds / usable_cores()
+        cores = None if cpu is None or self._cpu is None else (cpu - self._cpu) / seconds / count_usable_cores()
         return Usage(cores, energy, share, None if watts is None else watts * seconds)
 
     def _cpu_time(self) -> float | None:
@@ -224,7 +224,7 @@ class ResourceGauge:
 def _gpu_index(target: Target) -> str | None:
     """Return the index, for `nvidia-smi`, of the GPU that a target computes on; None if it uses none."""
     provider = next((provider for provider in target.providers if provider.name in GPU_PROVIDERS), None)
-    return None if provider is None else nvidia_smi_index(provider.options.get("device_id", "0"))
+    return None if provider is None else find_nvidia_smi_index(provider.options.get("device_id", "0"))
 
 
 def describe_missing(missing: Mapping[str, str]) -> list[str]:

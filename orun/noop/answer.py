@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orun.core.events import Notice
 from orun.core.run_record import RunResult
-from orun.eventlog import Listener, activities_to
+from orun.eventlog import Listener, forward_activities
 from orun.noop.check import NoopRecord, Request, find_record, replay
 from orun.store.layout import is_writable
 
@@ -30,7 +30,7 @@ def answer(request: Request, reports: Collection[Path], listener: Listener, star
         if may_concern(reports, record, request):
             return None
     if record.in_place:
-        return replay(request, record, listener, started_at, _notices_of_machines(record))
+        return replay(request, record, listener, started_at, _list_notices(record))
     if not is_writable(request.store):
         return None
     from orun.noop.restore import restore
@@ -44,11 +44,11 @@ def _machines_are_unchanged(record: NoopRecord, listener: Listener) -> bool:
         return True
     from orun.noop.fleet_check import is_unchanged
 
-    with activities_to(listener):
+    with forward_activities(listener):
         return is_unchanged(state)
 
 
-def _notices_of_machines(record: NoopRecord) -> list[Notice]:
+def _list_notices(record: NoopRecord) -> list[Notice]:
     """Return a notice that machines have the facts of then, if the record is of a run on several."""
     if state := record.data.get("fleet"):
         return [Notice("info", f"the machines at {state['url']} have the facts that the results depend on")]

@@ -23,16 +23,16 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import Record, decode, encode, replace
 from orun.core.targets import Target
 from orun.environment import device, distributions
-from orun.environment.env_vars import signing_keys_set, stage_value
-from orun.environment.startup import startup_code
-from orun.eventlog import Journal, Listener, unrecorded_notice
+from orun.environment.env_vars import list_signing_keys, read_stage_value
+from orun.environment.startup import list_startup_code
+from orun.eventlog import Journal, Listener, build_unrecorded_notice
 from orun.fs.bounded_reads import LOG_LIMIT, TEXT_LIMIT, read_bounded
-from orun.fs.observed_state import appearance_as, digest_file, listing_digest, value_digest
+from orun.fs.observed_state import digest_file, digest_listing, digest_value, observe_same_details
 from orun.fs.os_errors import convert_os_errors
-from orun.fs.signatures import Signature, signature_at
+from orun.fs.signatures import Signature, read_signature
 from orun.remote.options import Remote
 from orun.store.checksummed_json import decode_checksummed
-from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, is_writable, note_path
+from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, is_writable, locate_note
 from orun.store.runs import Runs
 
 FORMAT = 8  # of a no-op record; raise it when the meaning of a field changes
@@ -65,7 +65,7 @@ class Request(Record, frozen=True):
         parts += ["strict"] if self.strict else []
         parts += ["on", self.fleet] if self.fleet else []
         text = json.dumps(parts, sort_keys=True)
-        return note_path(self.store, blake3(text.encode()).hexdigest())
+        return locate_note(self.store, blake3(text.encode()).hexdigest())
 
 
 class NoopRecord(Record, frozen=True):
@@ -89,7 +89,11 @@ def find_record(request: Request) -> NoopRecord | None:
         data = decode_checksummed(read_bounded(request.record_path, LOG_LIMIT))
     except (OSError, ValueError):  # it is missing or damaged
         return None
-    if data.get("format") != FORMAT or data["surroundings"] != surroundings(data["targets"]) or not _unchanged(data):
+    if (
+        data.get("format") != FORMAT
+        or data["surroundings"] != read_surroundings(data["targets"])
+        or not _is_unchanged(data)
+    ):
         return None
     if not _is_in_order(request.store, data["result"]["repeats"]):
         return None
@@ -106,27 +110,27 @@ def _is_in_order(store: Path, run: str) -> bool:
         return False
 
 
-def _unchanged(data: Mapping[str, Any]) -> bool:
+def _is_unchanged(data: Mapping[str, Any]) -> bool:
     """Return whether files, folders, variables and modules are unchanged; artifacts and checkouts do not count."""
     return (
         _is_same(data["read"])
         and all(digest_file(path) == digest for path, digest in data["contents"].items())
-        and all(value_digest(name, stage_value(name)) == digest for name, digest in data["variables"].items())
-        and all((name in distributions.modules()) == there for name, there in data["modules"].items())
-        and data["secrets"] == signing_keys_set()
-        and all(appearance_as(state, path) == state for path, state in data["probed"].items())
+        and all(digest_value(name, read_stage_value(name)) == digest for name, digest in data["variables"].items())
+        and all((name in distributions.list_modules()) == there for name, there in data["modules"].items())
+        and data["secrets"] == list_signing_keys()
+        and all(observe_same_details(state, path) == state for path, state in data["probed"].items())
     )
 
 
 def _is_same(seen: Mapping[str, Any]) -> bool:
-    """Return whether files and folders still match what `snapshot_of` returned."""
-    files, folders = map(signature_at, join_paths(seen["files"])), map(listing_digest, join_paths(seen["folders"]))
+    """Return whether files and folders still match what `build_snapshot` returned."""
+    files, folders = map(read_signature, join_paths(seen["files"])), map(digest_listing, join_paths(seen["folders"]))
     return [digest_all(files), digest_all(folders)] == [seen["signatures"], seen["listings"]]
 
 
-def snapshot_of(files: Mapping[str, Signature | None], folders: Mapping[str, str]) -> dict[str, Any]:
+def build_snapshot(files: Mapping[str, Signature | None], folders: Mapping[str, str]) -> dict[str, Any]:
     """Return files with their signatures, and folders with the digests of their names, as a record holds them."""
-    names, below = by_folder(files), by_folder(folders)
+    names, below = group_by_folder(files), group_by_folder(folders)
     return {
         "files": names,
         "signatures": digest_all(files[path] for path in join_paths(names)),
@@ -135,7 +139,7 @@ def snapshot_of(files: Mapping[str, Signature | None], folders: Mapping[str, str
     }
 
 
-def by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
+def group_by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
     """Return paths as a record holds them: the names in each folder, whose path ends in the separator."""
     folders: dict[str, list[str]] = {}
     for path in paths:
@@ -145,23 +149,23 @@ def by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
 
 
 def join_paths(folders: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Yield the paths in the result of `by_folder`, in an order that survives JSON."""
+    """Yield the paths in the result of `group_by_folder`, in an order that survives JSON."""
     return (folder + name for folder in sorted(folders) for name in folders[folder])
 
 
 def digest_all(states: Iterable[Signature | str | None]) -> str:
-    """One digest of what was found of many files or folders, in their order in the record."""
+    """Return one digest of the states of many files or folders, in their order in the record."""
     return blake3(repr(list(states)).encode()).hexdigest()
 
 
-def surroundings(targets: Iterable[Any]) -> dict[str, Any]:
+def read_surroundings(targets: Iterable[Any]) -> dict[str, Any]:
     """Return interpreter, startup code, place of orun's own code, packages and device, as plain data."""
     known = [None if target is None else decode(Target, target) for target in targets]
     return {
         "python": [sys.version, sys.executable, sys.getfilesystemencoding()],
         "orun": os.path.dirname(os.path.dirname(__file__)),  # noqa: PTH120 - a record has the signatures of one copy of its code
-        "packages": dict(distributions.exact()),
-        "startup": [list(entry) for entry in startup_code()],
+        "packages": dict(distributions.list_exact()),
+        "startup": [list(entry) for entry in list_startup_code()],
         "device": [device.fingerprint("measurement", target) for target in known],
     }
 
@@ -173,7 +177,7 @@ def replay(
     result, runs = record.result, Runs(request.store / "runs")
     recorded = is_writable(request.store)
     with convert_os_errors("begin a run", request.store):
-        folder = runs.new(result.pipeline) if recorded else runs.next_folder(result.pipeline)
+        folder = runs.create(result.pipeline) if recorded else runs.choose_next_folder(result.pipeline)
     with Journal(folder, listener, started_at, recorded=recorded) as journal:
         journal.emit(
             RunStarted(
@@ -190,14 +194,14 @@ def replay(
                 repeats=result.repeats,
             )
         )
-        for notice in (*notices, *(() if recorded else (unrecorded_notice(request.store),))):
+        for notice in (*notices, *(() if recorded else (build_unrecorded_notice(request.store),))):
             journal.emit(notice)
-        journal.emit_encoded(_outcomes(record))
-        repeated = journal.result(result.exit_code)
+        journal.emit_encoded(_iter_outcomes(record))
+        repeated = journal.build_result(result.exit_code)
         return journal.finish(replace(repeated, changed_settings=result.changed_settings))
 
 
-def _outcomes(record: NoopRecord) -> Iterator[tuple[Event, Mapping[str, Any]]]:
+def _iter_outcomes(record: NoopRecord) -> Iterator[tuple[Event, Mapping[str, Any]]]:
     """Yield each stage with its verdicts, as events of a run."""
     data = record.data["result"]
     judged: dict[str, list[tuple[Event, Mapping[str, Any]]]] = {}

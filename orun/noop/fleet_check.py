@@ -15,7 +15,7 @@ from orun.core.serialization import Record, decode, encode
 from orun.errors import OrunError
 from orun.fs.digests import digest_bytes
 from orun.runner.open_fleet import open_fleet
-from orun.store.checksummed_json import canonical
+from orun.store.checksummed_json import encode_canonical
 
 if TYPE_CHECKING:
     from orun.planning.planner import Planner
@@ -38,17 +38,17 @@ class FleetState(Record, frozen=True):
     machines: str
 
 
-def digest_of(machines: Iterable[Machine], facts: Iterable[MachineFacts]) -> str:
+def digest_machines(machines: Iterable[Machine], facts: Iterable[MachineFacts]) -> str:
     """Return the digest of machines and their facts; load, free disk and time do not count."""
     known = {item.machine: encode(item) for item in facts}
     each = {item.id: [dict(item.labels), item.orun, known.get(item.id)] for item in machines}
-    return digest_bytes(canonical(each))
+    return digest_bytes(encode_canonical(each))
 
 
-def state_of(url: str, run: FleetRun, planner: Planner, remote: str) -> FleetState:
+def build_state(url: str, run: FleetRun, planner: Planner, remote: str) -> FleetState:
     """Return the state of the fleet of a run, with the facts that the planner decided with."""
     assert planner.assignment  # noqa: S101 - this is a run on several machines
-    machines = digest_of(planner.assignment.machines.values(), planner.assignment.known_facts())
+    machines = digest_machines(planner.assignment.machines.values(), planner.assignment.list_facts())
     return FleetState(url, remote, run.snapshot, machines)
 
 
@@ -65,7 +65,7 @@ def is_unchanged(data: Any) -> bool:
     except OrunError:  # the planner meets it, too, and says so
         return False
     try:
-        return digest_of(fleet.machines(), fleet.facts(state.snapshot, state.remote)) == state.machines
+        return digest_machines(fleet.machines(), fleet.facts(state.snapshot, state.remote)) == state.machines
     except OrunError:
         return False
     finally:

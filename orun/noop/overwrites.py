@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from orun.errors import StoreError, UsageError
-from orun.fs.observed_state import project_of, seen_at
+from orun.fs.observed_state import find_project, stat_presence
 from orun.noop.check import NoopRecord, Request, join_paths
-from orun.remote.options import Remote, config_file
-from orun.store.layout import RECORD_FILE, VERSION_FILE, default_store, private_paths
+from orun.remote.options import Remote, locate_config
+from orun.store.layout import RECORD_FILE, VERSION_FILE, list_private_paths, locate_default_store
 from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
@@ -61,8 +61,8 @@ def refuse_here(files: Collection[Path]) -> None:
     Raises:
         UsageError: for the first of them.
     """
-    refuse_in_store(files, default_store(Path.cwd()))
-    refuse(files, of_every_run(Path.cwd()))
+    refuse_in_store(files, locate_default_store(Path.cwd()))
+    refuse(files, list_common_files(Path.cwd()))
 
 
 def refuse_in_records(files: Collection[Path], root: Path) -> None:
@@ -73,85 +73,85 @@ def refuse_in_records(files: Collection[Path], root: Path) -> None:
     """
     refuse_in_store(files, root)
     if present := [file for file in files if file.is_file()]:
-        refuse(present, _of_recorded_runs(root))
+        refuse(present, _list_recorded_files(root))
 
 
 def may_concern(reports: Collection[Path], record: NoopRecord, request: Request) -> bool:
     """Return whether reports may replace an input of a recorded result; the planner knows for sure."""
     noted, folder = record.data["read"], request.file.parent
     read = chain(join_paths(noted["files"]), record.data["contents"], join_paths(noted["folders"]))
-    remote = of_remote(request.remote or Remote(), project_of(folder))
-    return _find(reports, chain(read, of_every_run(folder), remote, _walk_kept(request.store))) is not None
+    remote = list_remote_folders(request.remote or Remote(), find_project(folder))
+    return _find(reports, chain(read, list_common_files(folder), remote, _walk_kept(request.store))) is not None
 
 
-def of_pipeline(pipeline: Pipeline) -> Iterator[Path]:
+def list_pipeline_files(pipeline: Pipeline) -> Iterator[Path]:
     """Yield every file and folder that a pipeline names."""
     from orun.gates import baselines
 
     yield from map(Path, pipeline.sources)
     yield from (pipeline.root / reference.path for stage in pipeline.stages for reference in stage.references)
     yield baselines.locate(pipeline)
-    yield from of_every_run(pipeline.root)
+    yield from list_common_files(pipeline.root)
 
 
-def of_every_run(folder: Path) -> Iterator[Path]:
+def list_common_files(folder: Path) -> Iterator[Path]:
     """Yield what any run in a folder reads: settings of the project, keys, remote, git's files, Python, packages."""
-    from orun.remote.settings import key_files
+    from orun.remote.settings import list_key_files
 
-    project = project_of(folder)
-    yield config_file(project)
-    yield from key_files(project)
-    yield from of_remote(Remote(), project)
+    project = find_project(folder)
+    yield locate_config(project)
+    yield from list_key_files(project)
+    yield from list_remote_folders(Remote(), project)
     yield from (top / ".git" for top in (folder, *folder.parents))
     yield from (Path(__file__).parents[1], Path(os.__file__).parent)
     yield from (Path(sys.prefix) / name for name in ("pyvenv.cfg", "bin"))
     yield from (Path(place) for place in sys.path if place.endswith(("site-packages", "dist-packages")))
 
 
-def of_remote(remote: Remote, project: Path) -> Iterator[Path]:
+def list_remote_folders(remote: Remote, project: Path) -> Iterator[Path]:
     """Yield the folder of the remote that a run of a project uses, if it is one."""
-    from orun.remote.settings import remote_url
+    from orun.remote.settings import read_remote_url
 
-    scheme, _, path = remote_url(remote, project).partition("://")
+    scheme, _, path = read_remote_url(remote, project).partition("://")
     if scheme == "file" and path.startswith("/"):
         yield Path(unquote(path))
 
 
-def of_stages(planner: Planner, plan: Plan) -> Iterator[Path]:
+def list_stage_files(planner: Planner, plan: Plan) -> Iterator[Path]:
     """Yield every file that stages read when they ran last."""
     for step in plan.steps:
-        if action := step.cached_action or planner.store.latest(planner.pipeline.name, step.stage.id):
+        if action := step.cached_action or planner.store.find_latest(planner.pipeline.name, step.stage.id):
             yield from (planner.pipeline.root / name for name in action.implicit_deps.files)
 
 
-def of_run(result: RunResult) -> Iterator[Path]:
+def list_run_files(result: RunResult) -> Iterator[Path]:
     """Yield every file that a run has read, by its record."""
     from orun.core.component_kinds import ComponentKind
-    from orun.core.key_component import subjects
+    from orun.core.key_component import index_by_subject
     from orun.gates.baseline_file import locate_baseline
-    from orun.history.source_snapshot import index
+    from orun.history.source_snapshot import read_index
 
     root = Path(result.file).parent
     yield from (Path(result.file), locate_baseline(Path(result.file)))
-    names = {path for stage in result.stages for path in subjects(stage.inputs, ComponentKind.READ)}
-    yield from (root / name for name in {*result.sources, *names, *(index(result) or ())})
+    names = {path for stage in result.stages for path in index_by_subject(stage.inputs, ComponentKind.READ)}
+    yield from (root / name for name in {*result.sources, *names, *(read_index(result) or ())})
 
 
-def _of_recorded_runs(root: Path) -> Iterator[Path]:
+def _list_recorded_files(root: Path) -> Iterator[Path]:
     from orun.eventlog import read_result
     from orun.store import Store
 
-    if not seen_at(root / VERSION_FILE):
+    if not stat_presence(root / VERSION_FILE):
         return
     with Store.open(root, read_only=True) as store:
-        for folder in store.ended_runs():
+        for folder in store.iter_ended_runs():
             with suppress(StoreError):  # another version of orun wrote the record
-                yield from of_run(read_result(folder / RECORD_FILE))
+                yield from list_run_files(read_result(folder / RECORD_FILE))
 
 
 def _walk_kept(root: Path) -> Iterator[Path]:
     yield from (root / "out", root / ".gitignore")
-    yield from map(Path, private_paths(root))
+    yield from map(Path, list_private_paths(root))
 
 
 def _find(reports: Collection[Path], paths: Iterable[str | Path]) -> tuple[Path, Path] | None:
@@ -161,12 +161,12 @@ def _find(reports: Collection[Path], paths: Iterable[str | Path]) -> tuple[Path,
     """
     files: dict[tuple[int, int], Path] = {}
     for report in reports:
-        status = _status(report)
+        status = _read_status(report)
         if status and stat.S_ISREG(status.st_mode):
             files[status.st_dev, status.st_ino] = report
     places = {report: Path(os.path.realpath(report)) for report in reports}
     for path in paths:
-        status = _status(path)
+        status = _read_status(path)
         if status is None or stat.S_ISDIR(status.st_mode):
             folder = os.path.realpath(path)
             replaced = next((report for report, place in places.items() if place.is_relative_to(folder)), None)
@@ -177,7 +177,7 @@ def _find(reports: Collection[Path], paths: Iterable[str | Path]) -> tuple[Path,
     return None
 
 
-def _status(path: str | Path) -> os.stat_result | None:
+def _read_status(path: str | Path) -> os.stat_result | None:
     """Return the state of what is at a path, links followed; None where nothing can be seen."""
     try:
         return os.stat(path)  # noqa: PTH116 - hundreds of them

@@ -10,27 +10,27 @@ from time import time
 from typing import Any
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import value_of
-from orun.core.reason import reason
+from orun.core.key_component import find_value
+from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
 from orun.environment import distributions, venvs
-from orun.environment.env_vars import signing_keys_set, stage_value
+from orun.environment.env_vars import list_signing_keys, read_stage_value
 from orun.environment.secret_variables import SECRET
 from orun.errors import PipelineError, StoreError
 from orun.fs.durable import replace_file
-from orun.fs.observed_state import ABSENT, digest_file, listing_digest, value_digest
-from orun.fs.signatures import CLOCK, Signature, signature_at
+from orun.fs.observed_state import ABSENT, digest_file, digest_listing, digest_value
+from orun.fs.signatures import CLOCK, Signature, read_signature
 from orun.gates import baselines
-from orun.noop.check import FORMAT, Request, snapshot_of, surroundings
+from orun.noop.check import FORMAT, Request, build_snapshot, read_surroundings
 from orun.noop.fleet_check import FleetState
-from orun.planning.facts import variables
+from orun.planning.facts import list_variables
 from orun.planning.kind_code import PAGES, find_reachable
 from orun.planning.plan import Done
 from orun.planning.planner import Planner
-from orun.remote.options import VARIABLES, config_file
-from orun.remote.settings import trusted_files
+from orun.remote.options import VARIABLES, locate_config
+from orun.remote.settings import list_trusted_files
 from orun.store import StatCache
 from orun.store.checksummed_json import encode_checksummed
 
@@ -53,16 +53,16 @@ def write_record(
         fleet: other machines of the run, if any.
     """
     with suppress(OSError, StoreError, PipelineError):  # the baseline may have become unreadable
-        if data := _record_of(planner, done, result):
+        if data := _build_record(planner, done, result):
             data["fleet"] = encode(fleet)
             temporary = planner.store.make_session_folder("note") / "new"
             replace_file(str(request.record_path), encode_checksummed(data), str(temporary))
 
 
-def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict[str, Any] | None:
+def _build_record(planner: Planner, done: Mapping[str, Done], result: RunResult) -> dict[str, Any] | None:
     observed = _observe(planner, done)
-    code = {path: signature_at(path) for path in list_code(planner)}
-    records = _records(planner, done)
+    code = {path: read_signature(path) for path in list_code(planner)}
+    records = _read_record_signatures(planner, done)
     artifacts = {stage.stage: stage.tree for stage in result.stages if stage.out}  # others are left in a remote
     stored = planner.store.take_snapshot(planner.pipeline.name, artifacts)
     if observed is None or records is None or stored is None:
@@ -78,10 +78,10 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
         for path, seen in observed.files.items()
         if seen and not (_is_older(seen, moment) and stat_cache.knows(seen))
     }
-    contents = _contents(planner, done, observed, fresh)
-    if contents is None or not _is_settled(_config(planner), result):
+    contents = _digest_fresh(planner, done, observed, fresh)
+    if contents is None or not _is_settled(_locate_config(planner), result):
         return None
-    keys = [str(path) for path in trusted_files(planner.pipeline.project)]
+    keys = [str(path) for path in list_trusted_files(planner.pipeline.project)]
     if not all(_is_settled(path, result) for path in keys):
         return None
     targets = [encode(target) for item in _list_local(done) for target in item.step.stage.targets or (None,)]
@@ -94,16 +94,16 @@ def _record_of(planner: Planner, done: Mapping[str, Done], result: RunResult) ->
     return {
         "format": FORMAT,
         "targets": targets,
-        "surroundings": surroundings(targets),
-        "read": snapshot_of(files | code | records, observed.folders | listed),
-        "contents": contents | {path: digest_file(path) for path in (_config(planner), *keys)},
-        "variables": _variables(done),
-        "modules": _modules(done),
-        "secrets": signing_keys_set(),
+        "surroundings": read_surroundings(targets),
+        "read": build_snapshot(files | code | records, observed.folders | listed),
+        "contents": contents | {path: digest_file(path) for path in (_locate_config(planner), *keys)},
+        "variables": _digest_variables(done),
+        "modules": _list_modules(done),
+        "secrets": list_signing_keys(),
         "probed": probed,
         "result": encode(_as_cached(result)),
         "artifacts": artifacts,
-        "stored": snapshot_of(stored.files, stored.folders),
+        "stored": build_snapshot(stored.files, stored.folders),
     }
 
 
@@ -117,17 +117,17 @@ def list_code(planner: Planner) -> Iterator[str]:
         yield from (path for _, path, _ in find_reachable(module))
 
 
-def _records(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature | None] | None:
+def _read_record_signatures(planner: Planner, done: Mapping[str, Done]) -> dict[str, Signature | None] | None:
     """Return the signatures of the stages' action records, and of the pointers to them.
 
     None if another process has replaced a record.
     """
     store, pipeline = planner.store, planner.pipeline.name
     actions = {name: item.action for name, item in done.items()}
-    paths = [*map(store.record_of, actions.values()), *(store.pointer_of(pipeline, name) for name in actions)]
-    signatures = {str(path): signature_at(str(path)) for path in paths}
-    stored = all(action in store.actions(action.key) for action in actions.values())
-    latest = all(store.latest(pipeline, name) == action for name, action in actions.items())
+    paths = [*map(store.locate_record, actions.values()), *(store.locate_pointer(pipeline, name) for name in actions)]
+    signatures = {str(path): read_signature(str(path)) for path in paths}
+    stored = all(action in store.list_actions(action.key) for action in actions.values())
+    latest = all(store.find_latest(pipeline, name) == action for name, action in actions.items())
     return signatures if stored and latest else None
 
 
@@ -151,16 +151,18 @@ def _observe(planner: Planner, done: Mapping[str, Done]) -> Observed | None:
     Signatures are read first, then contents, then signatures again.
     """
     read = _read(planner, done)
-    seen = {path: signature_at(path) for path in _expanded(read, planner.store.files)}
-    folders = {path: listing_digest(path) for path in seen if Path(path).is_dir()}
-    if any(_content(planner, path) != digest for path, digest in read.items()):
+    seen = {path: read_signature(path) for path in _expand(read, planner.store.files)}
+    folders = {path: digest_listing(path) for path in seen if Path(path).is_dir()}
+    if any(_digest_content(planner, path) != digest for path, digest in read.items()):
         return None
-    if baselines.read(planner.pipeline) != planner.baseline or any(signature_at(path) != seen[path] for path in seen):
+    if baselines.read(planner.pipeline) != planner.baseline or any(read_signature(path) != seen[path] for path in seen):
         return None
     return Observed({path: state for path, state in seen.items() if path not in folders}, folders, read)
 
 
-def _contents(planner: Planner, done: Mapping[str, Done], observed: Observed, fresh: set[str]) -> dict[str, str] | None:
+def _digest_fresh(
+    planner: Planner, done: Mapping[str, Done], observed: Observed, fresh: set[str]
+) -> dict[str, str] | None:
     """Return the contents that the decisions are based on of files that changed just now; None if not known."""
     digests = {path: observed.read.get(path) or digest_file(path) for path in sorted(fresh)}
     inside_folder = not observed.read.keys() >= fresh  # of which only one digest is known: nothing in it may change
@@ -169,13 +171,13 @@ def _contents(planner: Planner, done: Mapping[str, Done], observed: Observed, fr
 
 def _is_settled(path: str, result: RunResult) -> bool:
     """Return whether a file has not changed since the run began."""
-    seen = signature_at(path)
+    seen = read_signature(path)
     return seen is None or seen[4] < result.started_at * SECOND  # its ctime: the mtime can be set
 
 
-def _config(planner: Planner) -> str:
+def _locate_config(planner: Planner) -> str:
     """Return the path of the file that may name a remote."""
-    return str(config_file(planner.pipeline.project))
+    return str(locate_config(planner.pipeline.project))
 
 
 def _list_local(done: Mapping[str, Done]) -> Iterator[Done]:
@@ -189,16 +191,16 @@ def _make_absolute(planner: Planner, item: Done, states: Mapping[str, str]) -> d
     return {str(root / path): state for path, state in states.items() if not (on_another and path.startswith("/"))}
 
 
-def _variables(done: Mapping[str, Done]) -> dict[str, str]:
+def _digest_variables(done: Mapping[str, Done]) -> dict[str, str]:
     """Return the environment variables that stages, keys and the remote depend on, without secrets."""
-    digests = {name: value_digest(name, stage_value(name)) for name in VARIABLES}
+    digests = {name: digest_value(name, read_stage_value(name)) for name in VARIABLES}
     for item in _list_local(done):
         digests |= {name: state for name, state in item.action.implicit_deps.environment.items() if state != SECRET}
-        digests |= {name: value_digest(name, stage_value(name)) for name in variables(item.step.stage)}
+        digests |= {name: digest_value(name, read_stage_value(name)) for name in list_variables(item.step.stage)}
     return digests
 
 
-def _modules(done: Mapping[str, Done]) -> dict[str, bool]:
+def _list_modules(done: Mapping[str, Done]) -> dict[str, bool]:
     """Return the modules whose mere presence stages depend on, and whether they were there."""
     packages = (item.action.implicit_deps.packages for item in _list_local(done) if not item.step.stage.environment)
     versions = (version for imported in packages for version in imported.items())
@@ -214,25 +216,25 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     root = planner.pipeline.root
     digests = dict(planner.pipeline.sources)
     baseline = str(baselines.locate(planner.pipeline))
-    digests[baseline] = _content(planner, baseline)  # the caller compares it as it was read
+    digests[baseline] = _digest_content(planner, baseline)  # the caller compares it as it was read
     for item in done.values():
         for environment in item.step.stage.environments:
-            record = str(venvs.record_of(environment))
-            digests[record] = _content(planner, record)
+            record = str(venvs.locate_record(environment))
+            digests[record] = _digest_content(planner, record)
         for reference in item.step.stage.references:
-            content = value_of(item.step.components, ComponentKind.CONTENT, reference.parameter)
+            content = find_value(item.step.components, ComponentKind.CONTENT, reference.parameter)
             digests[str(root / reference.path)] = content or ABSENT
         digests |= _make_absolute(planner, item, item.action.implicit_deps.files)
     return digests
 
 
-def _expanded(read: Iterable[str], files: StatCache) -> Iterator[str]:
+def _expand(read: Iterable[str], files: StatCache) -> Iterator[str]:
     """Yield files and folders, and every file that counts in the folders."""
     for path in read:
-        yield from files.below(path) if Path(path).is_dir() else (path,)
+        yield from files.iter_below(path) if Path(path).is_dir() else (path,)
 
 
-def _content(planner: Planner, path: str) -> str:
+def _digest_content(planner: Planner, path: str) -> str:
     try:
         return planner.store.files.digest_path(path)
     except StoreError:
@@ -250,7 +252,7 @@ def _as_cached(result: RunResult) -> RunResult:
     stages = tuple(
         replace(stage, inputs=(), reasons=tuple(item for item in stage.reasons if item.code not in origins))
         if stage.outcome == "cached"
-        else replace(stage, outcome="cached", reasons=(reason(ReasonCode.UP_TO_DATE),), inputs=())
+        else replace(stage, outcome="cached", reasons=(build_reason(ReasonCode.UP_TO_DATE),), inputs=())
         for stage in result.stages
     )
     return replace(result, stages=stages, repeats=result.run)

@@ -14,7 +14,7 @@ from orun.core.events import Notice
 from orun.core.run_record import RunResult
 from orun.eventlog import Listener
 from orun.fs.durable import replace_file
-from orun.noop.check import NoopRecord, Request, replay, snapshot_of
+from orun.noop.check import NoopRecord, Request, build_snapshot, replay
 from orun.store import Store
 from orun.store.checksummed_json import encode_checksummed
 
@@ -44,7 +44,7 @@ def _check_out(store: Store, pipeline: str, artifacts: Mapping[str, str]) -> lis
     """Restore each output checkout; return notices of those that were missing."""
     notices = []
     for stage, tree in artifacts.items():
-        out, restored = store.checkout(tree, pipeline, stage)
+        out, restored = store.check_out(tree, pipeline, stage)
         notices += [Notice("warning", notice) for notice in store.drain_notices()]
         notices += [Notice("info", f"{stage}: restored {out}")] if restored else []
     return notices
@@ -54,5 +54,5 @@ def _update_record(store: Store, request: Request, record: NoopRecord, temporary
     """Write the present state of objects and checkouts into the no-op record."""
     snapshot = store.take_snapshot(record.result.pipeline, record.data["artifacts"])
     if snapshot:
-        note = {**record.data, "stored": snapshot_of(snapshot.files, snapshot.folders)}
+        note = {**record.data, "stored": build_snapshot(snapshot.files, snapshot.folders)}
         replace_file(str(request.record_path), encode_checksummed(note), str(temporary))

@@ -39,7 +39,7 @@ def require_axes(
 
 def _check_shapes(instance: Instance, problems: Problems) -> None:
     """Check the sizes in declared inputs; placeholders of other tools for a dynamic axis are no names."""
-    for name, axis in _axes(instance):
+    for name, axis in _iter_axes(instance):
         number = axis.value
         nameless = axis.text in NAMELESS
         if nameless or (isinstance(number, (int, float)) and number < 0):
@@ -54,10 +54,10 @@ def _check_shapes(instance: Instance, problems: Problems) -> None:
 def _check_sizes(
     instance: Instance, sizes: Map, stages: Mapping[str, Stage], by_id: Mapping[str, Instance], problems: Problems
 ) -> None:
-    source = _declaring(instance, stages, by_id)
+    source = _find_declaring(instance, stages, by_id)
     known: Collection[str] = ()
     if source is not None:
-        known = list_free([axis.text] for _, axis in _axes(source) if isinstance(axis.value, str))
+        known = list_free([axis.text] for _, axis in _iter_axes(source) if isinstance(axis.value, str))
     model = "the model" if source is instance else f"the model that {source.id!r} exports" if source else ""
     for axis, entry in sizes.entries.items():
         if source is not None and axis not in known and not (_may_have_more(source) and is_made_up(axis)):
@@ -68,20 +68,20 @@ def _check_sizes(
 def _check_each(axis: str, entry: Entry, problems: Problems) -> None:
     if isinstance(entry.value, List) and not entry.value.items:
         problems.add(entry.key, f"the dynamic axis {axis!r} has no size", expected="sizes from 0 on")
-    for size in _sizes(entry.value):
+    for size in _iter_sizes(entry.value):
         if isinstance(size.value, (int, float)) and size.value < 0:
             problems.add(size.span, f"the dynamic axis {axis!r} cannot be {size.text}", expected="a size from 0 on")
 
 
-def _sizes(node: Node) -> Iterator[Scalar]:
+def _iter_sizes(node: Node) -> Iterator[Scalar]:
     items = node.items if isinstance(node, List) else (node,)
     yield from (item for item in items if isinstance(item, Scalar))
 
 
-def _declaring(instance: Instance, stages: Mapping[str, Stage], by_id: Mapping[str, Instance]) -> Instance | None:
+def _find_declaring(instance: Instance, stages: Mapping[str, Stage], by_id: Mapping[str, Instance]) -> Instance | None:
     """Return the stage that declares the inputs of a stage's model; None if no stage does."""
     source: Instance | None = instance
-    while source and source.kind and not _shape(source.kind):
+    while source and source.kind and not _find_shape(source.kind):
         if source is not instance and (source.kind.origin != "built-in" or source.kind.spec.interface != "same"):
             return None  # a custom stage may rename the axes
         stage = stages.get(source.id)
@@ -89,7 +89,7 @@ def _declaring(instance: Instance, stages: Mapping[str, Stage], by_id: Mapping[s
     return source if source and source.kind else None
 
 
-def _shape(kind: Kind) -> Param | None:
+def _find_shape(kind: Kind) -> Param | None:
     """Return the parameter for the axes of a declared input; None if the kind has none."""
     declared = next((param.type for param in kind.params if param.name == DECLARED), None)
     fields = declared.items[0].fields if declared and declared.name == "map" else ()
@@ -98,13 +98,13 @@ def _shape(kind: Kind) -> Param | None:
 
 def _may_have_more(source: Instance) -> bool:
     """Return whether the model may have axes that the file does not name, because `shape` is optional."""
-    shape = _shape(source.kind) if source.kind else None
+    shape = _find_shape(source.kind) if source.kind else None
     return shape is None or not shape.required
 
 
-def _axes(instance: Instance) -> Iterator[tuple[str, Scalar]]:
+def _iter_axes(instance: Instance) -> Iterator[tuple[str, Scalar]]:
     """Yield each axis of the declared inputs of a stage, with the input's name."""
-    if instance.kind and _shape(instance.kind):
+    if instance.kind and _find_shape(instance.kind):
         for name, entry in instance.node.map("with").map(DECLARED).entries.items():
             shape = entry.value.get(SHAPE) if isinstance(entry.value, Map) else None
-            yield from ((name, axis) for axis in _sizes(shape)) if isinstance(shape, List) else ()
+            yield from ((name, axis) for axis in _iter_sizes(shape)) if isinstance(shape, List) else ()

@@ -16,7 +16,7 @@ from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, Entry, List, Map, Node, Sca
 from orun.pipeline.problems import Problems
 from orun.pipeline.scalars import resolve
 from orun.pipeline.text import Text
-from orun.text.suggestions import closest
+from orun.text.suggestions import find_closest
 
 PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MERGE = "<<"
@@ -74,12 +74,12 @@ class _Composer:
     def take(self, event: yaml.Event) -> None:
         """Handle one event of the parser."""
         if isinstance(event, yaml.ScalarEvent):
-            self._add(self._scalar(event), event.anchor)
+            self._add(self._build_scalar(event), event.anchor)
         elif isinstance(event, yaml.AliasEvent):
-            self._add(self._alias(event), None)
+            self._add(self._resolve_alias(event), None)
         elif isinstance(event, yaml.CollectionStartEvent):
-            span = self._span(event)
-            self._no_tag(event, span)
+            span = self._build_span(event)
+            self._refuse_tag(event, span)
             if len(self.open) >= MAX_DEPTH:
                 self._fail(span, f"lists and mappings are nested more than {MAX_DEPTH} deep")
             self.open.append(_Open(span, event.anchor, isinstance(event, yaml.MappingStartEvent)))
@@ -94,11 +94,11 @@ class _Composer:
         elif isinstance(event, yaml.DocumentStartEvent):
             self.documents += 1
             if self.documents > 1:
-                self._fail(self._span(event), "a second YAML document", expected="one pipeline to a file")
+                self._fail(self._build_span(event), "a second YAML document", expected="one pipeline to a file")
 
-    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
-        span = self._span(event)
-        self._no_tag(event, span)
+    def _build_scalar(self, event: yaml.ScalarEvent) -> Scalar:
+        span = self._build_span(event)
+        self._refuse_tag(event, span)
         if "\0" in event.value:  # from an escape in double quotes; no path or name can contain it
             self.problems.add(span, "the text holds a NUL character", expected="text without \\0")
             return Scalar("", "", span, self.text.file, broken=True)
@@ -110,8 +110,8 @@ class _Composer:
             self.problems.add(span, str(error), expected="a finite number, at most 1.8e308")
             return Scalar(0, event.value, span, self.text.file, broken=True)
 
-    def _alias(self, event: yaml.AliasEvent) -> Node:
-        span = self._span(event)
+    def _resolve_alias(self, event: yaml.AliasEvent) -> Node:
+        span = self._build_span(event)
         name = str(event.anchor)
         if any(waiting.anchor == name for waiting in self.open):
             self._fail(span, f"the anchor '&{name}' refers to itself")
@@ -119,7 +119,7 @@ class _Composer:
             self._fail(
                 span,
                 f"there is no anchor '&{name}' before this",
-                suggestion=closest(name, self.anchors),
+                suggestion=find_closest(name, self.anchors),
                 hint="quote text that begins with *",
             )
         return self.anchors[name]
@@ -171,15 +171,15 @@ class _Composer:
             else:
                 self.problems.add(node.span, "'<<' merges mappings", expected="an alias of a mapping, as in <<: *base")
 
-    def _no_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, span: Span) -> None:
+    def _refuse_tag(self, event: yaml.ScalarEvent | yaml.CollectionStartEvent, span: Span) -> None:
         if event.tag:
             tag = event.tag.replace("tag:yaml.org,2002:", "!!")
             self.problems.add(span, f"the tag {tag} has no meaning here", hint="quote text that begins with !")
 
-    def _span(self, event: Any) -> Span:  # its marks are typed as optional, but always set
+    def _build_span(self, event: Any) -> Span:  # its marks are typed as optional, but always set
         start, end = event.start_mark, event.end_mark
         width = end.column - start.column if end.line == start.line else len(self.text.text)
-        return self.text.span(start.line + 1, start.column + 1, width)
+        return self.text.build_span(start.line + 1, start.column + 1, width)
 
     def _fail(self, span: Span, message: str, *, expected: str = "", suggestion: str = "", hint: str = "") -> NoReturn:
         self.problems.add(span, message, expected=expected, suggestion=suggestion, hint=hint)

@@ -13,8 +13,8 @@ from orun.pipeline.graph import sort_topologically
 from orun.pipeline.instances import Axes, Link, read_links
 from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, Span, find_repeated, list_scalars
 from orun.pipeline.problems import Problems
-from orun.text.positions import place
-from orun.text.suggestions import closest, one_of
+from orun.text.positions import format_position
+from orun.text.suggestions import find_closest, format_choices
 
 AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of a folder's name
 MAX_STAGES = 1000  # stages that a stage of the file may expand to
@@ -33,7 +33,7 @@ class DeclaredStage(Record, frozen=True):
     used: frozenset[str]  # axes that its expressions name
     combinations: Sequence[tuple[Axes, Sequence[Link]]]  # values of its axes, with its `needs`
 
-    def edges(self) -> list[Link]:
+    def list_edges(self) -> list[Link]:
         """Return the entries of `needs` of all combinations."""
         return [link for _, needed in self.combinations for link in needed]
 
@@ -46,7 +46,7 @@ class Declarations:
         self.expressions = expressions
         self.problems = problems
 
-    def in_order(self) -> list[DeclaredStage]:
+    def sort_stages(self) -> list[DeclaredStage]:
         """Return the stages in topological order; loops are reported and cut."""
         declared = {
             name: self._declare(name, entry.key, entry.value)
@@ -55,7 +55,7 @@ class Declarations:
         }
         edges: dict[tuple[str, str], Span] = {}
         for stage in declared.values():
-            for link in stage.edges():
+            for link in stage.list_edges():
                 base = link.stage if link.stage in self.names else link.stage.partition("[")[0]
                 if base in declared:
                     edges.setdefault((base, stage.name), link.span)
@@ -65,9 +65,9 @@ class Declarations:
         return [declared[name] for name in order]
 
     def _declare(self, name: str, key: Span, node: Map) -> DeclaredStage:
-        axes = self._axes(node)
+        axes = self._read_axes(node)
         written = node.get("needs")
-        needs = written or _misspelt_needs(node)
+        needs = written or _find_misspelt_needs(node)
         combinations = []
         for values in itertools.product(*axes.values()):
             combination = dict(zip(axes, values, strict=True))
@@ -90,25 +90,25 @@ class Declarations:
                 hint=f"to feed two inputs with it, name them: `needs: {{model: {twice.text}, ...}}`",
             )
 
-    def _axes(self, node: Map) -> dict[str, tuple[Scalar, ...]]:
+    def _read_axes(self, node: Map) -> dict[str, tuple[Scalar, ...]]:
         """Return the axes of a stage's matrix; a malformed axis, already reported, gets a single broken value."""
         matrix = node.get("matrix")
         matrix = self.expressions.substitute(matrix) if matrix else None
         if not isinstance(matrix, Map):
             return {}
-        axes = {axis: self._values(entry) for axis, entry in matrix.entries.items()}
+        axes = {axis: self._read_values(entry) for axis, entry in matrix.entries.items()}
         if math.prod(len(values) for values in axes.values()) > MAX_STAGES:
             self.problems.add(node.entries["matrix"].key, f"this matrix makes more than {MAX_STAGES} stages")
             return {}
         return axes
 
-    def _values(self, entry: Entry) -> tuple[Scalar, ...]:
+    def _read_values(self, entry: Entry) -> tuple[Scalar, ...]:
         items = entry.value.items if isinstance(entry.value, List) else ()
         if not items or not all(isinstance(item, Scalar) for item in items):
             return (Scalar(None, "", entry.key, "", broken=True),)
-        return tuple(self._fitting(item) for item in items if isinstance(item, Scalar))
+        return tuple(self._validate_value(item) for item in items if isinstance(item, Scalar))
 
-    def _fitting(self, value: Scalar) -> Scalar:
+    def _validate_value(self, value: Scalar) -> Scalar:
         if value.broken or AXIS_VALUE.fullmatch(value.text):
             return value
         self.problems.add(
@@ -127,9 +127,9 @@ class Declarations:
             self.problems.add(
                 link.span,
                 f"there is no stage {link.stage!r}",
-                expected=one_of(self.names),
+                expected=format_choices(self.names),
                 suggestion=next((name for name in self.names if link.stage.startswith((f"{name}/", f"{name}."))), "")
-                or closest(link.stage, self.names),
+                or find_closest(link.stage, self.names),
                 hint=A_FILE if link.stage.endswith(FILES) else "",
             )
         return Link(link.port, "", link.span)
@@ -140,7 +140,9 @@ class Declarations:
         if len(loop) == 1:
             self.problems.add(span, f"the stage {loop[0]!r} needs itself")
             return
-        lines = [f"{stage} needs {needed} at {place(edges[needed, stage].position)}" for stage, needed in steps]
+        lines = [
+            f"{stage} needs {needed} at {format_position(edges[needed, stage].position)}" for stage, needed in steps
+        ]
         message = f"these stages need one another in a loop: {' -> '.join(_shorten([*loop, loop[0]]))}"
         self.problems.add(span, message, hint="\n".join(_shorten(lines)))
 
@@ -152,7 +154,7 @@ def _shorten(steps: Sequence[str]) -> Sequence[str]:
     return [*steps[:SHOWN], f"({len(steps) - 2 * SHOWN} more)", *steps[-SHOWN:]]
 
 
-def _misspelt_needs(stage: Map) -> Node | None:
+def _find_misspelt_needs(stage: Map) -> Node | None:
     """Return the value of the key that was meant to be `needs`, so that its inputs are not told to be missing too."""
     unknown = {key: entry.value for key, entry in stage.entries.items() if key not in KEYS}
-    return next((value for key, value in unknown.items() if closest(key, KEYS) == "needs"), None)
+    return next((value for key, value in unknown.items() if find_closest(key, KEYS) == "needs"), None)

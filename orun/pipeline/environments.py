@@ -10,7 +10,7 @@ from orun.core.targets import Environment, Target
 from orun.pipeline.files import add_missing
 from orun.pipeline.nodes import Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
-from orun.pipeline.requirements import Requirements, reason_of
+from orun.pipeline.requirements import Requirements, explain_error
 from orun.pipeline.values import localise
 
 KEY = "environment"
@@ -30,11 +30,11 @@ class Environments:
             if any(wrong[:2] == ("environments", name) for wrong in unsound) or not isinstance(entry.value, Map):
                 self.known[name] = Environment(name, ())
                 continue
-            packages = entry.value.listed("packages")
+            packages = entry.value.list_items("packages")
             requirements = Requirements([item.text for item in packages if isinstance(item, Scalar)])
             file = entry.value.get("requirements")
             if isinstance(file, Scalar):
-                self._file(file, root, requirements)
+                self._read_file(file, root, requirements)
             elif not entry.value.entries:
                 self.problems.add(
                     entry.key,
@@ -44,16 +44,16 @@ class Environments:
             self.known[name] = Environment(name, tuple(requirements.lines), tuple(requirements.constraints))
             self.digests |= requirements.digests
 
-    def _file(self, node: Scalar, root: FilePath, requirements: Requirements) -> None:
+    def _read_file(self, node: Scalar, root: FilePath, requirements: Requirements) -> None:
         path = root / localise(node, root)
         try:
             requirements.read(path)
         except (OSError, ValueError) as error:
             expected = "a requirements file, its path relative to the pipeline file"
-            add_missing(self.problems, node, path, f"cannot read {node.text!r}: {reason_of(error)}", expected)
+            add_missing(self.problems, node, path, f"cannot read {node.text!r}: {explain_error(error)}", expected)
         self.problems.extend(requirements.problems)
 
-    def of_stage(self, node: Map, target: Target | None, *, out_of_process: bool) -> Environment | None:
+    def choose(self, node: Map, target: Target | None, *, out_of_process: bool) -> Environment | None:
         """Return the environment of a stage's process: its own, else its target's unless models run out of process."""
         own = self.find(node.get(KEY))
         if out_of_process:

@@ -14,7 +14,7 @@ from orun.core.serialization import replace
 from orun.pipeline.instances import Axes
 from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, MAX_TEXT, Entry, List, Map, Node, Scalar, describe
 from orun.pipeline.problems import Problems
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import find_closest, format_choices
 
 EXPRESSION = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
 FORMS = "${vars.name}, or ${matrix.axis} in a stage that has a matrix"
@@ -37,9 +37,9 @@ class Expressions:
         self._resolving: list[str] = []
         self._letters = 0  # length of all composed texts
 
-    def variables(self) -> Map:
+    def resolve_variables(self) -> Map:
         """Return the `vars` with their own expressions replaced."""
-        entries = {name: Entry(entry.key, self._variable_value(name)) for name, entry in self.raw.entries.items()}
+        entries = {name: Entry(entry.key, self._resolve_entry(name)) for name, entry in self.raw.entries.items()}
         return self.raw.with_entries(entries)
 
     def substitute(self, node: Node, axes: Axes | None = None) -> Node:
@@ -49,7 +49,7 @@ class Expressions:
             node: any node.
             axes: values of `${matrix.axis}`; None without a matrix.
         """
-        return self.bounded(self._walk(node, axes))
+        return self.require_bounded(self._walk(node, axes))
 
     def _walk(self, node: Node, axes: Axes | None) -> Node:
         if isinstance(node, Map):
@@ -60,21 +60,21 @@ class Expressions:
         if not isinstance(node.value, str) or "${" not in node.value or node.broken:
             return node
         try:
-            return self._scalar(node, node.value, axes)
+            return self._substitute_scalar(node, node.value, axes)
         except _Failed:
             return replace(node, broken=True)
 
-    def _scalar(self, node: Scalar, text: str, axes: Axes | None) -> Node:
+    def _substitute_scalar(self, node: Scalar, text: str, axes: Axes | None) -> Node:
         matched = EXPRESSION.fullmatch(text)
         if matched and matched[1] is not None:
-            value = self._value(matched, node, axes)
+            value = self._resolve(matched, node, axes)
             if not isinstance(value, Scalar):
                 return value
             return replace(value, span=node.span, via=matched[0])
         parts: list[str] = []
         end = 0
         for matched in EXPRESSION.finditer(text):
-            parts += (text[end : matched.start()], self._text(matched, node, axes))
+            parts += (text[end : matched.start()], self._substitute_text(matched, node, axes))
             end = matched.end()
         parts.append(text[end:])
         self._letters += sum(map(len, parts))
@@ -85,22 +85,22 @@ class Expressions:
         joined = "".join(parts)
         return replace(node, value=joined, text=joined, via=text if joined != text else "")
 
-    def _text(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> str:
+    def _substitute_text(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> str:
         if matched[1] is None:
             return "${"
-        value = self._value(matched, node, axes)
+        value = self._resolve(matched, node, axes)
         if not isinstance(value, Scalar):
             self._fail(matched, node, f"{matched[0]} is {describe(value)}, which cannot stand within text")
         return value.text
 
-    def _value(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> Node:
+    def _resolve(self, matched: re.Match[str], node: Scalar, axes: Axes | None) -> Node:
         space, _, name = matched[1].strip().partition(".")
         if not matched[2]:
             self._fail(matched, node, f"the expression {matched[0]} is not closed", expected="'}'")
         if space == "vars" and name:
-            return self._variable(name, matched, node)
+            return self._resolve_variable(name, matched, node)
         if space == "matrix" and name:
-            return self._axis(name, matched, node, axes)
+            return self._resolve_axis(name, matched, node, axes)
         return self._fail(
             matched,
             node,
@@ -117,7 +117,7 @@ class Expressions:
             return f"${{matrix.{name}}}"
         return f"${{vars.{name}}}" if name in self.raw.entries else ""
 
-    def _variable(self, name: str, matched: re.Match[str], node: Scalar) -> Node:
+    def _resolve_variable(self, name: str, matched: re.Match[str], node: Scalar) -> Node:
         first, *rest = name.split(".")
         if first not in self.raw.entries:
             self._raise_unknown(f"there is no variable {first!r}", first, self.raw.entries, matched, node)
@@ -127,7 +127,7 @@ class Expressions:
             self._fail(matched, node, f"these variables refer to one another in a loop: {loop}")
         if len(self._resolving) >= MAX_DEPTH:
             self._fail(matched, node, f"variables refer to one another more than {MAX_DEPTH} deep")
-        target = self._variable_value(first)
+        target = self._resolve_entry(first)
         for key in rest:
             entries = target.entries if isinstance(target, Map) else {}
             if key not in entries:
@@ -137,14 +137,14 @@ class Expressions:
             raise _Failed
         return target
 
-    def _variable_value(self, name: str) -> Node:
+    def _resolve_entry(self, name: str) -> Node:
         if name not in self._resolved:
             self._resolving.append(name)
             self._resolved[name] = self.substitute(self.raw.entries[name].value)
             self._resolving.pop()
         return self._resolved[name]
 
-    def _axis(self, name: str, matched: re.Match[str], node: Scalar, axes: Axes | None) -> Scalar:
+    def _resolve_axis(self, name: str, matched: re.Match[str], node: Scalar, axes: Axes | None) -> Scalar:
         if axes is None:
             self._fail(
                 matched, node, f"{matched[0]} stands where there is no matrix", expected="${matrix.axis} in a stage"
@@ -158,7 +158,7 @@ class Expressions:
     def _raise_unknown(
         self, message: str, name: str, known: Mapping[str, object], matched: re.Match[str], node: Scalar
     ) -> NoReturn:
-        self._fail(matched, node, message, expected=one_of(known), suggestion=closest(name, known))
+        self._fail(matched, node, message, expected=format_choices(known), suggestion=find_closest(name, known))
 
     def _fail(
         self,
@@ -173,7 +173,7 @@ class Expressions:
         at = node.span.source.find(matched[0], node.span.column - 1)
         start = at + 1 - node.span.column
         self.problems.add(
-            node.span.part(start, len(matched[0])) if at >= 0 else node.span,
+            node.span.cut(start, len(matched[0])) if at >= 0 else node.span,
             message,
             expected=expected,
             suggestion=suggestion,
@@ -181,7 +181,7 @@ class Expressions:
         )
         raise _Failed
 
-    def bounded(self, node: Node) -> Node:
+    def require_bounded(self, node: Node) -> Node:
         """Return the node if its size is within the limits.
 
         Raises:

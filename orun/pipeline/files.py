@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import cast
 
 from orun.errors import PipelineError, UsageError
-from orun.fs.observed_state import FILE, presence
-from orun.fs.os_errors import quoted
+from orun.fs.observed_state import FILE, observe_presence
+from orun.fs.os_errors import quote
 from orun.pipeline import text
 from orun.pipeline.compose import compose
 from orun.pipeline.nodes import MAX_SIZE, Entry, List, Map, Node, Scalar, describe, find_repeated
 from orun.pipeline.problems import Problems
-from orun.text.suggestions import one_of, show_path, similar_path
+from orun.text.suggestions import find_similar_path, format_choices, show_path
 
 EXTENDS = "extends"
 BASELINE = ".baseline.json"  # ending of the name of the baseline beside a pipeline file
@@ -40,28 +40,30 @@ class Files:
         Raises:
             UsageError: when there is no such file, or it is a baseline.
         """
-        if file.name.endswith(BASELINE) and presence(file) == FILE:
+        if file.name.endswith(BASELINE) and observe_presence(file) == FILE:
             stem = file.name.removesuffix(BASELINE)
             pipelines = [file.with_name(stem + ending) for ending in (".yaml", ".yml")]
-            pipeline = show_path(str(next((path for path in pipelines if presence(path)), pipelines[0])))
-            raise UsageError(f"{show_path(str(file))} is the baseline of {pipeline}", hint=f"orun {quoted(pipeline)}")
+            pipeline = show_path(str(next((path for path in pipelines if observe_presence(path)), pipelines[0])))
+            raise UsageError(f"{show_path(str(file))} is the baseline of {pipeline}", hint=f"orun {quote(pipeline)}")
         try:
-            return self._tree(file, ())
+            return self._load_tree(file, ())
         except OSError as error:
-            raise _unreadable(file, error) from error
+            raise _build_error(file, error) from error
 
-    def _tree(self, file: Path, above: tuple[Path, ...]) -> Map | None:
+    def _load_tree(self, file: Path, above: tuple[Path, ...]) -> Map | None:
         """Return a file merged over the files that it extends; each file is merged once."""
         if file not in self._trees:
-            self._trees[file] = self._layered(file, above)
+            self._trees[file] = self._merge_layers(file, above)
         return self._trees[file]
 
-    def _layered(self, file: Path, above: tuple[Path, ...]) -> Map | None:
+    def _merge_layers(self, file: Path, above: tuple[Path, ...]) -> Map | None:
         own = self._load_own(file)
         if own is None:
             return None
         extends = own.entries.get(EXTENDS)
-        layers = [self._base(item, file, (*above, file)) for item in self._list_extended(extends)] if extends else []
+        layers = (
+            [self._load_base(item, file, (*above, file)) for item in self._list_extended(extends)] if extends else []
+        )
         tree = own.with_entries({key: entry for key, entry in own.entries.items() if key != EXTENDS})
         for layer in reversed(layers):
             if layer is None:
@@ -85,7 +87,7 @@ class Files:
                 self.problems.add(root.span, f"the files that are extended hold more than {MAX_SIZE} values in all")
                 self.problems.check()
             return root
-        at = root.span if root else source.span(1, 1)
+        at = root.span if root else source.build_span(1, 1)
         if root is None or (isinstance(root, Scalar) and not root.text):
             if len(self.problems) == before:
                 self.problems.add(at, "the file is empty", expected=EXPECTED, hint="orun stages")
@@ -109,7 +111,7 @@ class Files:
             )
         return named
 
-    def _base(self, item: Scalar, file: Path, above: tuple[Path, ...]) -> Map | None:
+    def _load_base(self, item: Scalar, file: Path, above: tuple[Path, ...]) -> Map | None:
         base = Path(os.path.normpath(file.parent / item.text))
         if base in above:
             loop = " -> ".join(path.name for path in (*above[above.index(base) :], base))
@@ -122,7 +124,7 @@ class Files:
             self.problems.add(item.span, f"more than {MAX_FILES} files are extended")
             self.problems.check()
         try:
-            return self._tree(base, above)
+            return self._load_tree(base, above)
         except OSError as error:
             message = f"cannot read {item.text!r}: {error.strerror}"
             add_missing(self.problems, item, base, message, "the path of a pipeline file, relative to this one")
@@ -142,12 +144,12 @@ def merge(base: Node, top: Node) -> Node:
 
 def add_missing(problems: Problems, node: Scalar, path: Path, message: str, expected: str) -> None:
     """Add a path that cannot be read to the problems, with the path that was probably meant."""
-    relocation = beside_target(node, node.text)
-    suggestion = "" if relocation else similar_path(path, node.text)
+    relocation = suggest_link_target(node, node.text)
+    suggestion = "" if relocation else find_similar_path(path, node.text)
     problems.add(node.span, message, expected=expected, suggestion=suggestion, hint=relocation)
 
 
-def beside_target(node: Scalar, written: str) -> str:
+def suggest_link_target(node: Scalar, written: str) -> str:
     """Return a hint if a missing path exists next to the target of a linked file: paths are relative to the link."""
     link = Path(node.file)
     try:
@@ -156,30 +158,32 @@ def beside_target(node: Scalar, written: str) -> str:
             return ""
     except OSError:
         return ""
-    if presence(link.parent / written) or not presence(real.parent / written):
+    if observe_presence(link.parent / written) or not observe_presence(real.parent / written):
         return ""
-    command = f"orun {quoted(show_path(str(real)))}"
+    command = f"orun {quote(show_path(str(real)))}"
     return f"paths go by the link {show_path(str(link))}, and it lies beside the link's target: {command}"
 
 
-def _unreadable(file: Path, error: OSError) -> UsageError:
+def _build_error(file: Path, error: OSError) -> UsageError:
     if file.is_dir():
         inside = sorted(os.path.relpath(path) for path in file.glob("*.y*ml"))
         return UsageError(
             f"cannot read the pipeline file {os.path.relpath(file)}: {error.strerror}",
-            why=f"expected a file, such as {one_of(inside[:MOST])}" if inside else "",
-            hint=f"orun validate {quoted(inside[0])}" if inside else WRITE,
+            why=f"expected a file, such as {format_choices(inside[:MOST])}" if inside else "",
+            hint=f"orun validate {quote(inside[0])}" if inside else WRITE,
         )
     typed, there = os.path.relpath(file), os.path.lexists(file)
-    meant = "" if there else similar_path(file, typed, (".yaml", ".yml")) or _find_below(file)
+    meant = "" if there else find_similar_path(file, typed, (".yaml", ".yml")) or _find_below(file)
     return UsageError(
         f"cannot read the pipeline file {typed}: {error.strerror}",
         why=f"did you mean {meant}?" if meant else "",
-        hint=f"ls -l {quoted(typed)}" if there else f"orun validate {quoted(meant)}" if meant else WRITE,
+        hint=f"ls -l {quote(typed)}" if there else f"orun validate {quote(meant)}" if meant else WRITE,
     )
 
 
 def _find_below(file: Path) -> str:
     """Return the path of a file of the same name in a folder right below this one."""
     folders = sorted(path for path in file.parent.glob("[!.]*") if path.is_dir())
-    return next((os.path.relpath(folder / file.name) for folder in folders if presence(folder / file.name) == FILE), "")
+    return next(
+        (os.path.relpath(folder / file.name) for folder in folders if observe_presence(folder / file.name) == FILE), ""
+    )

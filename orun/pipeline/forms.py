@@ -6,10 +6,10 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from orun.pipeline.fragments import CONDITION, EXPRESSION, json_text
+from orun.pipeline.fragments import CONDITION, EXPRESSION, write_constant
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, to_plain
-from orun.text.suggestions import closest
-from orun.text.units import NUMBER, RATE, THRESHOLD_UNITS, respelt, split
+from orun.text.suggestions import find_closest
+from orun.text.units import NUMBER, RATE, THRESHOLD_UNITS, respell, split
 
 # Booleans of YAML 1.1, which people still write.
 BOOLEANS: Mapping[str, str] = {
@@ -25,13 +25,13 @@ LONGEST = 80  # most letters of a suggestion
 def suggest(node: Node, schema: Mapping[str, Any], path: Path) -> str:
     """Return the probable meaning of a value that its schema refuses; empty without a close one."""
     if isinstance(node, List):
-        return _of_list(node, schema, path)
+        return _suggest_for_list(node, schema, path)
     if isinstance(node, Map):
         listed = path[-1:] and path[-1] in GROUPS
-        return _flow([{key: to_plain(entry.value)} for key, entry in node.entries.items()]) if listed else ""
+        return _write_flow([{key: to_plain(entry.value)} for key, entry in node.entries.items()]) if listed else ""
     if node.value is None or node.via:
         return ""
-    return _of_text(node.text, schema) if isinstance(node.value, str) else _of_constant(node, schema)
+    return _suggest_for_text(node.text, schema) if isinstance(node.value, str) else _suggest_for_constant(node, schema)
 
 
 def advise(node: Node, schema: Mapping[str, Any], path: Path) -> str:
@@ -46,17 +46,17 @@ def advise(node: Node, schema: Mapping[str, Any], path: Path) -> str:
     return ""
 
 
-def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
+def _suggest_for_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
     """Suggest the mapping that a misplaced list stands for: a key takes an item, or the items are its fields."""
     properties: Mapping[str, Any] = schema.get("properties", {})
     items = to_plain(node)
     if "shape" in properties:
-        return f"{{shape: [{', '.join(map(json_text, items))}]}}"
-    if near := closest(str(path[-1]), schema.get("x-lists", ())) if path else "":
+        return f"{{shape: [{', '.join(map(write_constant, items))}]}}"
+    if near := find_closest(str(path[-1]), schema.get("x-lists", ())) if path else "":
         return near
     if (key := _guess_key(properties)) and items and all(isinstance(item, str) for item in items):
-        meant = [_item(item, properties[key]) for item in items]
-        return _flow({key: meant}) if all(meant) else ""
+        meant = [_suggest_item(item, properties[key]) for item in items]
+        return _write_flow({key: meant}) if all(meant) else ""
     if "object" not in schema.get("type", ()) or not items or not all(isinstance(item, dict) for item in items):
         return ""
     if all(isinstance(item.get("name"), str) for item in items):  # key for the name of an item in other tools
@@ -65,43 +65,43 @@ def _of_list(node: List, schema: Mapping[str, Any], path: Path) -> str:
     if not known and (schema.get("x-noun") == CONDITION or any(len(item) != 1 for item in items)):
         return ""
     merged = {key: value for item in items for key, value in item.items()}
-    return _flow(merged) if len(merged) == sum(map(len, items)) else ""
+    return _write_flow(merged) if len(merged) == sum(map(len, items)) else ""
 
 
-def _of_constant(node: Scalar, schema: Mapping[str, Any]) -> str:
+def _suggest_for_constant(node: Scalar, schema: Mapping[str, Any]) -> str:
     """Return the probable value for a misplaced number or boolean."""
-    from orun.text.aliases import meant
+    from orun.text.aliases import resolve_alias
 
     if schema.get("x-noun") == CONDITION and A_NUMBER.fullmatch(node.text):
-        return _condition(node.text)
+        return _suggest_condition(node.text)
     if "array" in schema.get("type", ()) and schema.get("pattern") == EXPRESSION:
         return f"[{node.text}]"
-    choices = _names(schema)
+    choices = _list_names(schema)
     quoted = f'"{node.text}"' if node.text in choices else ""  # quotes make it text
-    return quoted or (meant(node.text, choices) if A_NUMBER.fullmatch(node.text) else "")
+    return quoted or (resolve_alias(node.text, choices) if A_NUMBER.fullmatch(node.text) else "")
 
 
-def _of_text(text: str, schema: Mapping[str, Any]) -> str:
+def _suggest_for_text(text: str, schema: Mapping[str, Any]) -> str:
     comparison, types = COMPARED.fullmatch(text), schema.get("type", ())
     if schema.get("x-noun") == CONDITION:
         if comparison and not comparison["metric"]:
             return _describe_comparison(comparison)
-        return _condition(text) if (parts := split(text)) and parts[1] in (*THRESHOLD_UNITS, "") else ""
+        return _suggest_condition(text) if (parts := split(text)) and parts[1] in (*THRESHOLD_UNITS, "") else ""
     if comparison and comparison["metric"] and "all" in schema.get("properties", ()):
         return f"{{{comparison['metric']}: {_describe_comparison(comparison)}}}"
     if not text:
         return ""
     if "array" in types and schema.get("pattern", EXPRESSION) == EXPRESSION:
-        return _flow([item]) if (item := _item(text, schema)) else ""
+        return _write_flow([item]) if (item := _suggest_item(text, schema)) else ""
     if key := _guess_key(schema.get("properties", ())):
-        return _flow({key: [item]}) if (item := _item(text, schema["properties"][key])) else ""
+        return _write_flow({key: [item]}) if (item := _suggest_item(text, schema["properties"][key])) else ""
     if "boolean" in types:
         return BOOLEANS.get(text.lower(), "")
     if not {"integer", "number"}.isdisjoint(types) and A_NUMBER.fullmatch(text) and "x-hint" not in schema:
         return text  # without the quotes
-    if (spelt := respelt(text)) and re.search(str(schema.get("pattern", "")), spelt):
+    if (spelt := respell(text)) and re.search(str(schema.get("pattern", "")), spelt):
         return spelt
-    return closest(text, _names(schema))
+    return find_closest(text, _list_names(schema))
 
 
 def _guess_key(properties: Collection[str]) -> str:
@@ -109,13 +109,13 @@ def _guess_key(properties: Collection[str]) -> str:
     return next((key for key in ("providers", "packages") if key in properties), "")
 
 
-def _item(text: str, schema: Mapping[str, Any]) -> str:
+def _suggest_item(text: str, schema: Mapping[str, Any]) -> str:
     """Return an item in the form of the list, such as the provider for `cpu`; else an empty text."""
-    names = _names(schema.get("items", {}))
-    return closest(text, names) if names else text
+    names = _list_names(schema.get("items", {}))
+    return find_closest(text, names) if names else text
 
 
-def _condition(limit: str) -> str:
+def _suggest_condition(limit: str) -> str:
     """Return a bare limit as a condition: a maximum for times and sizes, a minimum for proportions and rates."""
     unit = (split(limit) or (0, ""))[1]
     if unit in ("%", "x", RATE):
@@ -127,7 +127,7 @@ def _describe_comparison(comparison: re.Match[str]) -> str:
     return f"{{{'max' if comparison['sign'] == '<' else 'min'}: {comparison['limit']}}}"
 
 
-def _names(schema: Mapping[str, Any]) -> list[str]:
+def _list_names(schema: Mapping[str, Any]) -> list[str]:
     return [choice for choice in list_constants(schema) if isinstance(choice, str)]
 
 
@@ -138,7 +138,7 @@ def list_constants(schema: Mapping[str, Any]) -> Iterator[Any]:
         yield from list_constants(branch)
 
 
-def _flow(data: Any) -> str:
+def _write_flow(data: Any) -> str:
     """Return data in flow style on one line; empty if that is too long."""
     text = _write_short(data)
     return text if len(text) <= LONGEST else ""
@@ -149,4 +149,4 @@ def _write_short(data: Any) -> str:
         return f"{{{', '.join(f'{key}: {_write_short(value)}' for key, value in data.items())}}}"
     if isinstance(data, Sequence) and not isinstance(data, str):
         return f"[{', '.join(map(_write_short, data))}]"
-    return json_text(data)
+    return write_constant(data)

@@ -15,7 +15,7 @@ from typing import Any
 
 from orun.core.metrics import Unit
 from orun.stages.params import Param, ParamType, TypeName
-from orun.text.suggestions import one_of
+from orun.text.suggestions import format_choices
 from orun.text.units import DURATION_FORM, DURATIONS, NUMBER, RATIO_FORM, SIZE_FORM, SIZES, Form, show
 
 Fragment = dict[str, Any]
@@ -58,32 +58,34 @@ SIMPLE: Mapping[TypeName, tuple[tuple[str, ...], str | None, str | Form]] = {
 }
 
 
-def fragment(kind: ParamType) -> Fragment:
+def build_fragment(kind: ParamType) -> Fragment:
     """Return the schema of one value of that type."""
     if kind.name == "any":
         return {}
     if kind.name == "literal":
-        return choice([*kind.choices, *((None,) if kind.optional else ())])
+        return build_choice([*kind.choices, *((None,) if kind.optional else ())])
     if kind.name == "union":
-        branches = [fragment(item) for item in kind.items]
+        branches = [build_fragment(item) for item in kind.items]
         return {"anyOf": [*branches, *([{"type": "null"}] if kind.optional else [])]}
     if kind.name in SIMPLE:
         types, pattern, _ = SIMPLE[kind.name]
-        schema = value(types, pattern, describe_type(kind))
-        schema |= _bounds(kind) | (_UNIT_NEEDED if kind.with_unit else {})
+        schema = build_value(types, pattern, describe_type(kind))
+        schema |= _build_bounds(kind) | (_UNIT_NEEDED if kind.with_unit else {})
     elif kind.name == "list":
-        schema = value(["array"], "", describe_type(kind)) | {"items": fragment(kind.items[0])}
+        schema = build_value(["array"], "", describe_type(kind)) | {"items": build_fragment(kind.items[0])}
     elif kind.name == "map":
-        schema = value(["object"], "", describe_type(kind)) | {"additionalProperties": fragment(kind.items[0])}
+        schema = build_value(["object"], "", describe_type(kind)) | {
+            "additionalProperties": build_fragment(kind.items[0])
+        }
     else:
-        schema = fields(kind.fields) | ({"minProperties": 1, "maxProperties": 1} if kind.one_key else {})
+        schema = build_object(kind.fields) | ({"minProperties": 1, "maxProperties": 1} if kind.one_key else {})
         schema["patternErrorMessage"] = f"expected {describe_type(kind)}"
     if kind.optional:
         schema["type"] = [*schema["type"], "null"]
     return schema
 
 
-def value(types: Sequence[str], pattern: str | None, expected: str) -> Fragment:
+def build_value(types: Sequence[str], pattern: str | None, expected: str) -> Fragment:
     """Return the schema of a value: one of these JSON types, a text of the pattern (None: any), or an expression."""
     schema: Fragment = {"type": [*types, "string"]}
     if pattern is not None:
@@ -91,15 +93,15 @@ def value(types: Sequence[str], pattern: str | None, expected: str) -> Fragment:
     return schema | {"patternErrorMessage": f"expected {expected}"}
 
 
-def choice(values: Sequence[Any], noun: str = "") -> Fragment:
+def build_choice(values: Sequence[Any], noun: str = "") -> Fragment:
     """Return the schema of a choice of values, or an expression."""
     schema: Fragment = {"anyOf": [{"enum": list(values)}, {"type": "string", "pattern": EXPRESSION}]}
     return schema | ({"x-noun": noun} if noun else {})
 
 
-def fields(params: Sequence[Param], noun: str = "") -> Fragment:
+def build_object(params: Sequence[Param], noun: str = "") -> Fragment:
     """Return the schema of an object with these parameters as keys."""
-    schema = value(["object"], "", _describe_mapping(params))
+    schema = build_value(["object"], "", _describe_mapping(params))
     schema["properties"] = {param.name: describe_param(param) for param in params}
     schema["additionalProperties"] = False
     if noun:
@@ -111,24 +113,24 @@ def fields(params: Sequence[Param], noun: str = "") -> Fragment:
 
 def describe_param(param: Param) -> Fragment:
     """Return the schema of a parameter with its documentation and default."""
-    schema = fragment(param.type)
+    schema = build_fragment(param.type)
     if param.doc:
         schema["description"] = param.doc
     if not param.required:
-        schema["default"] = plain_default(param.default)
+        schema["default"] = to_plain_default(param.default)
     if param.type.with_unit:
         schema["default"] = show(param.default, "s").replace(" ", "")  # as a file may write the default
     return schema
 
 
-def plain_default(default: Any) -> Any:
+def to_plain_default(default: Any) -> Any:
     """Return a default as plain data, without the marker types of `params.py`."""
     if dataclasses.is_dataclass(default) and not isinstance(default, type):
-        return {field.name: plain_default(getattr(default, field.name)) for field in dataclasses.fields(default)}
+        return {field.name: to_plain_default(getattr(default, field.name)) for field in dataclasses.fields(default)}
     if isinstance(default, Mapping):
-        return {str(key): plain_default(item) for key, item in default.items()}
+        return {str(key): to_plain_default(item) for key, item in default.items()}
     if isinstance(default, (list, tuple)):
-        return [plain_default(item) for item in default]
+        return [to_plain_default(item) for item in default]
     if isinstance(default, bool) or default is None:
         return default
     return next((base(default) for base in (int, float, str) if isinstance(default, base)), default)
@@ -137,7 +139,7 @@ def plain_default(default: Any) -> Any:
 def describe_type(kind: ParamType) -> str:
     """Describe a type for a message."""
     if kind.name == "literal":
-        text = one_of(json_text(choice) for choice in kind.choices)
+        text = format_choices(write_constant(choice) for choice in kind.choices)
     elif kind.name == "list":
         text = f"a list, each item {describe_type(kind.items[0])}"
     elif kind.name == "map":
@@ -159,14 +161,14 @@ def _describe_mapping(params: Sequence[Param], preposition: str = "of") -> str:
     return f"a mapping {preposition} {names}" if params else "nothing: there are no parameters"
 
 
-def json_text(constant: Any) -> str:
+def write_constant(constant: Any) -> str:
     """Return a constant as a YAML file writes it."""
     if constant is None:
         return "null"
     return str(constant).lower() if isinstance(constant, bool) else str(constant)
 
 
-def _bounds(kind: ParamType) -> Fragment:
+def _build_bounds(kind: ParamType) -> Fragment:
     low, high = kind.range.low, kind.range.high
     return {
         **({"minimum": low} if low is not None else {}),
@@ -176,7 +178,7 @@ def _bounds(kind: ParamType) -> Fragment:
 
 def _describe_bounds(kind: ParamType) -> str:
     """Return the bounds as a clause after a noun: ` of at least 0`; empty if there are none."""
-    low, high = (None if bound is None else _bound(bound, kind) for bound in (kind.range.low, kind.range.high))
+    low, high = (None if bound is None else _write_bound(bound, kind) for bound in (kind.range.low, kind.range.high))
     if low is not None and high is not None:
         return f" from {low} to {high}"
     if low is not None:
@@ -184,7 +186,7 @@ def _describe_bounds(kind: ParamType) -> str:
     return f" of at most {high}" if high is not None else ""
 
 
-def _bound(number: float, kind: ParamType) -> str:
+def _write_bound(number: float, kind: ParamType) -> str:
     """Return a bound in the file's notation: `1MB` for a size."""
     units: Mapping[TypeName, Unit] = {"duration": "s", "size": "B"}
     unit = units.get(kind.name)

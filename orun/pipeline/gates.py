@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Literal, cast
 
-from orun.core.metrics import Better, Unit, extra_reference
+from orun.core.metrics import Better, Unit, parse_extra_reference
 from orun.core.serialization import Record, replace
 from orun.measure.accuracy.names import ERRORS, SHARES
 from orun.pipeline.instances import Instance
 from orun.pipeline.model import RULES, Gate, Group, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
-from orun.pipeline.scales import WORSE, find_misfit, lets_worse
+from orun.pipeline.scales import WORSE, explain_wrong_rule, find_misfit
 from orun.pipeline.thresholds import read_threshold
 from orun.stages.contract import Port
 from orun.stages.kind import Kind
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import find_closest, format_choices
 
 REFERENCE = "reference"
 AGAINST_REFERENCE = ("max_drop", "max_increase", "min_speedup")
@@ -48,7 +48,9 @@ class Ground(Record, frozen=True):
     def references(self) -> tuple[str, ...]:
         """Names of the connected references; empty for `reference` itself."""
         ports = [link.port or "" for link in self.instance.links]
-        return tuple(name for port in ports if (name := REFERENCE if port == REFERENCE else extra_reference(port)))
+        return tuple(
+            name for port in ports if (name := REFERENCE if port == REFERENCE else parse_extra_reference(port))
+        )
 
     def knows(self, metric: str) -> bool:
         """Return whether the stage may have a metric: of its kind, or of a slice such as `accuracy[label=3]`."""
@@ -56,15 +58,15 @@ class Ground(Record, frozen=True):
         sliced = bool(opened) and rest.partition("=")[0] in self.slices and rest.endswith("]")
         return self.metrics is None or metric in self.metrics or (sliced and name in self.metrics)
 
-    def unit(self, metric: str) -> Unit | None:
+    def find_unit(self, metric: str) -> Unit | None:
         """Return the unit of a metric; None when only a measurement shows it."""
         name = metric.partition("[")[0]
         known = EVERYWHERE.get(name) if self.kind.origin == "built-in" else None
         return self.kind.spec.units.get(name, known)
 
-    def direction(self, metric: str) -> Better:
+    def find_direction(self, metric: str) -> Better:
         """Return the direction in which a metric improves; `neither` when only a measurement shows it."""
-        name, unit = metric.partition("[")[0], self.unit(metric)
+        name, unit = metric.partition("[")[0], self.find_unit(metric)
         if self.kind.origin == "built-in" and name in DIRECTIONS:
             return DIRECTIONS[name]
         return self.better.get(name) or BY_UNIT.get(unit or "", "neither")
@@ -81,16 +83,16 @@ def _read(ground: Ground, node: Map, path: Path) -> Iterator[Gate | Group]:
         if here in ground.unsound:
             continue
         if name in GROUPS:
-            yield from _group(ground, name, entry, here)
+            yield from _parse_group(ground, name, entry, here)
             continue
         if not ground.knows(name):
             _tell_unknown(ground, name, entry.key)
         _need_port(ground, name, entry.key)
         if isinstance(entry.value, Map):
-            yield from _of_metric(ground, name, entry, here)
+            yield from _parse_metric(ground, name, entry, here)
 
 
-def _group(ground: Ground, rule: Literal["all", "any"], entry: Entry, path: Path) -> Iterator[Group]:
+def _parse_group(ground: Ground, rule: Literal["all", "any"], entry: Entry, path: Path) -> Iterator[Group]:
     """Yield the group of a list; an item with several conditions is an `all` group."""
     members: list[Gate | Group] = []
     for number, item in enumerate(entry.value.items if isinstance(entry.value, List) else ()):
@@ -107,7 +109,7 @@ def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
     kind, metrics = ground.kind, ground.metrics or ()
     field = metric.partition("[")[2].partition("=")[0]
     message = f"{kind.name} does not measure {metric!r}"
-    hint_parameter = _not_asked_for(kind, metric)
+    hint_parameter = _find_unrequested(kind, metric)
     hint = f"ask for it: metrics: [{hint_parameter}, ...]" if hint_parameter else f"orun stages {kind.name}"
     if metric in (kind.spec.metrics or ()):
         hint = f"a parameter of {kind.name} asks for it: orun stages {kind.name}"
@@ -116,13 +118,13 @@ def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
     ground.problems.add(
         key,
         message if metrics else f"{kind.name} measures nothing, so it can have no gate",
-        expected=one_of(metrics),
-        suggestion="" if hint_parameter else closest(metric, [*metrics, *GROUPS]),
+        expected=format_choices(metrics),
+        suggestion="" if hint_parameter else find_closest(metric, [*metrics, *GROUPS]),
         hint=hint if kind.origin != "file" else "",
     )
 
 
-def _not_asked_for(kind: Kind, metric: str) -> str:
+def _find_unrequested(kind: Kind, metric: str) -> str:
     """Return the value of the kind's parameter `metrics` that yields a metric; empty if none does."""
     name = metric.partition("[")[0].partition(".")[0]
     types = (
@@ -131,16 +133,16 @@ def _not_asked_for(kind: Kind, metric: str) -> str:
     return name if any(name in member.choices for member in types) else ""
 
 
-def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterator[Gate]:
+def _parse_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterator[Gate]:
     node = cast("Map", entry.value)
     sound = {key: entry_of_rule for key, entry_of_rule in node.entries.items() if (*path, key) not in ground.unsound}
     rules = {rule: sound[rule] for rule in sound if rule in RULES}
     misspelt = node.entries.keys() - {*RULES, UNDECIDED, AGAINST, BY, TARGET}  # reported; perhaps the condition
     if not misspelt and not any(rule in node.entries for rule in RULES):
-        ground.problems.add(entry.key, f"the gate on {metric!r} has no condition", expected=one_of(RULES))
+        ground.problems.add(entry.key, f"the gate on {metric!r} has no condition", expected=format_choices(RULES))
     against = _read_references(ground, sound, rules)
     by, here = _read_slicing(ground, sound), _is_here(ground, sound)
-    undecided = cast("Undecided", _text(sound, UNDECIDED) or "block")
+    undecided = cast("Undecided", _read_text(sound, UNDECIDED) or "block")
     limits: dict[str, Threshold] = {}
     for rule, entry_of_rule in rules.items():
         comparable = rule not in AGAINST_REFERENCE or _is_comparable(ground, metric, rule, entry_of_rule.key, sound)
@@ -149,10 +151,10 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
             continue
         limits[rule] = limit
         gate = Gate(metric, rule, limit, undecided, entry_of_rule.key.position, by=by)
-        unit, better = ground.unit(metric), ground.direction(metric)
+        unit, better = ground.find_unit(metric), ground.find_direction(metric)
         if unit is not None and (wrong := find_misfit(gate, unit)):
             ground.problems.add(value.span, wrong.message, expected=wrong.expected, suggestion=wrong.suggestion)
-        if comparable and REFERENCE in ground.kind.spec.inputs and (message := lets_worse(gate, better, unit)):
+        if comparable and REFERENCE in ground.kind.spec.inputs and (message := explain_wrong_rule(gate, better, unit)):
             ground.problems.add(entry_of_rule.key, message, suggestion=WORSE[better])
         if here:
             yield from (replace(gate, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
@@ -161,7 +163,7 @@ def _of_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iterato
         ground.problems.add(rules["min"].value.span, message, expected="a 'min' that is not above the 'max'")
 
 
-def _text(entries: Mapping[str, Entry], key: str) -> str:
+def _read_text(entries: Mapping[str, Entry], key: str) -> str:
     node = entries[key].value if key in entries else None
     return node.text if isinstance(node, Scalar) and not node.broken else ""
 
@@ -175,7 +177,7 @@ def _read_references(ground: Ground, entries: Mapping[str, Entry], rules: Collec
         ground.problems.add(
             entry.key,
             f"{AGAINST!r} names a reference, and {next(iter(rules))!r} is against none",
-            expected=f"{AGAINST!r} beside {one_of(AGAINST_REFERENCE)} alone",
+            expected=f"{AGAINST!r} beside {format_choices(AGAINST_REFERENCE)} alone",
         )
     nodes: tuple[Node, ...] = entry.value.items if isinstance(entry.value, List) else (entry.value,)
     names: list[str] = []
@@ -192,14 +194,14 @@ def _read_references(ground: Ground, entries: Mapping[str, Entry], rules: Collec
 
 
 def _read_slicing(ground: Ground, entries: Mapping[str, Entry]) -> str:
-    name = _text(entries, BY)
+    name = _read_text(entries, BY)
     if name and name not in ground.slices:
         known = "slices" in {param.name for param in ground.kind.params}
-        near = closest(name, ground.slices or [LABEL] * (known and name != LABEL))
+        near = find_closest(name, ground.slices or [LABEL] * (known and name != LABEL))
         ground.problems.add(
             entries[BY].value.span,
             f"{ground.instance.base} does not measure by {name!r}",
-            expected=one_of(ground.slices)
+            expected=format_choices(ground.slices)
             or (f"`slices: [{near or name}]` in its `with`" if known else "no `by` here"),
             suggestion=near,
         )
@@ -207,7 +209,7 @@ def _read_slicing(ground: Ground, entries: Mapping[str, Entry]) -> str:
 
 
 def _is_here(ground: Ground, entries: Mapping[str, Entry]) -> bool:
-    name = _text(entries, TARGET)
+    name = _read_text(entries, TARGET)
     if not name:
         return True
     if name not in ground.targets:
@@ -233,7 +235,7 @@ def _is_comparable(ground: Ground, metric: str, rule: str, key: Span, gate: Mapp
     """Return whether the reference has the metric of a gate; report it if not."""
     inputs, kind = ground.kind.spec.inputs, ground.kind
     if REFERENCE in inputs and _is_comparison(inputs[REFERENCE], metric):
-        limit = {"higher": "'min'", "lower": "'max'"}.get(ground.direction(metric), "'min' or 'max'")
+        limit = {"higher": "'min'", "lower": "'max'"}.get(ground.find_direction(metric), "'min' or 'max'")
         ground.problems.add(
             key,
             f"{rule!r} compares with the reference, and {metric!r} is such a comparison itself",

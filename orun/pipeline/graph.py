@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.pipeline.model import Pipeline, Stage
-from orun.text.suggestions import closest, one_of, show_path
+from orun.text.suggestions import find_closest, format_choices, show_path
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -28,7 +28,7 @@ def sort_topologically(names: Sequence[str], edges: Collection[Edge]) -> tuple[l
     try:
         return _sort_topologically(names, edges), []
     except graphlib.CycleError:
-        loops, remaining = _loops(names, edges)
+        loops, remaining = _find_loops(names, edges)
         return _sort_topologically(names, remaining), loops
 
 
@@ -51,7 +51,7 @@ def _sort_topologically(names: Sequence[str], edges: Collection[Edge]) -> list[s
     return order
 
 
-def _loops(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[list[str]], list[Edge]]:
+def _find_loops(names: Sequence[str], edges: Collection[Edge]) -> tuple[list[list[str]], list[Edge]]:
     """Return the shortest loop of each group of names that need one another, and the edges between groups."""
     import networkx as nx
 
@@ -91,7 +91,7 @@ def select(
     chosen: set[str] = set() if only else set(ids)
     chosen |= _expand(pipeline, only)
     if from_ or to:
-        after = find_reachable(_expand(pipeline, from_), _downstream(pipeline)) if from_ else ids
+        after = find_reachable(_expand(pipeline, from_), _map_downstream(pipeline)) if from_ else ids
         before = (
             find_reachable(_expand(pipeline, to), {stage.id: stage.before for stage in pipeline.stages}) if to else ids
         )
@@ -107,41 +107,41 @@ def _expand(pipeline: Pipeline, names: Collection[str]) -> set[str]:
         if not meant:
             raise UsageError(
                 f"there is no stage {name!r} in {pipeline.file.name}",
-                why=_instead(name, [stage.id for stage in pipeline.stages]),
-                hint=f"orun graph {quoted(show_path(str(pipeline.file)))}",
+                why=_suggest(name, [stage.id for stage in pipeline.stages]),
+                hint=f"orun graph {quote(show_path(str(pipeline.file)))}",
             )
         ids |= meant
     return ids
 
 
-def _instead(name: str, ids: Sequence[str]) -> str:
+def _suggest(name: str, ids: Sequence[str]) -> str:
     """Return a suggestion for an unknown name: the closest stage, or all stages of a matrix with the named values."""
-    base, values = _parts(name)
-    alike = {stage: _parts(stage)[1] for stage in ids if _parts(stage)[0] == base}
+    base, values = _split_id(name)
+    alike = {stage: _split_id(stage)[1] for stage in ids if _split_id(stage)[0] == base}
     known: frozenset[str] = frozenset().union(*alike.values())
-    meant = {stage for value in values if (stage := _nearest(value, known))}
+    meant = {stage for value in values if (stage := _find_nearest(value, known))}
     matches = [stage for stage, its in alike.items() if meant and meant <= its] or list(alike)
     if len(matches) == 1 or (matches and len(matches) < len(alike)):
-        return f"did you mean {one_of(matches)}?"
-    close = "" if matches else closest(name, ids)
-    return f"did you mean {close}?" if close else f"expected {one_of(matches or ids)}"
+        return f"did you mean {format_choices(matches)}?"
+    close = "" if matches else find_closest(name, ids)
+    return f"did you mean {close}?" if close else f"expected {format_choices(matches or ids)}"
 
 
-def _nearest(value: str, known: Collection[str]) -> str:
+def _find_nearest(value: str, known: Collection[str]) -> str:
     """Return the known `axis=value` closest to one that was typed; empty if none is near."""
     axis, _, text = value.partition("=")
     texts = sorted(value_of_axis.partition("=")[2] for value_of_axis in known if value_of_axis.startswith(f"{axis}="))
-    meant = text if text in texts else closest(text, texts)
+    meant = text if text in texts else find_closest(text, texts)
     return f"{axis}={meant}" if meant else ""
 
 
-def _parts(name: str) -> tuple[str, frozenset[str]]:
+def _split_id(name: str) -> tuple[str, frozenset[str]]:
     """Return the parts of an id: `int8` and `net=docs` of `int8[net=docs]`."""
     base, _, values = name.removesuffix("]").partition("[")
     return base, frozenset(filter(None, values.split(",")))
 
 
-def _downstream(pipeline: Pipeline) -> dict[str, list[str]]:
+def _map_downstream(pipeline: Pipeline) -> dict[str, list[str]]:
     after: dict[str, list[str]] = {stage.id: [] for stage in pipeline.stages}
     for stage in pipeline.stages:
         for before in stage.before:
@@ -160,7 +160,7 @@ def find_reachable(starts: Collection[str], neighbours: Mapping[str, Collection[
     return names
 
 
-def text(pipeline: Pipeline) -> str:
+def render_text(pipeline: Pipeline) -> str:
     """Render one line for each stage: its id, its kind, and what it needs."""
     ids = max((len(stage.id) for stage in pipeline.stages), default=0)
     kinds = max((len(stage.uses) for stage in pipeline.stages), default=0)
@@ -177,30 +177,30 @@ def _needs_text(stage: Stage) -> str:
     return f"<- {', '.join(parts)}" if parts else ""
 
 
-def mermaid(pipeline: Pipeline) -> str:
+def render_mermaid(pipeline: Pipeline) -> str:
     """Render a Mermaid flowchart: order-only edges are dotted, edges to secondary inputs are named."""
     names = {stage.id: f"s{number}" for number, stage in enumerate(pipeline.stages)}
     lines = ["flowchart LR"]
     lines += [f'  {names[stage.id]}["{stage.id}<br/>{stage.uses}"]' for stage in pipeline.stages]
     for stage in pipeline.stages:
-        for before, label in _edges(stage):
+        for before, label in _list_edges(stage):
             arrow = "-.->" if label is None else f"-- {label} -->" if label else "-->"
             lines.append(f"  {names[before]} {arrow} {names[stage.id]}")
     return "\n".join(lines)
 
 
-def dot(pipeline: Pipeline) -> str:
+def render_dot(pipeline: Pipeline) -> str:
     """Render a Graphviz digraph: order-only edges are dashed, edges to secondary inputs are named."""
     lines = ["digraph {", "  rankdir=LR;", "  node [shape=box];"]
     lines += [f'  "{stage.id}" [label="{stage.id}\\n{stage.uses}"];' for stage in pipeline.stages]
     for stage in pipeline.stages:
-        for before, label in _edges(stage):
+        for before, label in _list_edges(stage):
             style = " [style=dashed]" if label is None else f' [label="{label}"]' if label else ""
             lines.append(f'  "{before}" -> "{stage.id}"{style};')
     return "\n".join([*lines, "}"])
 
 
-def _edges(stage: Stage) -> list[tuple[str, str | None]]:
+def _list_edges(stage: Stage) -> list[tuple[str, str | None]]:
     """Return each stage before a stage, with a label: None for order only, empty for the primary input."""
     primary = next(iter(stage.needs), "")
     edges: list[tuple[str, str | None]] = []
@@ -211,4 +211,4 @@ def _edges(stage: Stage) -> list[tuple[str, str | None]]:
     return edges
 
 
-RENDERERS: Mapping[str, Callable[[Pipeline], str]] = {"text": text, "mermaid": mermaid, "dot": dot}
+RENDERERS: Mapping[str, Callable[[Pipeline], str]] = {"text": render_text, "mermaid": render_mermaid, "dot": render_dot}

@@ -29,7 +29,7 @@ def add_guards(
     for name in order:
         if not specs[name].releases:
             continue
-        released = set(_released(stages, stages[name]))
+        released = set(_iter_released(stages, stages[name]))
         guards = [
             stage.id
             for stage in stages.values()
@@ -43,12 +43,12 @@ def add_guards(
     return guarded_stages
 
 
-def _released(stages: Mapping[str, Stage], release: Stage) -> Iterator[str]:
+def _iter_released(stages: Mapping[str, Stage], release: Stage) -> Iterator[str]:
     """Yield the ids of the stages whose artifacts a release contains."""
     for name in release.needs.values():
         yield name
         if stages[name].uses.startswith(RELEASING):
-            yield from _released(stages, stages[name])
+            yield from _iter_released(stages, stages[name])
 
 
 def _judges(stage: Stage, spec: Spec, released: Collection[str]) -> bool:

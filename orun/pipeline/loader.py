@@ -14,7 +14,7 @@ from orun.pipeline import schema
 from orun.pipeline.axes import require_axes
 from orun.pipeline.environments import Environments
 from orun.pipeline.expressions import Expressions
-from orun.pipeline.files import Files, beside_target
+from orun.pipeline.files import Files, suggest_link_target
 from orun.pipeline.gate_targets import require_judged
 from orun.pipeline.graph import sort_topologically
 from orun.pipeline.guards import add_guards
@@ -22,9 +22,9 @@ from orun.pipeline.instances import Axes, Instance
 from orun.pipeline.matrix import Expansion
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.nodes import Entry, Map, Scalar
-from orun.pipeline.placement import labels_of_targets, read_shipped
+from orun.pipeline.placement import read_shipped, read_target_labels
 from orun.pipeline.problems import Problems
-from orun.pipeline.providers import known_providers
+from orun.pipeline.providers import list_known_providers
 from orun.pipeline.secrets import read_secrets
 from orun.pipeline.sources import connect_sources
 from orun.pipeline.stages import make
@@ -72,11 +72,11 @@ class Loader:
             self.problems.check()
         tree = overriding.apply(cast("Map", tree), self.overrides, self.problems)
         instances, tree = self._expand(tree)
-        providers = known_providers(tree.map("targets"), self.problems)
+        providers = list_known_providers(tree.map("targets"), self.problems)
         unsound = validate(tree, schema.build(self.kinds.values(), providers), self.problems)
         self.environments.read(tree.map("environments"), self.root, unsound)
         named = read_targets(tree.map("targets"), providers, self.environments, self.root, unsound, self.problems)
-        labels = labels_of_targets(tree.map("targets"), unsound)
+        labels = read_target_labels(tree.map("targets"), unsound)
         surroundings = Surroundings(self.root, tuple(named), labels, self.code, unsound, self.problems)
         by_id = {instance.id: instance for instance in instances}
         stages = {
@@ -90,7 +90,7 @@ class Loader:
         self.secrets = read_secrets(tree, instances, self.problems)
         self.ship = read_shipped(tree, self.root, unsound, self.problems)
         self.problems.check()
-        return self._pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
+        return self._build_pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
 
     def _expand(self, tree: Map) -> tuple[list[Instance], Map]:
         """Return the stages of the graph, and the tree with them in place of the file's stages."""
@@ -99,19 +99,19 @@ class Loader:
         entries = dict(tree.entries)
         for key, entry in tree.entries.items():
             if key == "vars" and isinstance(entry.value, Map):
-                entries[key] = Entry(entry.key, expressions.variables())
+                entries[key] = Entry(entry.key, expressions.resolve_variables())
             elif key != "stages":
                 entries[key] = Entry(entry.key, expressions.substitute(entry.value))
         declared = tree.get("stages")
         if not isinstance(declared, Map):
             return [], tree.with_entries(entries)
         self._check_names(declared)
-        instances = Expansion(declared, expressions, self._kind, self.problems).instances()
+        instances = Expansion(declared, expressions, self._find_kind, self.problems).list_instances()
         expanded: dict[str, Entry] = {instance.id: Entry(instance.key, instance.node) for instance in instances}
         bases = {instance.base for instance in instances}
         expanded |= {name: entry for name, entry in declared.entries.items() if name not in bases}
         entries["stages"] = Entry(entries["stages"].key, declared.with_entries(expanded))
-        return instances, cast("Map", expressions.bounded(tree.with_entries(entries)))
+        return instances, cast("Map", expressions.require_bounded(tree.with_entries(entries)))
 
     def _check_names(self, declared: Map) -> None:
         for name, entry in declared.entries.items():
@@ -122,7 +122,7 @@ class Loader:
                     expected=f"{schema.NAME_WORDS}; axes come from `matrix`",
                 )
 
-    def _kind(self, uses: Scalar) -> Kind | None:
+    def _find_kind(self, uses: Scalar) -> Kind | None:
         """Return the kind of a stage; None for an unknown one, which is noted."""
         if uses.broken or not isinstance(uses.value, str):
             return None  # reported already, or later by the schema
@@ -131,14 +131,14 @@ class Loader:
             try:
                 self.kinds[name] = registry.find(name, self.root, self.code)
             except Unknown as error:
-                relocation = beside_target(uses, uses.text.rpartition(":")[0])
+                relocation = suggest_link_target(uses, uses.text.rpartition(":")[0])
                 near, hint = ("", relocation) if relocation else (error.suggestion, error.hint)
                 self.problems.add(uses.span, error.problem, expected=error.expected, suggestion=near, hint=hint)
             except PipelineError as error:
                 self.problems.extend(error.problems)
         return self.kinds.get(name)
 
-    def _pipeline(self, tree: Map, stages: Mapping[str, Stage], axes: Mapping[str, Axes]) -> Pipeline:
+    def _build_pipeline(self, tree: Map, stages: Mapping[str, Stage], axes: Mapping[str, Axes]) -> Pipeline:
         edges = [(before, stage.id) for stage in stages.values() for before in stage.upstream]
         order, _ = sort_topologically(tuple(stages), edges)
         if any(kind.spec.releases for kind in self.kinds.values()):

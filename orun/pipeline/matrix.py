@@ -17,7 +17,7 @@ from orun.pipeline.instances import Axes, Instance, Link, agree
 from orun.pipeline.nodes import MAX_SIZE, Entry, Map, Scalar
 from orun.pipeline.problems import Problems
 from orun.stages.kind import Kind
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import find_closest, format_choices
 
 
 class Expansion:
@@ -39,9 +39,9 @@ class Expansion:
         self._by_id: dict[str, Instance] = {}
         self._by_base: dict[str, list[Instance]] = {}
 
-    def instances(self) -> list[Instance]:
+    def list_instances(self) -> list[Instance]:
         """Return every stage of the graph, in file order."""
-        for stage in self.declarations.in_order():
+        for stage in self.declarations.sort_stages():
             self._expand(stage)
         return [instance for name in self.names for instance in self._by_base.get(name, ())]
 
@@ -83,7 +83,7 @@ class Expansion:
             self.problems.add(
                 link.span,
                 f"there is no {link.stage!r} with {wanted}",
-                expected=one_of(candidate.id for candidate in candidates),
+                expected=format_choices(candidate.id for candidate in candidates),
                 hint="a stage that needs a matrix by its bare name is made once for each instance; name one to choose",
             )
         return [
@@ -147,7 +147,7 @@ class Expansion:
                     keys[axis].key,
                     f"the axis {axis!r} changes nothing: it is not a parameter of {kind.name},"
                     f" and the stage has no ${{matrix.{axis}}}",
-                    suggestion=closest(axis, parameters),
+                    suggestion=find_closest(axis, parameters),
                 )
             elif axis in written.entries:
                 self.problems.add(

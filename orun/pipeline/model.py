@@ -14,7 +14,7 @@ from orun.core.source_model import SourceModel
 from orun.core.targets import Environment, Target
 from orun.core.unknown_key import UnknownKey
 from orun.environment.secret_variables import Secrets
-from orun.fs.observed_state import project_of
+from orun.fs.observed_state import find_project
 from orun.stages.contract import Spec
 
 Rule = Literal["min", "max", "max_drop", "max_increase", "max_regression", "min_speedup"]
@@ -96,11 +96,11 @@ class Group(Record, frozen=True):
         return f"{self.rule} of {len(self.members)}"
 
 
-def conditions(gates: Iterable[Gate | Group]) -> Iterator[Gate]:
+def iter_gates(gates: Iterable[Gate | Group]) -> Iterator[Gate]:
     """Yield every gate, including those in groups."""
     for gate in gates:
         if isinstance(gate, Group):
-            yield from conditions(gate.members)
+            yield from iter_gates(gate.members)
         else:
             yield gate
 
@@ -176,10 +176,10 @@ class Stage(Record, frozen=True, dict=True):
     @cached_property
     def environments(self) -> tuple[Environment, ...]:
         """Isolated environments that it needs, its own first, each once."""
-        wanted = (self.environment, *map(self.environment_of, self.targets))
+        wanted = (self.environment, *map(self.choose_environment, self.targets))
         return tuple(dict.fromkeys(environment for environment in wanted if environment))
 
-    def environment_of(self, target: Target | None) -> Environment | None:
+    def choose_environment(self, target: Target | None) -> Environment | None:
         """Return the environment in which a model runs on one of its targets."""
         return target.environment or self.environment if target and self.out_of_process else self.environment
 
@@ -253,7 +253,7 @@ class Pipeline(Record, frozen=True, dict=True):
     @cached_property
     def project(self) -> Path:
         """Top folder of the user's own code."""
-        return project_of(self.root)
+        return find_project(self.root)
 
     @cached_property
     def private(self) -> Secrets:
@@ -268,13 +268,13 @@ class Pipeline(Record, frozen=True, dict=True):
                 return stage
         raise UnknownKey(f"pipeline {self.name}", "stage", name, [stage.id for stage in self.stages])
 
-    def strictly(self) -> Pipeline:
+    def to_strict(self) -> Pipeline:
         """Return a copy in which every gate must pass: any other verdict, or none, fails the run."""
-        stages = tuple(replace(stage, gates=tuple(map(_strict, stage.gates))) for stage in self.stages)
+        stages = tuple(replace(stage, gates=tuple(map(_to_strict, stage.gates))) for stage in self.stages)
         return replace(self, stages=stages, strict=True)
 
 
-def _strict(gate: Gate | Group) -> Gate | Group:
+def _to_strict(gate: Gate | Group) -> Gate | Group:
     if isinstance(gate, Group):
-        return replace(gate, members=tuple(map(_strict, gate.members)))
+        return replace(gate, members=tuple(map(_to_strict, gate.members)))
     return replace(gate, undecided="fail", strict=True)

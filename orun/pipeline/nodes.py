@@ -36,7 +36,7 @@ class Span(NamedTuple):
         """Position of its start."""
         return Position(self.file, self.line, self.column)
 
-    def part(self, start: int, width: int) -> Span:
+    def cut(self, start: int, width: int) -> Span:
         """Return a stretch of this one that begins `start` columns to the right."""
         return self._replace(column=self.column + start, width=width)
 
@@ -109,7 +109,7 @@ class Map(Record, frozen=True, dict=True):
         value = self.get(key)
         return value if isinstance(value, Map) else Map({}, self.span)
 
-    def listed(self, key: str) -> tuple[Node, ...]:
+    def list_items(self, key: str) -> tuple[Node, ...]:
         """Return the items of the list below a key; none if there is no list."""
         value = self.get(key)
         return value.items if isinstance(value, List) else ()

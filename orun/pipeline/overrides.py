@@ -9,7 +9,7 @@ from orun.pipeline.nodes import Entry, Map, Node, Scalar, Span, describe
 from orun.pipeline.problems import Problems
 from orun.pipeline.text import UNPRINTABLE, Text
 from orun.text.positions import OVERRIDE
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import find_closest, format_choices
 
 TOP = ("name", "vars", "seed", "targets", "stages")
 IN_THE_FILE = ("extends", "secrets", "ship", "environments")  # keys that say what the file is: not of `--set`
@@ -34,13 +34,13 @@ class _Override:
         self.problems = problems
 
     def apply(self, root: Map) -> Map:
-        value = self._value()
+        value = self._parse_value()
         keys = _split(self.path, root)
         if value is None or not self._is_known(keys, root):
             return root
         return self._set(root, keys, 0, value)
 
-    def _value(self) -> Node | None:
+    def _parse_value(self) -> Node | None:
         """Return the value; its columns count in `path=value`, and its line is the number of the override."""
         if control := UNPRINTABLE.search(self.written):
             span = Span(OVERRIDE, self.number, len(self.path) + 2 + control.start(), 1, "")  # unfit to be shown
@@ -52,7 +52,7 @@ class _Override:
         before = len(self.problems)
         value = compose(source, self.problems)
         if value is None and len(self.problems) == before:  # empty text after the `=`
-            return Scalar(None, "", self._span(0, [self.path]), OVERRIDE)
+            return Scalar(None, "", self._build_span(0, [self.path]), OVERRIDE)
         return value
 
     def _is_known(self, keys: Sequence[str], root: Map) -> bool:
@@ -72,14 +72,14 @@ class _Override:
 
     def _set(self, node: Map, keys: Sequence[str], index: int, value: Node) -> Map:
         key = keys[index]
-        span = self._span(index, keys)
+        span = self._build_span(index, keys)
         if index == len(keys) - 1:
             return node.with_entries({**node.entries, key: Entry(span, value)})
         below = node.get(key) or Map({}, span)
         if not isinstance(below, Map):
             prefix = ".".join(keys[: index + 1])
             self.problems.add(
-                self._span(index + 1, keys),
+                self._build_span(index + 1, keys),
                 f"{prefix} is {describe(below)}, which has no key {keys[index + 1]!r}",
                 expected=f"the whole value: --set {prefix}=...",
             )
@@ -91,12 +91,16 @@ class _Override:
     def _note_unknown(
         self, index: int, keys: Sequence[str], message: str, known: Sequence[str] | Mapping[str, Entry], hint: str = ""
     ) -> None:
-        near = closest(keys[index], known)
+        near = find_closest(keys[index], known)
         self.problems.add(
-            self._span(index, keys), message, expected=one_of(known), suggestion=near, hint="" if near else hint
+            self._build_span(index, keys),
+            message,
+            expected=format_choices(known),
+            suggestion=near,
+            hint="" if near else hint,
         )
 
-    def _span(self, index: int, keys: Sequence[str]) -> Span:
+    def _build_span(self, index: int, keys: Sequence[str]) -> Span:
         column = 1 + sum(len(key) + 1 for key in keys[:index])
         return Span(OVERRIDE, self.number, column, max(1, len(keys[index])), self.source)
 

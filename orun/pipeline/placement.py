@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from orun.fs.observed_state import project_of
+from orun.fs.observed_state import find_project
 from orun.pipeline.instances import Instance
 from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.pipeline.nodes import Path as NodePath
@@ -17,17 +17,17 @@ RUNS_ON, SHIP = "runs_on", "ship"
 Labels = Mapping[str, str]
 
 
-def labels_of_targets(targets: Map, unsound: Collection[NodePath]) -> dict[str, Labels]:
+def read_target_labels(targets: Map, unsound: Collection[NodePath]) -> dict[str, Labels]:
     """Return the labels under `runs_on` of each target that has some."""
     nodes = {name: entry.value for name, entry in targets.entries.items() if ("targets", name, RUNS_ON) not in unsound}
-    return {name: labels for name, node in nodes.items() if (labels := _labels(node))}
+    return {name: labels for name, node in nodes.items() if (labels := _read_labels(node))}
 
 
-def runs_on(
+def merge_labels(
     instance: Instance, targets: Collection[str], of_targets: Mapping[str, Labels], problems: Problems
 ) -> Labels:
     """Return the labels that the machine of a stage must have: its own, and those of its targets."""
-    own = _labels(instance.node)
+    own = _read_labels(instance.node)
     labels: dict[str, str] = {}
     sources: dict[str, str] = {}
     for target in targets:
@@ -44,7 +44,7 @@ def runs_on(
     return labels | own
 
 
-def _labels(node: Node) -> dict[str, str]:
+def _read_labels(node: Node) -> dict[str, str]:
     entries = node.map(RUNS_ON).entries if isinstance(node, Map) else {}
     return {name: entry.value.text for name, entry in entries.items() if isinstance(entry.value, Scalar)}
 
@@ -54,7 +54,7 @@ def read_shipped(tree: Map, root: Path, unsound: Collection[NodePath], problems:
     listed = tree.get(SHIP)
     if not isinstance(listed, List):
         return ()
-    project = Path(os.path.realpath(project_of(root)))
+    project = Path(os.path.realpath(find_project(root)))
     paths: dict[str, None] = {}
     for number, item in enumerate(listed.items):
         if (SHIP, number) in unsound or not isinstance(item, Scalar):

@@ -6,11 +6,11 @@ import textwrap
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 
-from orun.core.source_location import Position, Problem, abridged
+from orun.core.source_location import Position, Problem, abridge
 from orun.errors import PipelineError
 from orun.pipeline.nodes import Span
-from orun.text.positions import OVERRIDE, place
-from orun.text.suggestions import closest, one_of
+from orun.text.positions import OVERRIDE, format_position
+from orun.text.suggestions import find_closest, format_choices
 
 LIMIT = 100  # problems after which reading a file ends
 WIDTH = 100  # columns of a wrapped line
@@ -29,7 +29,7 @@ class Problems:
     def __len__(self) -> int:
         return len(self._problems)
 
-    def places(self) -> set[Position]:
+    def list_positions(self) -> set[Position]:
         """Return the positions of the mistakes."""
         return {problem.position for problem in self._problems}
 
@@ -39,13 +39,13 @@ class Problems:
         Raises:
             PipelineError: when there are too many.
         """
-        message, suggestion = map(abridged, (message, suggestion))
-        expected, hint = (abridged(text, LONGEST_ADVICE) for text in (expected, hint))
+        message, suggestion = map(abridge, (message, suggestion))
+        expected, hint = (abridge(text, LONGEST_ADVICE) for text in (expected, hint))
         self.extend([Problem(span.position, message, span.source, span.width, expected, suggestion, hint)])
 
     def add_unknown(self, span: Span, message: str, name: str, known: Collection[str], otherwise: str = "") -> None:
         """Note a name that is none of the known ones; `otherwise` is expected if there are none."""
-        self.add(span, message, expected=one_of(known) or otherwise, suggestion=closest(name, known))
+        self.add(span, message, expected=format_choices(known) or otherwise, suggestion=find_closest(name, known))
 
     def extend(self, problems: Iterable[Problem]) -> None:
         """Note the mistakes of another collection; see `add`."""
@@ -72,23 +72,23 @@ def render(problems: Sequence[Problem], colour: bool = False) -> str:
 
     Files below the working folder are named relative to it.
     """
-    return "\n\n".join("\n".join(_lines(problem, colour)) for problem in problems)
+    return "\n\n".join("\n".join(_format_lines(problem, colour)) for problem in problems)
 
 
-def advice(problem: Problem) -> list[tuple[str, str]]:
+def list_advice(problem: Problem) -> list[tuple[str, str]]:
     """Return the advice about a mistake, each with its label, the most probable first."""
     labelled = [("did you mean", problem.suggestion), ("expected", problem.expected), ("hint", problem.hint)]
     return [(label, text) for label, text in labelled if text]
 
 
-def _lines(problem: Problem, colour: bool) -> list[str]:
-    at = _paint(f"{place(problem.position)}:", "place", colour)
+def _format_lines(problem: Problem, colour: bool) -> list[str]:
+    at = _paint(f"{format_position(problem.position)}:", "place", colour)
     lines = [f"{at} {_paint('error:', 'error', colour)} {problem.message}"]
     if problem.source.strip():
-        lines += _excerpt(problem, colour)
-    for label, text in advice(problem):
-        lines += _labelled(label, text, colour)
-    return lines + _labelled("note", _look_alikes(problem), colour)
+        lines += _format_excerpt(problem, colour)
+    for label, text in list_advice(problem):
+        lines += _format_labelled(label, text, colour)
+    return lines + _format_labelled("note", _look_alikes(problem), colour)
 
 
 def _look_alikes(problem: Problem) -> str:
@@ -103,12 +103,12 @@ def _look_alikes(problem: Problem) -> str:
     return ", ".join(f"U+{ord(letter):04X} in it is {name}" for letter, name in odd.items())
 
 
-def _excerpt(problem: Problem, colour: bool) -> list[str]:
+def _format_excerpt(problem: Problem, colour: bool) -> list[str]:
     number = "" if problem.position.file == OVERRIDE else str(problem.position.line)
     start = max(0, problem.position.column - 1 - LONGEST // 2) if len(problem.source) > LONGEST else 0
     before = problem.source[start : problem.position.column - 1]
     shown = problem.source[start : start + LONGEST]
-    pad = "".join("\t" if letter == "\t" else " " * _columns(letter) for letter in before)
+    pad = "".join("\t" if letter == "\t" else " " * _count_columns(letter) for letter in before)
     width = max(1, min(problem.width, len(shown) - len(before)))
     return [
         f"{number:>5} | {shown}".rstrip(),
@@ -116,11 +116,11 @@ def _excerpt(problem: Problem, colour: bool) -> list[str]:
     ]
 
 
-def _columns(letter: str) -> int:
+def _count_columns(letter: str) -> int:
     return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
-def _labelled(label: str, text: str, colour: bool) -> list[str]:
+def _format_labelled(label: str, text: str, colour: bool) -> list[str]:
     first = f"  {_paint(label + ':', 'label', colour)} "
     lines = text.splitlines()
     if label != "hint":  # which may be a command to copy

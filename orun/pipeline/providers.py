@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from orun.core.serialization import decode, encode, replace
 from orun.environment.distributions import normalise
-from orun.environment.entry_points import Group, package_of
+from orun.environment.entry_points import Group, name_package
 from orun.pipeline.nodes import List, Map, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.providers.registry import PROVIDERS
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SPECS = Group("orun.providers", "provider")
 
 
-def known_providers(targets: Map, problems: Problems) -> Mapping[str, ProviderSpec]:
+def list_known_providers(targets: Map, problems: Problems) -> Mapping[str, ProviderSpec]:
     """Return every provider by its name; a package's that no target names, or that is broken, without its declaration.
 
     Args:
@@ -43,7 +43,7 @@ def known_providers(targets: Map, problems: Problems) -> Mapping[str, ProviderSp
     return specs
 
 
-def installed_providers() -> Mapping[str, ProviderSpec]:
+def list_installed_providers() -> Mapping[str, ProviderSpec]:
     """Return every provider by its name, with the declarations of all packages that are not broken."""
     specs = dict(PROVIDERS)
     for name, points in SPECS.find().items():
@@ -69,10 +69,10 @@ def _load(points: tuple[EntryPoint, ...]) -> ProviderSpec:
     """Return the declaration of a package, with its own version among those of libraries; raise Unknown if broken."""
     point, spec = points[0], SPECS.load(points)
     if not isinstance(spec, ProviderSpec):
-        raise SPECS.broken(point, f"{point.value} is not an orun.providers.spec.ProviderSpec")
+        raise SPECS.build_broken_error(point, f"{point.value} is not an orun.providers.spec.ProviderSpec")
     try:
         spec = decode(ProviderSpec, encode(spec))
     except (ValueError, TypeError) as error:
-        raise SPECS.broken(point, f"{point.value}: {error}") from error
-    libraries = dict.fromkeys(map(normalise, (*spec.libraries, package_of(point))))
+        raise SPECS.build_broken_error(point, f"{point.value}: {error}") from error
+    libraries = dict.fromkeys(map(normalise, (*spec.libraries, name_package(point))))
     return replace(spec, libraries=tuple(libraries), module=point.module)

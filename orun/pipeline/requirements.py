@@ -10,9 +10,9 @@ from pathlib import Path
 
 from blake3 import blake3
 
-from orun.core.source_location import Position, Problem, abridged
+from orun.core.source_location import Position, Problem, abridge
 from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
-from orun.pipeline.text import encoding
+from orun.pipeline.text import detect_encoding
 
 CONSTRAINT = ("-c", "--constraint")
 INCLUDE = re.compile(r"(?P<option>-r|--requirement|-c|--constraint)(?:\s+|=|(?<=-r)|(?<=-c))(?P<file>\S.*)")
@@ -52,26 +52,26 @@ class Requirements:
             return
         self._read.add((path, constrains))
         data = read_bounded(path, TEXT_LIMIT)
-        if other := encoding(data):
+        if other := detect_encoding(data):
             raise ValueError(f"it is {other}: save it as UTF-8")
         text = data.decode("utf-8-sig")
         if "\0" in text:
             raise ValueError("it holds a NUL character")
         self.digests[str(path)] = blake3(data).hexdigest()
-        for number, line in _logical_lines(text):
+        for number, line in _iter_logical_lines(text):
             requirement = COMMENT.split(line, maxsplit=1)[0].strip()
             if include := INCLUDE.fullmatch(requirement):
                 included = Path(os.path.normpath(path.parent / include["file"]))
                 only = constrains or include["option"] in CONSTRAINT
-                message, expected = self._included(included, include["file"], (*above, path), constrains=only)
+                message, expected = self._read_included(included, include["file"], (*above, path), constrains=only)
                 if message:
-                    self.problems.append(_problem(path, number, line, include["file"], message, expected))
+                    self.problems.append(_build_problem(path, number, line, include["file"], message, expected))
             elif LOCAL.match(requirement):
-                self.problems.append(_problem(path, number, line, requirement, NOT_ON_AN_INDEX, ON_AN_INDEX))
+                self.problems.append(_build_problem(path, number, line, requirement, NOT_ON_AN_INDEX, ON_AN_INDEX))
             elif requirement:
                 (self.constraints if constrains else self.lines).append(requirement)
 
-    def _included(self, path: Path, written: str, above: tuple[Path, ...], *, constrains: bool) -> tuple[str, str]:
+    def _read_included(self, path: Path, written: str, above: tuple[Path, ...], *, constrains: bool) -> tuple[str, str]:
         """Add a file that another one includes; return the problem and the expectation if that is impossible."""
         if path == above[-1]:
             return "the requirements file includes itself", ""
@@ -85,22 +85,22 @@ class Requirements:
         try:
             self._take(path, above, constrains=constrains)
         except (OSError, ValueError) as error:
-            return f"cannot read {written!r}: {reason_of(error)}", EXPECTED
+            return f"cannot read {written!r}: {explain_error(error)}", EXPECTED
         return "", ""
 
 
-def _problem(path: Path, number: int, line: str, part: str, message: str, expected: str) -> Problem:
-    return Problem(Position(str(path), number, line.find(part) + 1), abridged(message), line, len(part), expected)
+def _build_problem(path: Path, number: int, line: str, part: str, message: str, expected: str) -> Problem:
+    return Problem(Position(str(path), number, line.find(part) + 1), abridge(message), line, len(part), expected)
 
 
-def reason_of(error: OSError | ValueError) -> str:
+def explain_error(error: OSError | ValueError) -> str:
     """Return why a file cannot be read: the system's own words for an error of the system."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     return "it is no text" if isinstance(error, UnicodeDecodeError) else str(error)
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
+def _iter_logical_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield each logical line, joined at trailing backslashes, with the number of its first line."""
     first, parts = 1, list[str]()
     for number, line in enumerate(text.splitlines(), start=1):

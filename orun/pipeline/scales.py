@@ -50,7 +50,7 @@ def find_misfit(gate: Gate, unit: Unit) -> Misfit | None:
     return Misfit(held, EXPECTED[unit] + (" or a proportion such as 5%" if gate.rule in RELATIVE else ""))
 
 
-def no_proportion(gate: Gate, metric: Metric) -> str:
+def explain_percentage(gate: Gate, metric: Metric) -> str:
     """Return a message about a percentage as the limit of a metric that is no proportion, or an empty text.
 
     27 is above 30 %, so every model would pass.
@@ -64,7 +64,7 @@ def no_proportion(gate: Gate, metric: Metric) -> str:
     )
 
 
-def lets_worse(gate: Gate, better: Better, unit: Unit | None) -> str:
+def explain_wrong_rule(gate: Gate, better: Better, unit: Unit | None) -> str:
     """Return a sentence about a rule that limits an improvement; empty for other rules."""
     if gate.rule not in WORSE.values() or better == "neither" or gate.rule == WORSE[better]:
         return ""

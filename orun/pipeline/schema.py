@@ -17,14 +17,14 @@ from orun.pipeline.fragments import (
     EXPRESSION,
     NAME,
     Fragment,
-    choice,
+    build_choice,
+    build_fragment,
+    build_object,
+    build_value,
     describe_param,
-    fields,
-    fragment,
-    value,
 )
 from orun.pipeline.grammar import RULES, Limits
-from orun.pipeline.schema_targets import environment, target
+from orun.pipeline.schema_targets import build_environment, build_target
 from orun.providers.registry import PROVIDERS
 from orun.providers.spec import ProviderSpec
 from orun.stages.kind import Kind
@@ -49,7 +49,7 @@ GROUPS: Mapping[str, str] = {
 def build(kinds: Iterable[Kind] | None = None, providers: Mapping[str, ProviderSpec] = PROVIDERS) -> dict[str, Any]:
     """Return the schema of a pipeline file with these kinds and providers; the built-in ones when left out."""
     known = all_kinds() if kinds is None else tuple(kinds)
-    stage, target_schema = _stage(known), target(providers)
+    stage, target_schema = _build_stage(known), build_target(providers)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": "orun pipeline",
@@ -58,13 +58,13 @@ def build(kinds: Iterable[Kind] | None = None, providers: Mapping[str, ProviderS
         "x-noun": "key of a pipeline file",
         "patternErrorMessage": "expected a mapping with name, vars, targets and stages",
         "additionalProperties": False,
-        "properties": _top_level(),
+        "properties": _build_top_level(),
         "if": {"not": {"required": ["extends"]}},
         "then": {
             "required": ["stages"],
             "x-noun": "key of a pipeline file",
             "properties": {
-                **{key: {} for key in _top_level()},
+                **{key: {} for key in _build_top_level()},
                 "stages": _require_in_each(stage, "uses")
                 | {"minProperties": 1, "patternErrorMessage": "expected a mapping of stage names to stages"},
                 "targets": _require_in_each(target_schema, "providers"),
@@ -73,9 +73,9 @@ def build(kinds: Iterable[Kind] | None = None, providers: Mapping[str, ProviderS
         "definitions": {
             "stage": stage,
             "target": target_schema,
-            "environment": environment(),
-            "gate": _gate(),
-            "gates": _gates(),
+            "environment": build_environment(),
+            "gate": _build_gate(),
+            "gates": _build_gates(),
         },
     }
 
@@ -87,37 +87,39 @@ def _require_in_each(part: Fragment, required: str) -> Fragment:
     return {"additionalProperties": {"required": [required], "x-noun": part["x-noun"], "properties": properties}}
 
 
-def _top_level() -> dict[str, Fragment]:
-    name = value([], r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", "letters, digits, _ . and -")
-    seed = fragment(ParamType("int", range=Range(0, LARGEST_SEED)))
+def _build_top_level() -> dict[str, Fragment]:
+    name = build_value([], r"^[A-Za-z0-9_][A-Za-z0-9_.-]*$", "letters, digits, _ . and -")
+    seed = build_fragment(ParamType("int", range=Range(0, LARGEST_SEED)))
     vars_ = {"type": "object", "patternErrorMessage": "expected a mapping of names to values"}
-    extends = value(["array"], ".+", "the path of a pipeline file, or a list of them") | {"items": {"type": "string"}}
+    extends = build_value(["array"], ".+", "the path of a pipeline file, or a list of them") | {
+        "items": {"type": "string"}
+    }
     return {
         "name": name | {"description": "Name of the pipeline; the file's name when left out."},
         "extends": extends | {"description": "Files that this one extends, relative to it; later ones win."},
         "vars": vars_ | {"description": "Values of ${vars.name}."},
         "seed": seed | {"description": "Seed of every random choice.", "default": 0},
-        "secrets": _variables()
+        "secrets": _build_variables()
         | {"description": "Environment variables whose values stay out of keys, records, logs and reports."},
-        "ship": value(["array"], "", "a list of files and folders")
-        | {"items": value(["number"], ".+", "a path")}
+        "ship": build_value(["array"], "", "a list of files and folders")
+        | {"items": build_value(["number"], ".+", "a path")}
         | {"description": "Files and folders that git ignores and that other machines need; relative to this file."},
-        "environments": _name_property("environment")
+        "environments": _build_name_property("environment")
         | {"description": "Isolated environments for packages that conflict with orun's own."},
-        "targets": _name_property("target") | {"description": "Where models must run; `cpu` is predefined."},
-        "stages": _name_property("stage", ID) | {"description": "Steps of the pipeline."},
+        "targets": _build_name_property("target") | {"description": "Where models must run; `cpu` is predefined."},
+        "stages": _build_name_property("stage", ID) | {"description": "Steps of the pipeline."},
     }
 
 
-def _variables() -> Fragment:
+def _build_variables() -> Fragment:
     return {
         "type": ["array"],
         "patternErrorMessage": "expected a list of names of environment variables",
-        "items": value([], VARIABLE, "the name of an environment variable"),
+        "items": build_value([], VARIABLE, "the name of an environment variable"),
     }
 
 
-def _name_property(kind: str, pattern: str = NAME) -> Fragment:
+def _build_name_property(kind: str, pattern: str = NAME) -> Fragment:
     return {
         "type": "object",
         "patternErrorMessage": f"expected a mapping of {kind} names to {kind}s",
@@ -126,11 +128,11 @@ def _name_property(kind: str, pattern: str = NAME) -> Fragment:
     }
 
 
-def _stage(kinds: tuple[Kind, ...]) -> Fragment:
+def _build_stage(kinds: tuple[Kind, ...]) -> Fragment:
     limits = {param.name: describe_param(param) for param in params_of(Limits)}
     limits["resources"]["x-noun"] = "key of resources"
-    name = value([], NAME[:-1] + r"(\[[^\]]*\])?$", "the name of a stage")
-    axis = value(["array"], "", "a list of at least one value") | {
+    name = build_value([], NAME[:-1] + r"(\[[^\]]*\])?$", "the name of a stage")
+    axis = build_value(["array"], "", "a list of at least one value") | {
         "items": {"type": ["string", "number", "boolean"]},
         "minItems": 1,
     }
@@ -140,7 +142,7 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
         "patternErrorMessage": "expected a mapping with `uses`, and as needed `needs`, `with` and `gate`",
         "additionalProperties": False,
         "properties": {
-            "uses": _uses(tuple(dict.fromkeys((*BUILTIN, *(kind.name for kind in kinds))))),
+            "uses": _build_uses(tuple(dict.fromkeys((*BUILTIN, *(kind.name for kind in kinds))))),
             "needs": {
                 "description": "The stage that feeds it; a mapping of inputs to stages; or a list, of which the first"
                 " feeds it and the others only come before it.",
@@ -155,7 +157,7 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
                 "type": "object",
                 "patternErrorMessage": "expected a mapping of parameters",
             },
-            "gate": _gates() | {"description": "Conditions on metrics, judged on every run."},
+            "gate": _build_gates() | {"description": "Conditions on metrics, judged on every run."},
             "matrix": {
                 "description": "Values to repeat the stage for: `per_channel: [true, false]`.",
                 "type": "object",
@@ -163,14 +165,14 @@ def _stage(kinds: tuple[Kind, ...]) -> Fragment:
                 "propertyNames": {"pattern": VARIABLE, "patternErrorMessage": "expected letters, digits and _"},
                 "additionalProperties": axis,
             },
-            "env": _variables() | {"description": "Environment variables that its result depends on."},
+            "env": _build_variables() | {"description": "Environment variables that its result depends on."},
             **limits,
         },
         "allOf": [_choose(kind) for kind in kinds],
     }
 
 
-def _gates() -> Fragment:
+def _build_gates() -> Fragment:
     return {
         "type": "object",
         "patternErrorMessage": "expected a mapping of metrics to conditions, as in `p50: {max: 12ms}`",
@@ -188,13 +190,13 @@ def _gates() -> Fragment:
     }
 
 
-def _gate() -> Fragment:
-    threshold = value(["number"], THRESHOLD, THRESHOLD_FORMS)
-    speedup = value(["number"], SPEEDUP, "a factor such as 1.5 or 1.5x")
+def _build_gate() -> Fragment:
+    threshold = build_value(["number"], THRESHOLD, THRESHOLD_FORMS)
+    speedup = build_value(["number"], SPEEDUP, "a factor such as 1.5 or 1.5x")
     rules: Mapping[str, Fragment] = {
         rule: (speedup if rule == "min_speedup" else threshold) | {"description": doc} for rule, doc in RULES.items()
     }
-    undecided = choice(["allow", "block", "fail"]) | {
+    undecided = build_choice(["allow", "block", "fail"]) | {
         "description": "What an undecided gate does: `allow` releases behind it, `block` them (exit 4), or `fail` the"
         " run (exit 4), whether there is a release or not.",
         "default": "block",
@@ -205,29 +207,29 @@ def _gate() -> Fragment:
         "x-lists": list(GROUPS),
         "patternErrorMessage": "expected a condition such as {max: 12ms} or {max_drop: 1%}",
         "additionalProperties": False,
-        "properties": {**rules, "undecided": undecided, **_scopes()},
+        "properties": {**rules, "undecided": undecided, **_build_scopes()},
     }
 
 
-def _scopes() -> dict[str, Fragment]:
+def _build_scopes() -> dict[str, Fragment]:
     """Return the schemas of the keys that limit a gate to references, slices or a target."""
-    reference = value([], NAME, "the name of a reference")
+    reference = build_value([], NAME, "the name of a reference")
     return {
-        "against": value(["array"], NAME, "the name of a reference, or a list of them")
+        "against": build_value(["array"], NAME, "the name of a reference, or a list of them")
         | {
             "description": "The references that the model is compared with: `reference`, and NAME of an input"
             " `reference.NAME`; each is a gate.",
             "items": reference,
             "minItems": 1,
         },
-        "by": value([], NAME, "a field of the dataset")
+        "by": build_value([], NAME, "a field of the dataset")
         | {"description": "Field of `slices`: each of its values must pass by itself."},
-        "target": value([], NAME, "the name of a target")
+        "target": build_value([], NAME, "the name of a target")
         | {"description": "Target of the gate; stages of the matrix on other targets do not have it."},
     }
 
 
-def _uses(names: tuple[str, ...]) -> Fragment:
+def _build_uses(names: tuple[str, ...]) -> Fragment:
     """Return the schema of `uses`: a built-in kind, a file, or a plug-in's kind with a prefix of its own."""
     folders = "|".join(sorted({name.partition("/")[0] for name in BUILTIN}))
     plug_in = rf"^(?!({folders})/)[A-Za-z0-9_.-]+/[A-Za-z0-9_./-]+$"
@@ -252,7 +254,7 @@ def _choose(kind: Kind) -> Fragment:
     inputs: Fragment = {"properties": ports, "additionalProperties": False, "x-noun": f"input of {kind.name}"}
     if many:
         inputs["patternProperties"] = {rf"^{name}\.[A-Za-z_][A-Za-z0-9_-]*$": {} for name in many}
-    parameters = fields(kind.params, f"parameter of {kind.name}")
+    parameters = build_object(kind.params, f"parameter of {kind.name}")
     parameters["description"] = kind.doc.strip()
     if kind.origin != "file":  # custom kinds would need paths relative to the working folder
         parameters["x-hint"] = f"orun stages {kind.name}"

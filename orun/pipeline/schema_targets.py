@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orun.pipeline.fragments import Fragment, choice, describe_param, fields, fragment, value
+from orun.pipeline.fragments import Fragment, build_choice, build_fragment, build_object, build_value, describe_param
 from orun.pipeline.grammar import EnvironmentKeys, PluginProvider, Session, TargetKeys
 from orun.providers.spec import Options, OptionType, ProviderSpec
 from orun.stages.params import ParamType, params_of
@@ -12,9 +12,9 @@ from orun.stages.params import ParamType, params_of
 PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?==[A-Za-z0-9][A-Za-z0-9.+!_-]*$"
 
 
-def target(providers: Mapping[str, ProviderSpec]) -> Fragment:
+def build_target(providers: Mapping[str, ProviderSpec]) -> Fragment:
     """Return the schema of a target with these providers."""
-    session = fields(params_of(Session), "session option")
+    session = build_object(params_of(Session), "session option")
     session["patternProperties"] = {
         r"^[a-z_]+\.[A-Za-z0-9_.]+$": {
             "type": ["string", "number", "boolean"],
@@ -34,7 +34,7 @@ def target(providers: Mapping[str, ProviderSpec]) -> Fragment:
                 "type": "array",
                 "minItems": 1,
                 "patternErrorMessage": "expected a list of execution providers",
-                "items": _provider(providers),
+                "items": _build_provider(providers),
             },
             "session": session | {"description": "Session options of ONNX Runtime."},
             **keys,
@@ -42,20 +42,20 @@ def target(providers: Mapping[str, ProviderSpec]) -> Fragment:
     }
 
 
-def environment() -> Fragment:
+def build_environment() -> Fragment:
     """Return the schema of an environment: pinned packages."""
-    schema = fields(params_of(EnvironmentKeys), "key of an environment")
+    schema = build_object(params_of(EnvironmentKeys), "key of an environment")
     schema["properties"]["packages"] |= {
         "minItems": 1,
         "patternErrorMessage": "expected a list of packages with their versions",
-        "items": value([], PINNED, "a package with its version, such as onnxruntime-openvino==1.24.1"),
+        "items": build_value([], PINNED, "a package with its version, such as onnxruntime-openvino==1.24.1"),
     }
     return schema | {"patternErrorMessage": "expected a mapping with `packages` or `requirements`"}
 
 
-def _provider(providers: Mapping[str, ProviderSpec]) -> Fragment:
+def _build_provider(providers: Mapping[str, ProviderSpec]) -> Fragment:
     noun = "execution provider of ONNX Runtime"
-    in_library = fields(params_of(PluginProvider), "key of a provider in a library")
+    in_library = build_object(params_of(PluginProvider), "key of a provider in a library")
     in_library["patternErrorMessage"] = "expected a mapping with `library`, `name`, and as needed `options`"
     in_library["properties"]["options"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     single = {
@@ -68,14 +68,14 @@ def _provider(providers: Mapping[str, ProviderSpec]) -> Fragment:
         "type": "object",
         "x-noun": noun,
         "additionalProperties": False,
-        "properties": {name: _options(name, spec.options) for name, spec in providers.items()},
+        "properties": {name: _build_options(name, spec.options) for name, spec in providers.items()},
     }
     with_options = {"if": single, "then": known, "else": single}
     by_mapping = {"if": {"required": ["library"]}, "then": in_library, "else": with_options}
-    return {"if": {"type": "object"}, "then": by_mapping, "else": choice(list(providers), noun)}
+    return {"if": {"type": "object"}, "then": by_mapping, "else": build_choice(list(providers), noun)}
 
 
-def _options(provider: str, options: Options | None) -> Fragment:
+def _build_options(provider: str, options: Options | None) -> Fragment:
     schema: Fragment = {
         "type": "object",
         "x-noun": f"option of {provider}",
@@ -83,11 +83,11 @@ def _options(provider: str, options: Options | None) -> Fragment:
     }
     if options is None:
         return schema | {"additionalProperties": {"type": ["string", "number", "boolean"]}}
-    properties = {name: _option(kind) for name, kind in options.items()}
+    properties = {name: _build_option(kind) for name, kind in options.items()}
     return schema | {"additionalProperties": False, "properties": properties}
 
 
-def _option(kind: OptionType) -> Fragment:
+def _build_option(kind: OptionType) -> Fragment:
     if isinstance(kind, tuple):
-        return choice(kind)
-    return fragment(ParamType("bool" if kind == "flag" else kind))
+        return build_choice(kind)
+    return build_fragment(ParamType("bool" if kind == "flag" else kind))

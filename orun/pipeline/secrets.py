@@ -15,7 +15,7 @@ IN_KEYS = (OPTIMIZE, HASH_SEED, "PYTHONPATH")  # variables in the keys of custom
 
 def read_secrets(tree: Map, instances: Iterable[Instance], problems: Problems) -> tuple[str, ...]:
     """Return the names under `secrets`; note names that are also under `env`, or that cannot be secrets."""
-    declared = {item.text: item for item in tree.listed("secrets") if isinstance(item, Scalar)}
+    declared = {item.text: item for item in tree.list_items("secrets") if isinstance(item, Scalar)}
     for name, item in declared.items():
         if name in IN_KEYS or name.startswith(SETTINGS):
             problems.add(
@@ -24,7 +24,9 @@ def read_secrets(tree: Map, instances: Iterable[Instance], problems: Problems) -
                 expected="the name of a variable that holds a password, token or key",
             )
     own = HIDDEN | CREDENTIALS
-    for item in (item for instance in instances for item in instance.node.listed("env") if isinstance(item, Scalar)):
+    for item in (
+        item for instance in instances for item in instance.node.list_items("env") if isinstance(item, Scalar)
+    ):
         if item.text in own:
             problems.add(
                 item.span,

@@ -15,7 +15,7 @@ from orun.pipeline.nodes import Map, Span
 from orun.pipeline.problems import Problems
 from orun.stages.kind import Kind
 from orun.stages.registry import all_kinds
-from orun.text.suggestions import one_of
+from orun.text.suggestions import format_choices
 
 ONNX_RUNTIME = "onnxruntime"  # the runtime of a model that is not run by another framework
 TARGET_OF_REFERENCES = "reference_target"
@@ -30,21 +30,21 @@ def connect_sources(
     for instance in instances:
         if not (stage := stages.get(instance.id)):
             continue
-        for name, runtime, span in _wanted(instance.node.map("with"), stage, kinds[stage.id], problems):
+        for name, runtime, span in _iter_wanted(instance.node.map("with"), stage, kinds[stage.id], problems):
             convert = stages.get(stage.needs[name])
             if convert and _is_possible(stage, name, runtime, kinds[convert.id], span, problems):
                 connected[stage.id] = _connect(connected[stage.id], name, runtime, convert, kinds[convert.id])
     return connected
 
 
-def _wanted(params: Map, stage: Stage, kind: Kind, problems: Problems) -> Iterator[tuple[str, str, Span]]:
+def _iter_wanted(params: Map, stage: Stage, kind: Kind, problems: Problems) -> Iterator[tuple[str, str, Span]]:
     """Yield input, runtime and place of each model that another framework is to run."""
     for port, declared in kind.spec.inputs.items():
         if declared.runtime:
-            yield from _wanted_at(port, declared.runtime, params, stage, problems)
+            yield from _iter_wanted_at(port, declared.runtime, params, stage, problems)
 
 
-def _wanted_at(
+def _iter_wanted_at(
     port: str, parameter: str, params: Map, stage: Stage, problems: Problems
 ) -> Iterator[tuple[str, str, Span]]:
     value: Any = stage.params.get(parameter)
@@ -63,7 +63,9 @@ def _wanted_at(
         return
     for name, entry in node.entries.items():
         if name not in inputs:
-            problems.add(entry.key, f"{name!r} is not a connected {port}", expected=one_of(inputs) or f"`{port}`")
+            problems.add(
+                entry.key, f"{name!r} is not a connected {port}", expected=format_choices(inputs) or f"`{port}`"
+            )
         elif isinstance(value, Mapping) and value.get(name) not in (None, ONNX_RUNTIME):
             yield name, value[name], entry.value.span
 
@@ -75,10 +77,10 @@ def _is_possible(stage: Stage, port: str, runtime: str, kind: Kind, span: Span, 
         problems.add(
             span,
             f"{stage.needs[port]!r} ({kind.name}) has no source model that {runtime} runs",
-            expected=one_of(kind.spec.runtimes) or f"`{port}:` a stage of {one_of(able)}",
+            expected=format_choices(kind.spec.runtimes) or f"`{port}:` a stage of {format_choices(able)}",
         )
         return False
-    target = target_of_references(stage)
+    target = choose_reference_target(stage)
     if not on_processor(target.providers[0]):
         problems.add(
             span,
@@ -89,7 +91,7 @@ def _is_possible(stage: Stage, port: str, runtime: str, kind: Kind, span: Span, 
     return True
 
 
-def target_of_references(stage: Stage) -> Target:
+def choose_reference_target(stage: Stage) -> Target:
     """Return the target on which the references of a stage run."""
     return stage.extra_targets.get(TARGET_OF_REFERENCES) or stage.target or Target("cpu")
 

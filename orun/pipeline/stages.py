@@ -6,20 +6,20 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from orun.core.metrics import Better
-from orun.core.targets import Target, gpus_of
+from orun.core.targets import Target, count_gpus
 from orun.pipeline.environments import Environments
 from orun.pipeline.gates import Ground, read_gates
 from orun.pipeline.grammar import Limits
 from orun.pipeline.instances import PRIMARY, Instance
-from orun.pipeline.model import Gate, Group, Reference, Stage, conditions
+from orun.pipeline.model import Gate, Group, Reference, Stage, iter_gates
 from orun.pipeline.nodes import Map, Scalar
 from orun.pipeline.nodes import Path as NodePath
-from orun.pipeline.placement import runs_on
+from orun.pipeline.placement import merge_labels
 from orun.pipeline.values import Surroundings, Values
 from orun.pipeline.wiring import wire
 from orun.stages.kind import Kind
 from orun.stages.params import params_of
-from orun.text.suggestions import closest
+from orun.text.suggestions import find_closest
 
 LIMITS = params_of(Limits)
 
@@ -38,9 +38,9 @@ def make(
     if kind.origin == "file":
         file, _, function = kind.entry.rpartition(":")
         values.references.append(Reference("uses", file, function))
-    params = values.fields(kind.params, instance.node.map("with"), (*path, "with"))
+    params = values.parse_fields(kind.params, instance.node.map("with"), (*path, "with"))
     _require_one(kind, params, instance, values)
-    metrics = _metrics(kind, params, instance, surroundings) if values.valid else kind.spec.metrics or None
+    metrics = _list_metrics(kind, params, instance, surroundings) if values.valid else kind.spec.metrics or None
     names = {param.name: str(params.get(param.name)) for param in kind.params if param.type.name == "target"}
     named = {parameter: targets.get(name) for parameter, name in names.items()}
     first = next(iter(named), "")
@@ -49,16 +49,16 @@ def make(
         instance=instance,
         kind=kind,
         metrics=metrics,
-        slices=_slices(params),
-        better=_better(params),
+        slices=_list_slices(params),
+        better=_read_directions(params),
         target=target.name if target else "cpu",
         targets=tuple(targets),
         unsound=surroundings.unsound,
         problems=surroundings.problems,
     )
-    limits = Values(surroundings).fields(LIMITS, instance.node, path)
+    limits = Values(surroundings).parse_fields(LIMITS, instance.node, path)
     judged = read_gates(ground)
-    gpus = _resource(limits, "gpus")
+    gpus = _read_resource(limits, "gpus")
     needs, after = wire(instance, kind, instances, surroundings.unsound, surroundings.problems)
     return Stage(
         id=instance.id,
@@ -66,21 +66,21 @@ def make(
         position=instance.key.position,
         needs=needs,
         after=after,
-        params=params | _samples(kind, params, judged),
-        references=(*values.references, *_libraries(named)),
+        params=params | _choose_samples(kind, params, judged),
+        references=(*values.references, *_list_libraries(named)),
         target=target,
         extra_targets={parameter: extra for parameter, extra in named.items() if extra and parameter != first},
-        environment=environments.of_stage(instance.node, target, out_of_process=kind.spec.out_of_process),
+        environment=environments.choose(instance.node, target, out_of_process=kind.spec.out_of_process),
         out_of_process=kind.spec.out_of_process,
         gates=judged,
-        env=tuple(item.text for item in instance.node.listed("env") if isinstance(item, Scalar)),
+        env=tuple(item.text for item in instance.node.list_items("env") if isinstance(item, Scalar)),
         timeout=limits["timeout"],
-        cpus=_resource(limits, "cpus") or kind.spec.cpus,
-        memory=_resource(limits, "memory"),
-        runs_on=runs_on(
+        cpus=_read_resource(limits, "cpus") or kind.spec.cpus,
+        memory=_read_resource(limits, "memory"),
+        runs_on=merge_labels(
             instance, [item.name for item in named.values() if item], surroundings.labels, surroundings.problems
         ),
-        gpus=gpus_of(target_of_parameter for target_of_parameter in named.values() if target_of_parameter)
+        gpus=count_gpus(target_of_parameter for target_of_parameter in named.values() if target_of_parameter)
         if gpus is None
         else gpus,
     )
@@ -98,7 +98,7 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
     if parameters is not None and not isinstance(parameters, Map):
         return  # reported by the schema
     known = [param.name for param in kind.params]
-    if parameters and any(closest(key, known) in names for key in parameters.entries if key not in known):
+    if parameters and any(find_closest(key, known) in names for key in parameters.entries if key not in known):
         return  # one of them is misspelt, which the schema reports
     message = (
         f"{' and '.join(map(repr, present))} exclude one another"
@@ -113,13 +113,13 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
     )
 
 
-def _slices(params: Mapping[str, Any]) -> Collection[str]:
+def _list_slices(params: Mapping[str, Any]) -> Collection[str]:
     """Return the valid fields in `slices`; a custom stage may use the name for something else."""
     fields = params.get("slices")
     return [field for field in fields if isinstance(field, str)] if isinstance(fields, list | tuple) else ()
 
 
-def _better(params: Mapping[str, Any]) -> Mapping[str, Better]:
+def _read_directions(params: Mapping[str, Any]) -> Mapping[str, Better]:
     """Return the valid directions in `better`; a custom stage may use the name for something else."""
     directions = params.get("better")
     ways: dict[object, Better] = {"higher": "higher", "lower": "lower"}
@@ -128,7 +128,7 @@ def _better(params: Mapping[str, Any]) -> Mapping[str, Better]:
     )
 
 
-def _metrics(
+def _list_metrics(
     kind: Kind, params: Mapping[str, Any], instance: Instance, surroundings: Surroundings
 ) -> Collection[str] | None:
     """Return the names of a stage's metrics; None if they are unknown, or a plug-in fails to list them."""
@@ -137,18 +137,18 @@ def _metrics(
     try:
         return kind.metrics(params)
     except Exception as error:  # noqa: BLE001 - a plug-in may raise anything
-        from orun.environment.install_commands import upgrade_command
+        from orun.environment.install_commands import format_upgrade_command
 
         surroundings.problems.add(
             instance.key,
             f"the kind {kind.name!r} of the package {kind.distribution} cannot say what it measures:"
             f" {type(error).__name__}: {error}",
-            hint=upgrade_command(kind.distribution),
+            hint=format_upgrade_command(kind.distribution),
         )
         return None
 
 
-def _libraries(named: Mapping[str, Target | None]) -> list[Reference]:
+def _list_libraries(named: Mapping[str, Target | None]) -> list[Reference]:
     """Return references to the custom-operator libraries and plug-ins of targets, whose content is in the key."""
     return [
         Reference(f"{parameter}.{name}[{number}]", file)
@@ -159,13 +159,13 @@ def _libraries(named: Mapping[str, Target | None]) -> list[Reference]:
     ]
 
 
-def _samples(kind: Kind, params: Mapping[str, Any], gates: Iterable[Gate | Group]) -> dict[str, int]:
+def _choose_samples(kind: Kind, params: Mapping[str, Any], gates: Iterable[Gate | Group]) -> dict[str, int]:
     """Return the number of samples that absolute gates need, if the file leaves it out."""
-    needed = [kind.spec.samples.get(gate.metric, 0) for gate in conditions(gates) if gate.rule in ("min", "max")]
+    needed = [kind.spec.samples.get(gate.metric, 0) for gate in iter_gates(gates) if gate.rule in ("min", "max")]
     return {"samples": max(needed)} if any(needed) and params.get("samples") is None else {}
 
 
-def _resource(limits: Mapping[str, Any], name: str) -> int | None:
+def _read_resource(limits: Mapping[str, Any], name: str) -> int | None:
     resources = limits["resources"] or {}
     amount: int | None = resources.get(name)
     return amount

@@ -93,13 +93,13 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
     source = text.lines[line] if line < len(text.lines) else ""
     indent = source[: len(source) - len(source.lstrip())]
     if "\t" in indent and column <= len(indent):
-        problems.add(text.span(line + 1, indent.index("\t") + 1), TAB, expected=SPACES)
+        problems.add(text.build_span(line + 1, indent.index("\t") + 1), TAB, expected=SPACES)
         return
-    if key := _long_key(text, error):
+    if key := _find_long_key(text, error):
         problems.add(key, "the key is too long for YAML", expected=f"a key of at most {LONGEST_KEY} characters")
         return
     began = error.context_mark or mark
-    if odd := _odd_indent(text, began.line if began else line, line):
+    if odd := _find_odd_indent(text, began.line if began else line, line):
         problems.add(*odd, expected="spaces")
         return
     complaint_text = error.problem or "it cannot be parsed"
@@ -111,24 +111,24 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
         "column": began.column + 1 if began else 1,
     }
     problems.add(
-        _span(text, error, complaint, line, column),
+        _choose_span(text, error, complaint, line, column),
         complaint.message.format(**facts),
         expected=complaint.expected.format(**facts),
         hint=complaint.hint.format(**facts),
     )
 
 
-def _odd_indent(text: Text, first: int, last: int) -> tuple[Span, str] | None:
+def _find_odd_indent(text: Text, first: int, last: int) -> tuple[Span, str] | None:
     """Return the place and name of a character that looks like a space and indents a key; copied text may have it."""
     for number in range(first, min(last + 1, len(text.lines))):
         match = ODD_INDENT.match(text.lines[number])
         if match:
             name = unicodedata.name(match["odd"], "a control character")
-            return text.span(number + 1, match.end("odd")), f"U+{ord(match['odd']):04X}, {name}, cannot indent"
+            return text.build_span(number + 1, match.end("odd")), f"U+{ord(match['odd']):04X}, {name}, cannot indent"
     return None
 
 
-def _long_key(text: Text, error: yaml.MarkedYAMLError) -> Span | None:
+def _find_long_key(text: Text, error: yaml.MarkedYAMLError) -> Span | None:
     """Return the key before the ':' at which the parser stopped, if it is too long for YAML."""
     mark = error.problem_mark
     if error.context_mark and "simple key" in (error.context or ""):
@@ -143,10 +143,10 @@ def _long_key(text: Text, error: yaml.MarkedYAMLError) -> Span | None:
         end = text.lines[mark.line].find(":", mark.column, mark.column + 1)
     else:
         return None
-    return text.span(mark.line + 1, begin + 1, end - begin) if end - begin > LONGEST_KEY else None
+    return text.build_span(mark.line + 1, begin + 1, end - begin) if end - begin > LONGEST_KEY else None
 
 
-def _span(text: Text, error: yaml.MarkedYAMLError, complaint: Complaint, line: int, column: int) -> Span:
+def _choose_span(text: Text, error: yaml.MarkedYAMLError, complaint: Complaint, line: int, column: int) -> Span:
     """Return the place of the caret: the start of an open construct, or the last text of the file."""
     opened = error.context_mark
     if opened and ("never closed" in complaint.message or "without a ':'" in complaint.message):
@@ -154,4 +154,4 @@ def _span(text: Text, error: yaml.MarkedYAMLError, complaint: Complaint, line: i
     elif not "".join(text.lines[line:]).strip():
         line = max(number for number, source in enumerate(text.lines[:line] or ("",)) if source.strip() or number == 0)
         column = max(0, len(text.lines[line].rstrip()) - 1)
-    return text.span(line + 1, column + 1)
+    return text.build_span(line + 1, column + 1)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from orun.core.serialization import replace
 from orun.core.targets import EXTENSIONS, Environment, Provider, Target
 from orun.pipeline.environments import KEY, Environments
-from orun.pipeline.files import add_missing, beside_target
+from orun.pipeline.files import add_missing, suggest_link_target
 from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.placement import RUNS_ON
@@ -18,7 +18,7 @@ from orun.pipeline.values import localise
 from orun.providers.registry import PROVIDERS, SESSION_ENTRIES
 from orun.providers.spec import OptionType, ProviderSpec
 from orun.stages.params import params_of
-from orun.text.suggestions import closest, find_misspelt
+from orun.text.suggestions import find_closest, find_misspelt
 from orun.text.units import SIZE_FORM, parse_size
 
 PROFILED = "session.enable_profiling"
@@ -42,14 +42,14 @@ def read_targets(
         path = ("targets", name)
         sound = not any(wrong[:2] == path for wrong in unsound)
         if sound and isinstance(entry.value, Map):
-            target = _target(name, entry.value, specs, environments.find(entry.value.get(KEY)), root, problems)
-            targets_by_name[name] = _located(target, entry.value, root, problems)
+            target = _parse_target(name, entry.value, specs, environments.find(entry.value.get(KEY)), root, problems)
+            targets_by_name[name] = _locate_libraries(target, entry.value, root, problems)
         else:
             targets_by_name[name] = Target(name)
     return targets_by_name
 
 
-def _target(
+def _parse_target(
     name: str,
     node: Map,
     specs: Mapping[str, ProviderSpec],
@@ -57,7 +57,7 @@ def _target(
     root: FilePath,
     problems: Problems,
 ) -> Target:
-    providers = [_provider(item, specs, root, problems) for item in node.listed("providers")]
+    providers = [_parse_provider(item, specs, root, problems) for item in node.list_items("providers")]
     for number, (provider, span) in enumerate(providers):
         if provider.name in [other.name for other, _ in providers[:number]]:
             problems.add(span, f"{provider.name} is named twice", expected="each provider once")
@@ -75,9 +75,9 @@ def _target(
         elif "." in key and (meant := find_misspelt(key, SESSION_ENTRIES)):
             problems.add(entry.key, f"'{key}' is not a configuration entry of a session", suggestion=meant)
     session = {
-        key: _arena(entry.value, problems)
+        key: _parse_arena(entry.value, problems)
         if key == ARENA and isinstance(entry.value, Map)
-        else _option(key, entry.value)
+        else _parse_option(key, entry.value)
         for key, entry in options.items()
     }
     return Target(
@@ -85,44 +85,48 @@ def _target(
     )
 
 
-def _provider(
+def _parse_provider(
     node: Node, specs: Mapping[str, ProviderSpec], root: FilePath, problems: Problems
 ) -> tuple[Provider, Span]:
     if not isinstance(node, Map):
         named = cast("Scalar", node)
-        return Provider(named.text, spec=_declaration(named.text, specs)), named.span
+        return Provider(named.text, spec=_find_declaration(named.text, specs)), named.span
     if LIBRARY in node.entries:
         written, label = node.get(LIBRARY), node.get("name")  # the schema reports a missing name
-        library = _library(written, root, problems) if isinstance(written, Scalar) else ""
+        library = _parse_library(written, root, problems) if isinstance(written, Scalar) else ""
         name = label.text if isinstance(label, Scalar) else ""
-        return Provider(name, _provider_options(specs.get(name), node.get("options")), library), (label or node).span
+        return Provider(name, _parse_provider_options(specs.get(name), node.get("options")), library), (
+            label or node
+        ).span
     name, entry = next(iter(node.entries.items()))
-    return Provider(name, _provider_options(specs.get(name), entry.value), spec=_declaration(name, specs)), entry.key
+    return Provider(
+        name, _parse_provider_options(specs.get(name), entry.value), spec=_find_declaration(name, specs)
+    ), entry.key
 
 
-def _declaration(name: str, specs: Mapping[str, ProviderSpec]) -> ProviderSpec | None:
+def _find_declaration(name: str, specs: Mapping[str, ProviderSpec]) -> ProviderSpec | None:
     """Return what a package declares of a provider; None for one that orun knows, or nobody."""
     return None if name in PROVIDERS else specs.get(name)
 
 
-def _provider_options(spec: ProviderSpec | None, node: Node | None) -> dict[str, str]:
+def _parse_provider_options(spec: ProviderSpec | None, node: Node | None) -> dict[str, str]:
     options = node.entries if isinstance(node, Map) else {}
     known = (spec and spec.options) or {}  # the schema reports unknown providers
     return {
-        key: _text(entry.value, known.get(key))
+        key: _format_option(entry.value, known.get(key))
         for key, entry in options.items()
         if isinstance(entry.value, Scalar)  # the value of an unknown option may be anything
     }
 
 
-def _library(node: Scalar, root: FilePath, problems: Problems) -> str:
+def _parse_library(node: Scalar, root: FilePath, problems: Problems) -> str:
     """Return the path of a plug-in relative to `root`; note a file that is missing or no library."""
     written = localise(node, root)
     path = root / written
     if not path.is_file():
         expected = "the file of a plug-in of ONNX Runtime, relative to the pipeline file"
         add_missing(problems, node, path, f"there is no library {node.text!r}", expected)
-    elif problem := _why_no_library(path):
+    elif problem := _explain_no_library(path):
         problems.add(
             node.span,
             f"{node.text!r} {problem}",
@@ -131,7 +135,7 @@ def _library(node: Scalar, root: FilePath, problems: Problems) -> str:
     return written
 
 
-def _why_no_library(path: FilePath) -> str:
+def _explain_no_library(path: FilePath) -> str:
     """Return why a file is no shared library, as the end of a sentence; empty if it begins like one."""
     try:
         with path.open("rb") as file:
@@ -140,13 +144,13 @@ def _why_no_library(path: FilePath) -> str:
         return f"cannot be read: {error.strerror}"
 
 
-def _text(node: Scalar, kind: OptionType | None) -> str:
+def _format_option(node: Scalar, kind: OptionType | None) -> str:
     if isinstance(node.value, bool):
         return str(int(node.value)) if kind == "flag" else str(node.value).lower()
     return node.text
 
 
-def _located(target: Target, node: Map, root: FilePath, problems: Problems) -> Target:
+def _locate_libraries(target: Target, node: Map, root: FilePath, problems: Problems) -> Target:
     """Return the target with its custom-op libraries relative to `root`; missing ones are noted."""
     listed = node.map("session").get("custom_op_libraries")
     if not isinstance(listed, List):
@@ -160,13 +164,13 @@ def _located(target: Target, node: Map, root: FilePath, problems: Problems) -> T
                 written.span,
                 f"there is no library of custom operators {written.text!r}",
                 expected=f"the path of a file, relative to the pipeline file, or {EXTENSIONS}",
-                suggestion=closest(written.text, [EXTENSIONS]),
-                hint=beside_target(written, written.text),
+                suggestion=find_closest(written.text, [EXTENSIONS]),
+                hint=suggest_link_target(written, written.text),
             )
     return replace(target, session={**target.session, "custom_op_libraries": named})
 
 
-def _arena(node: Map, problems: Problems) -> dict[str, Any]:
+def _parse_arena(node: Map, problems: Problems) -> dict[str, Any]:
     """Return the limits of the CPU memory arena: sizes in bytes, and how it grows."""
     limits: dict[str, Any] = {}
     for key, entry in node.entries.items():
@@ -181,7 +185,7 @@ def _arena(node: Map, problems: Problems) -> dict[str, Any]:
     return limits
 
 
-def _option(name: str, node: Node) -> Any:
+def _parse_option(name: str, node: Node) -> Any:
     """Return a session option: a whole number as a number, a configuration entry (with a dot in its name) as text.
 
     The value of an unknown option may be anything; the option is already reported.
@@ -189,7 +193,7 @@ def _option(name: str, node: Node) -> Any:
     if isinstance(node, List):
         return [item.text for item in node.items if isinstance(item, Scalar)]
     if isinstance(node, Map):
-        return {key: _option(key, entry.value) for key, entry in node.entries.items()}
+        return {key: _parse_option(key, entry.value) for key, entry in node.entries.items()}
     if "." in name and not isinstance(node.value, bool):
         return node.text
     return int(node.value) if isinstance(node.value, float) and node.value.is_integer() else node.value

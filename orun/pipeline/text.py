@@ -39,7 +39,7 @@ class Text(Record, frozen=True):
     text: str
     lines: tuple[str, ...]
 
-    def span(self, line: int, column: int, width: int = 1) -> Span:
+    def build_span(self, line: int, column: int, width: int = 1) -> Span:
         """Return a stretch of a line; line and column count from 1."""
         source = self.lines[line - 1] if line <= len(self.lines) else ""
         return Span(self.file, line, column, max(1, min(width, len(source) - column + 1)), source)
@@ -56,7 +56,7 @@ def read(path: Path) -> Text:
     require_regular(path)
     if kind := MODELS.get(path.suffix.lower()):
         expected = f"a YAML file with a stage that takes the model: `uses: {kind}`"
-        raise _unreadable(
+        raise _build_error(
             Position(file, 1, 1), "the file is a model, no pipeline", expected, hint=f"orun stages {kind}"
         )
     try:
@@ -65,22 +65,22 @@ def read(path: Path) -> Text:
         if error.errno != errno.EOVERFLOW:
             raise
         expected = f"a pipeline file of at most {TEXT_LIMIT >> 20} MiB"
-        raise _unreadable(Position(file, 1, 1), "the file is too large", expected) from error
-    if other := encoding(data):
-        raise _unreadable(Position(file, 1, 1), f"the file is {other}", "UTF-8", hint="save it as UTF-8")
+        raise _build_error(Position(file, 1, 1), "the file is too large", expected) from error
+    if other := detect_encoding(data):
+        raise _build_error(Position(file, 1, 1), f"the file is {other}", "UTF-8", hint="save it as UTF-8")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line, column = _place(data[: error.start].decode(), error.start)
+        line, column = _find_position(data[: error.start].decode(), error.start)
         message = f"the file is not UTF-8: byte 0x{data[error.start]:02x}"
-        raise _unreadable(Position(file, line, column), message, "UTF-8", hint="save it as UTF-8") from error
+        raise _build_error(Position(file, line, column), message, "UTF-8", hint="save it as UTF-8") from error
     if control := UNPRINTABLE.search(text):
-        line, column = _place(text, control.start())
-        raise _unreadable(Position(file, line, column), f"the file holds the control character {control[0]!r}", "text")
+        line, column = _find_position(text, control.start())
+        raise _build_error(Position(file, line, column), f"the file holds the control character {control[0]!r}", "text")
     return Text(file, blake3(data).hexdigest(), text, tuple(LINE_END.split(text)))
 
 
-def encoding(data: bytes) -> str:
+def detect_encoding(data: bytes) -> str:
     """Return the name of the encoding if it is UTF-16 or UTF-32, else an empty text."""
     if data.startswith((b"\xff\xfe\0\0", b"\0\0\xfe\xff")):
         return "UTF-32"
@@ -89,10 +89,10 @@ def encoding(data: bytes) -> str:
     return WIDE.get(tuple(byte == 0 for byte in data[:4]), "")
 
 
-def _place(text: str, offset: int) -> tuple[int, int]:
+def _find_position(text: str, offset: int) -> tuple[int, int]:
     lines = LINE_END.split(text[:offset])
     return len(lines), len(lines[-1]) + 1
 
 
-def _unreadable(position: Position, message: str, expected: str, *, hint: str = "") -> PipelineError:
+def _build_error(position: Position, message: str, expected: str, *, hint: str = "") -> PipelineError:
     return PipelineError([Problem(position, message, expected=expected, hint=hint)])

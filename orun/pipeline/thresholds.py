@@ -37,11 +37,11 @@ def read_threshold(rule: Rule, node: Scalar, problems: Problems) -> Threshold | 
     if rule == "min_speedup" and number == 0:
         problems.add(node.span, "'min_speedup' cannot be 0", expected=_describe_expected(rule))
         return None
-    value, known = _value(node.text, number, unit)
+    value, known = _parse_value(node.text, number, unit)
     return Threshold(value, unit == "%" and rule in RELATIVE, node.text, known)
 
 
-def _value(text: str, number: float, unit: str) -> tuple[float, Unit]:
+def _parse_value(text: str, number: float, unit: str) -> tuple[float, Unit]:
     if unit in DURATIONS:
         return parse_duration(text), "s"
     if unit in SIZES:

@@ -9,14 +9,14 @@ from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.stages.params import ParamType
 
 
-def member_of(kind: ParamType, node: Node) -> ParamType | None:
+def find_member(kind: ParamType, node: Node) -> ParamType | None:
     """Return the member of a union that a value belongs to, None for a value of no member; any other type itself."""
     if kind.name != "union":
         return kind
     return next((member for member in kind.items if _is_of(member, node)), None)
 
 
-def element_of(kind: ParamType) -> ParamType:
+def choose_element(kind: ParamType) -> ParamType:
     """Return the type of the items of a list or mapping; `any` for `any`."""
     return kind.items[0] if kind.items else kind
 
@@ -27,7 +27,7 @@ def _is_of(kind: ParamType, node: Node) -> bool:
     if isinstance(node, Scalar) and node.value is None:
         return kind.optional
     if kind.name == "union":
-        return member_of(kind, node) is not None
+        return find_member(kind, node) is not None
     if isinstance(node, Map):
         return kind.name == "map" or (kind.name == "object" and _has_required(kind, node))
     if isinstance(node, List):

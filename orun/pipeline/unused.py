@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from orun.pipeline.model import Stage
 from orun.pipeline.nodes import Map, Span
 from orun.pipeline.targets import DEFAULT
-from orun.text.suggestions import closest
+from orun.text.suggestions import find_closest
 
 
 def list_unused(tree: Map, file: str, variables: Collection[str], stages: Collection[Stage]) -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def list_unused(tree: Map, file: str, variables: Collection[str], stages: Collec
     named = {target.name for stage in stages for target in stage.targets}
     return (
         *_describe(tree.map("vars"), file, "variable", variables),
-        *_describe(tree.map("targets"), file, "target", named, {DEFAULT: _unnamed(stages)}),
+        *_describe(tree.map("targets"), file, "target", named, {DEFAULT: _explain_unnamed(stages)}),
     )
 
 
@@ -30,7 +30,7 @@ def _describe(
             continue
         # Only in another case: NPU would be close to CPU.
         alike = [candidate for candidate in known or () if candidate != name and candidate == name.lower()]
-        meant = closest(name, sorted(used)) or next(iter(alike), "")
+        meant = find_closest(name, sorted(used)) or next(iter(alike), "")
         why = (known or {}).get(name) or (f"did you mean {meant}?" if meant else "")
         yield f"line {entry.key.line}: nothing uses {sort} {name!r}" + (f"; {why}" if why else "")
 
@@ -40,7 +40,7 @@ def _is_anchored(key: Span, name: str) -> bool:
     return key.source[key.column - 1 + len(name) :].lstrip("\"' :").startswith("&")
 
 
-def _unnamed(stages: Collection[Stage]) -> str:
+def _explain_unnamed(stages: Collection[Stage]) -> str:
     """Return an explanation if stages without `target` may have been meant to use a target."""
     plain = [stage.id for stage in stages if stage.params.get("target", "") is None]
     return f"{plain[0]} names no target and runs without its options: `target: {DEFAULT}`" if plain else ""

@@ -10,10 +10,10 @@ from typing import Any
 from jsonschema import Draft7Validator, validators
 
 from orun.pipeline.forms import advise, list_constants, suggest
-from orun.pipeline.fragments import CONDITION, json_text
+from orun.pipeline.fragments import CONDITION, write_constant
 from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, describe, find, to_plain
 from orun.pipeline.problems import Problems
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import find_closest, format_choices
 
 TYPE_WORDS: Mapping[str, str] = {
     "string": "text",
@@ -42,12 +42,12 @@ def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Pa
     return report.unsound
 
 
-def _all_of(validator: Any, branches: Sequence[Any], instance: Any, schema: Any) -> Iterator[Any]:
+def _validate_all_of(validator: Any, branches: Sequence[Any], instance: Any, schema: Any) -> Iterator[Any]:
     """Validate the keyword `allOf`; of branches for kinds of stages, only that of the stage's kind is tried.
 
     Trying all branches takes a millisecond for each stage.
     """
-    kinds = _kinds(branches)
+    kinds = _map_kinds(branches)
     if kinds is None:
         yield from Draft7Validator.VALIDATORS["allOf"](validator, branches, instance, schema)
         return
@@ -56,7 +56,7 @@ def _all_of(validator: Any, branches: Sequence[Any], instance: Any, schema: Any)
         yield from validator.descend(instance, branches[kinds[uses]], schema_path=kinds[uses])
 
 
-def _kinds(branches: Sequence[Any]) -> Mapping[str, int] | None:
+def _map_kinds(branches: Sequence[Any]) -> Mapping[str, int] | None:
     """Return the index of the branch of each kind; None when the branches are not for kinds."""
     places: dict[str, int] = {}
     for place, branch in enumerate(branches):
@@ -67,7 +67,7 @@ def _kinds(branches: Sequence[Any]) -> Mapping[str, int] | None:
     return places
 
 
-_Validator = validators.extend(Draft7Validator, {"allOf": _all_of})  # type: ignore[no-untyped-call]  # typed in part
+_Validator = validators.extend(Draft7Validator, {"allOf": _validate_all_of})  # type: ignore[no-untyped-call]  # typed in part
 
 
 class _Report:
@@ -76,7 +76,7 @@ class _Report:
         self.stage = stage  # the schema of a stage
         self.problems = problems
         self.unsound: set[Path] = set()
-        self.reported = problems.places()  # with a better message: an unknown kind, a missing variable
+        self.reported = problems.list_positions()  # with a better message: an unknown kind, a missing variable
 
     def take(self, error: Any) -> None:  # a ValidationError, whose fields are typed as perhaps unset
         """Note a complaint, or the complaints of the alternative that was meant."""
@@ -90,66 +90,66 @@ class _Report:
             entry = node.entries[error.instance] if isinstance(node, Map) else None
             if entry and entry.key.position not in self.reported:
                 self.problems.add(
-                    entry.key, f"{error.instance!r} cannot be a name here", expected=expectation(error.schema)
+                    entry.key, f"{error.instance!r} cannot be a name here", expected=describe_expectation(error.schema)
                 )
-        elif error.validator == "anyOf" and (meant := _alternative(error)):
+        elif error.validator == "anyOf" and (meant := _choose_alternative(error)):
             for part in meant:
                 self.take(part)
         else:
-            self._bad_value(error, node, span, path)
+            self._report_bad_value(error, node, span, path)
 
     def _note_unknown(self, error: Any, node: Node, path: Path) -> None:
         known = error.schema.get("properties", {})
-        noun = _noun(error.schema, path)
-        parameters = _keys_of_kind(error.schema, "with", error.instance.get("uses"))  # which belong under `with`
-        inputs = self._inputs(path[:-1]) if path[-1:] == ("with",) else ()
+        noun = _choose_noun(error.schema, path)
+        parameters = _list_keys(error.schema, "with", error.instance.get("uses"))  # which belong under `with`
+        inputs = self._list_inputs(path[:-1]) if path[-1:] == ("with",) else ()
         for key, entry in node.entries.items() if isinstance(node, Map) else ():
             if not _is_known(key, error.schema):
                 near = _guess_key(key, known, noun)
                 self.problems.add(
                     entry.key,
-                    f"{key!r} is not {_article(noun)} {noun}{'' if known else ', which has none'}",
-                    expected=one_of(known),
+                    f"{key!r} is not {_choose_article(noun)} {noun}{'' if known else ', which has none'}",
+                    expected=format_choices(known),
                     suggestion=f"with: {{{key}: ...}}"
                     if key in parameters
                     else f"needs: {{{key}: ...}}"
                     if key in inputs
                     else near,
-                    hint=_odd_space(key, near)
-                    or _instead(entry.key, key, noun, error.schema, path)
+                    hint=_describe_odd_space(key, near)
+                    or _suggest_instead(entry.key, key, noun, error.schema, path)
                     or (SHARED if not path and (key.startswith(("x-", ".")) or not near) else ""),
                 )
 
-    def _inputs(self, path: Path) -> Collection[str]:
+    def _list_inputs(self, path: Path) -> Collection[str]:
         """Return the inputs of the kind that the stage at a path uses."""
         stage, _ = find(self.root, path)
         uses = stage.get("uses") if isinstance(stage, Map) else None
-        return _keys_of_kind(self.stage, "needs", uses.text if isinstance(uses, Scalar) else "")
+        return _list_keys(self.stage, "needs", uses.text if isinstance(uses, Scalar) else "")
 
     def _note_missing(self, error: Any, span: Span, path: Path) -> None:
         """Note missing keys; for a missing mapping with required keys, note those."""
         properties = error.schema.get("properties", {})
         unknown = [key for key in error.instance if not _is_known(key, error.schema)]
-        misspelt = {_find_joined_key(key, properties) or closest(key, properties) for key in unknown}
+        misspelt = {_find_joined_key(key, properties) or find_closest(key, properties) for key in unknown}
         for key in error.validator_value:
             if key in error.instance or key in misspelt:
                 continue
             inner = properties.get(key, {})
             for name in inner.get("required", ()):
-                self._missing_key(name, inner, span, path)
+                self._report_missing_key(name, inner, span, path)
             if "required" not in inner:
-                self._missing_key(key, error.schema, span, path)
+                self._report_missing_key(key, error.schema, span, path)
 
-    def _missing_key(self, key: str, schema: Mapping[str, Any], span: Span, path: Path) -> None:
-        wanted = expectation(schema.get("properties", {}).get(key, {}))
+    def _report_missing_key(self, key: str, schema: Mapping[str, Any], span: Span, path: Path) -> None:
+        wanted = describe_expectation(schema.get("properties", {}).get(key, {}))
         self.problems.add(
             span,
-            f"missing {key!r}, a required {_noun(schema, path)}",
+            f"missing {key!r}, a required {_choose_noun(schema, path)}",
             expected=f"`{key}:` {wanted}",
             hint=schema.get("x-hint", ""),
         )
 
-    def _bad_value(self, error: Any, node: Node, span: Span, path: Path) -> None:
+    def _report_bad_value(self, error: Any, node: Node, span: Span, path: Path) -> None:
         self.unsound.add(path)
         if span.position in self.reported or (isinstance(node, Scalar) and node.broken):
             return
@@ -157,24 +157,24 @@ class _Report:
         noun = error.schema.get("x-noun", "")
         message = f"{_name(path)} cannot be {describe(node)}"
         if noun and isinstance(node, Scalar) and isinstance(node.value, str) and any(list_constants(error.schema)):
-            message = f"{node.value!r} is not {_article(noun)} {noun}"
+            message = f"{node.value!r} is not {_choose_article(noun)} {noun}"
         self.problems.add(
             span,
             message,
-            expected=expectation(error.schema),
+            expected=describe_expectation(error.schema),
             suggestion=suggest(node, error.schema, path),
             hint=advise(node, error.schema, path),
         )
 
 
-def expectation(schema: Mapping[str, Any]) -> str:
+def describe_expectation(schema: Mapping[str, Any]) -> str:
     """Describe what a fragment of the schema accepts."""
     if text := schema.get("patternErrorMessage"):
         return str(text).removeprefix("expected ")
     if "enum" in schema:
-        return one_of(json_text(constant) for constant in schema["enum"])
+        return format_choices(write_constant(constant) for constant in schema["enum"])
     if "anyOf" in schema:
-        parts = list(dict.fromkeys(part for branch in schema["anyOf"] if (part := expectation(branch))))
+        parts = list(dict.fromkeys(part for branch in schema["anyOf"] if (part := describe_expectation(branch))))
         return (", or " if "," in parts[0] else " or ").join(parts)
     if "pattern" in schema:
         return ""  # the branch for expressions, which are always allowed
@@ -182,7 +182,7 @@ def expectation(schema: Mapping[str, Any]) -> str:
     return " or ".join(TYPE_WORDS[name] for name in ([types] if isinstance(types, str) else types))
 
 
-def _alternative(error: Any) -> list[Any]:
+def _choose_alternative(error: Any) -> list[Any]:
     """Return the complaints of the `anyOf` branch that was meant: its type fits, and its content is wrong."""
     branches: dict[Any, list[Any]] = {}
     for part in error.context:
@@ -192,17 +192,17 @@ def _alternative(error: Any) -> list[Any]:
         for parts in branches.values()
         if all(part.relative_path or part.validator in ("additionalProperties", "required") for part in parts)
     ]
-    return min(fitting, key=lambda parts: sum(map(_unfit, parts)), default=[])
+    return min(fitting, key=lambda parts: sum(map(_is_unfit, parts)), default=[])
 
 
-def _unfit(part: Any) -> bool:
+def _is_unfit(part: Any) -> bool:
     """Return whether a complaint shows that another branch is meant: a key is missing or has another type."""
     if not part.relative_path:
         return bool(part.validator == "required")
     return len(part.relative_path) == 1 and part.validator not in ("additionalProperties", "required")
 
 
-def _odd_space(key: str, near: str) -> str:
+def _describe_odd_space(key: str, near: str) -> str:
     """Describe a special space in a key, which does not indent; empty if a similar key is suggested."""
     odd = next((letter for letter in key if letter.isspace() and letter != " "), "")
     if not odd or near:
@@ -212,11 +212,11 @@ def _odd_space(key: str, near: str) -> str:
 
 def _guess_key(key: str, known: Collection[str], noun: str) -> str:
     """Return the known key that was probably meant; empty if a note says what to do instead."""
-    from orun.text.aliases import meant, note
+    from orun.text.aliases import note, resolve_alias
 
     if joined := _find_joined_key(key, known):
         return f"{joined}: {key[len(joined) + 1 :]}"
-    return meant(key, known) if note(key, noun) else closest(key, known)
+    return resolve_alias(key, known) if note(key, noun) else find_closest(key, known)
 
 
 def _find_joined_key(key: str, known: Collection[str]) -> str:
@@ -225,7 +225,7 @@ def _find_joined_key(key: str, known: Collection[str]) -> str:
     return name if colon and value and name in known else ""
 
 
-def _instead(span: Span, key: str, noun: str, schema: Mapping[str, Any], path: Path) -> str:
+def _suggest_instead(span: Span, key: str, noun: str, schema: Mapping[str, Any], path: Path) -> str:
     """Return what to do about an unknown key: orun's word for another tool's key, or the list of known keys."""
     from orun.text.aliases import note
 
@@ -233,15 +233,15 @@ def _instead(span: Span, key: str, noun: str, schema: Mapping[str, Any], path: P
     if before_comma and key[:1].isdecimal() and noun == CONDITION:
         return f"a decimal has a point: {before_comma[1]}.{key}, not {before_comma[1]},{key}"
     inputs = schema["properties"] if path[-1:] == ("needs",) else ()
-    if inputs and not closest(key, inputs):
+    if inputs and not find_closest(key, inputs):
         return "to only wait for stages, list them: `needs: [STAGE, STAGE]`; the first of the list is the input"
     return note(key, noun) or str(schema.get("x-hint", ""))
 
 
-def _keys_of_kind(stage: Mapping[str, Any], mapping: str, uses: object) -> Collection[str]:
+def _list_keys(stage: Mapping[str, Any], mapping: str, uses: object) -> Collection[str]:
     """Return the keys of `with` or `needs` for the kind that a stage uses; none for an unknown kind."""
     branches = stage.get("allOf", ())
-    kinds = _kinds(branches) or {}
+    kinds = _map_kinds(branches) or {}
     if not isinstance(uses, str) or uses not in kinds:
         return ()
     keys: Mapping[str, Any] = branches[kinds[uses]]["then"]["properties"][mapping].get("properties", {})
@@ -256,7 +256,7 @@ def _name(path: Path) -> str:
     return f"item {last + 1} of {_name(path[:-1])}" if isinstance(last, int) else repr(last)
 
 
-def _noun(schema: Mapping[str, Any], path: Path) -> str:
+def _choose_noun(schema: Mapping[str, Any], path: Path) -> str:
     return str(schema.get("x-noun") or f"key of {_name(path)}")
 
 
@@ -265,5 +265,5 @@ def _is_known(key: str, schema: Mapping[str, Any]) -> bool:
     return key in schema.get("properties", ()) or any(re.search(pattern, key) for pattern in patterns)
 
 
-def _article(noun: str) -> str:
+def _choose_article(noun: str) -> str:
     return "an" if noun[:1] in "aeio" else "a"

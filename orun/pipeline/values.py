@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import PipelineError
-from orun.fs.bounded_reads import is_special, unreachable
-from orun.pipeline.files import beside_target
-from orun.pipeline.fragments import describe_type, plain_default
+from orun.fs.bounded_reads import explain_unreachable, is_special
+from orun.pipeline.files import suggest_link_target
+from orun.pipeline.fragments import describe_type, to_plain_default
 from orun.pipeline.model import Reference
 from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.pipeline.nodes import Path as NodePath
 from orun.pipeline.problems import Problems
-from orun.pipeline.type_matching import are_same, element_of, member_of
+from orun.pipeline.type_matching import are_same, choose_element, find_member
 from orun.stages.codefile import CodeFiles
 from orun.stages.custom import UNITS
 from orun.stages.params import Param, ParamType
-from orun.text.suggestions import Unknown, closest, one_of, similar_path
+from orun.text.suggestions import Unknown, find_closest, find_similar_path, format_choices
 
 # data.py::test, data.test, data:test()
 FUNCTION = re.compile(r"(?P<file>.+?)(\.py)?(?:::?|\.)(?P<name>[A-Za-z_]\w*)(\(\))?")
@@ -53,7 +53,7 @@ class Values:
         self.valid = True  # whether every value is
         self._hub = False  # whether the kind takes models of a hub
 
-    def fields(self, params: Sequence[Param], node: Map, path: NodePath, name: str = "") -> dict[str, Any]:
+    def parse_fields(self, params: Sequence[Param], node: Map, path: NodePath, name: str = "") -> dict[str, Any]:
         """Return every parameter with its value in a mapping that has passed the schema, or its default.
 
         The name of a parameter that has fields ends in a dot.
@@ -68,12 +68,12 @@ class Values:
             elif param.required:
                 self.valid = False
             else:
-                values[param.name] = self._default(param, name)
+                values[param.name] = self._choose_default(param, name)
         return values
 
-    def _default(self, param: Param, name: str) -> Any:
+    def _choose_default(self, param: Param, name: str) -> Any:
         """Return a default; a default that names a file is a reference too."""
-        default = plain_default(param.default)
+        default = to_plain_default(param.default)
         if default and param.type.name in ("code", "path"):
             file, _, function = default.rpartition(":") if param.type.name == "code" else (default, "", "")
             self.references.append(Reference(f"{name}{param.name}", file, function))
@@ -86,26 +86,26 @@ class Values:
             return None
         if isinstance(node, Scalar) and node.value is None:
             return None
-        member = member_of(kind, node)
+        member = find_member(kind, node)
         if member is None:  # refused by the schema: a mapping without a required key
             self.valid = False
             return None
         if isinstance(node, List):
-            item = element_of(member)
+            item = choose_element(member)
             return [
                 self.convert(item, part, (*path, number), f"{name}[{number}]") for number, part in enumerate(node.items)
             ]
         if isinstance(node, Map):
-            return self._mapping(member, node, path, name)
+            return self._parse_mapping(member, node, path, name)
         if (
             member.name == "path"
             and node.text.endswith(".py")
             and any(alternative.name == "code" for alternative in kind.items)
         ):
-            return self._whole_file(node)
-        return self._scalar(member, node, name)
+            return self._note_whole_file(node)
+        return self._parse_scalar(member, node, name)
 
-    def _whole_file(self, node: Scalar) -> None:
+    def _note_whole_file(self, node: Scalar) -> None:
         """Note a code file in place of a function in it."""
         try:
             names = self.surroundings.code.get(
@@ -114,32 +114,34 @@ class Values:
         except (OSError, PipelineError):
             names = ()
         here = [f"{node.text}:{name}" for name in names if not name.startswith("_")]
-        self._wrong(
+        self._note_wrong(
             node,
             f"{node.text!r} is a file of code, and what is wanted is a function in it",
-            one_of(here) or f"{node.text}:FUNCTION",
+            format_choices(here) or f"{node.text}:FUNCTION",
             here[0] if len(here) == 1 else "",
         )
 
-    def _mapping(self, kind: ParamType, node: Map, path: NodePath, name: str) -> dict[str, Any]:
+    def _parse_mapping(self, kind: ParamType, node: Map, path: NodePath, name: str) -> dict[str, Any]:
         if kind.name == "object":
-            return self.fields(kind.fields, node, path, f"{name}.")
-        item = element_of(kind)
+            return self.parse_fields(kind.fields, node, path, f"{name}.")
+        item = choose_element(kind)
         return {
             key: self.convert(item, entry.value, (*path, key), f"{name}.{key}") for key, entry in node.entries.items()
         }
 
-    def _scalar(self, kind: ParamType, node: Scalar, name: str) -> Any:
+    def _parse_scalar(self, kind: ParamType, node: Scalar, name: str) -> Any:
         if kind.name in UNITS:
-            return self._quantity(kind, node, name)
+            return self._parse_quantity(kind, node, name)
         if kind.name == "code":
-            return self._code(node, name)
+            return self._parse_code(node, name)
         if kind.name == "path":
-            return self._path(node, name)
+            return self._parse_path(node, name)
         if kind.name == "target" and node.text not in self.surroundings.targets:
             targets = self.surroundings.targets
-            near = closest(node.text, targets)
-            self._wrong(node, f"there is no target {node.text!r}", one_of(targets), near, "" if near else A_TARGET)
+            near = find_closest(node.text, targets)
+            self._note_wrong(
+                node, f"there is no target {node.text!r}", format_choices(targets), near, "" if near else A_TARGET
+            )
         if kind.name in ("str", "target"):
             return node.text
         if kind.name == "literal":
@@ -148,34 +150,34 @@ class Values:
             return int(node.value) if kind.name == "int" else float(node.value)
         return node.value
 
-    def _quantity(self, kind: ParamType, node: Scalar, name: str) -> float | None:
+    def _parse_quantity(self, kind: ParamType, node: Scalar, name: str) -> float | None:
         message = f"{name.rpartition('.')[2]!r} cannot be {node.text!r}"
         try:
             number = UNITS[kind.name](node.text)
         except ValueError:
-            self._wrong(node, f"{message}: it is too large", describe_type(kind))
+            self._note_wrong(node, f"{message}: it is too large", describe_type(kind))
             return None
         low, high = kind.range.low, kind.range.high
         if (low is not None and number < low) or (high is not None and number > high):
-            self._wrong(node, message, describe_type(kind))
+            self._note_wrong(node, message, describe_type(kind))
             return None
         return number
 
-    def _path(self, node: Scalar, name: str) -> str:
+    def _parse_path(self, node: Scalar, name: str) -> str:
         written = localise(node, self.surroundings.root)
         path = self.surroundings.root / written
         if not _exists(path):
-            relocation = beside_target(node, node.text)
-            near = "" if relocation else self._guess_path(node.text) or similar_path(path, node.text)
-            self._wrong(
+            relocation = suggest_link_target(node, node.text)
+            near = "" if relocation else self._guess_path(node.text) or find_similar_path(path, node.text)
+            self._note_wrong(
                 node,
-                unreachable(path, node.text, "file or folder"),
+                explain_unreachable(path, node.text, "file or folder"),
                 "a path relative to the pipeline file",
                 near,
                 relocation or self._advise_missing(node, path, name, near),
             )
         elif is_special(path):
-            self._wrong(node, f"{node.text!r} is a pipe, a socket or a device", "a file or a folder")
+            self._note_wrong(node, f"{node.text!r} is a pipe, a socket or a device", "a file or a folder")
         self.references.append(Reference(name, written))
         return written
 
@@ -207,7 +209,7 @@ class Values:
             return False
         return True
 
-    def _code(self, node: Scalar, name: str) -> str:
+    def _parse_code(self, node: Scalar, name: str) -> str:
         written = localise(node, self.surroundings.root)
         file, _, function = written.rpartition(":")
         path = self.surroundings.root / file
@@ -215,24 +217,24 @@ class Values:
             self.surroundings.code.get(path).require(function)
         except OSError:
             path_text = node.text.rpartition(":")[0]
-            relocation = beside_target(node, path_text)
-            near = "" if relocation else similar_path(path, path_text)
-            self._wrong(
+            relocation = suggest_link_target(node, path_text)
+            near = "" if relocation else find_similar_path(path, path_text)
+            self._note_wrong(
                 node,
-                unreachable(path, path_text, "code file"),
+                explain_unreachable(path, path_text, "code file"),
                 "the path of a Python file, relative to the pipeline file",
                 f"{near}:{function}" if near.endswith(".py") else "",
                 relocation,
             )
         except Unknown as error:
-            self._wrong(node, error.problem, error.expected, error.suggestion)
+            self._note_wrong(node, error.problem, error.expected, error.suggestion)
         except PipelineError as error:
             self.surroundings.problems.extend(error.problems)
             self.valid = False
         self.references.append(Reference(name, file, function))
         return written
 
-    def _wrong(self, node: Scalar, message: str, expected: str, suggestion: str = "", hint: str = "") -> None:
+    def _note_wrong(self, node: Scalar, message: str, expected: str, suggestion: str = "", hint: str = "") -> None:
         self.valid = False
         self.surroundings.problems.add(node.span, message, expected=expected, suggestion=suggestion, hint=hint)
 

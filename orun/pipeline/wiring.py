@@ -9,7 +9,7 @@ from orun.pipeline.nodes import Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.stages.contract import Port
 from orun.stages.kind import Kind
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import find_closest, format_choices
 
 CARRIED = "gates on what it releases need not be listed: it waits for them, and carries their verdicts"
 
@@ -33,7 +33,7 @@ def wire(
         elif (declared := _find_port(port, ports)) is not None:
             fed[port] = link.stage
             right = _check_type(link, port, declared, kind, stages, problems)
-    meant = {closest(link.port, ports) for link in instance.links if link.port and link.port not in ports}
+    meant = {find_closest(link.port, ports) for link in instance.links if link.port and link.port not in ports}
     if right:
         _tell_left_out(order_only, fed, kind, stages, problems)
     missing = [port for port, spec in ports.items() if not (spec.optional or port in fed or port in meant)]
@@ -67,8 +67,8 @@ def _check_type(
         link.span,
         f"the input {port!r} of {kind.name} cannot take what {link.stage!r} ({source.name}) gives:"
         f" {source.spec.output}",
-        expected=f"a stage that gives {one_of(accepts)}",
-        hint=_givers(accepts),
+        expected=f"a stage that gives {format_choices(accepts)}",
+        hint=_suggest_kinds(accepts),
     )
     return False
 
@@ -80,7 +80,7 @@ def _tell_left_out(
     written = dict(fed)
     for link in links:
         source = stages[link.stage].kind if link.stage in stages else None
-        if not source or link.stage in written.values() or not (taking := _taking(kind, source)):
+        if not source or link.stage in written.values() or not (taking := _list_accepting(kind, source)):
             continue
         free = [port for port in taking if port not in written]
         free += [f"{port}.{stages[link.stage].base}" for port in taking if kind.spec.inputs[port].many]
@@ -95,26 +95,26 @@ def _tell_left_out(
         )
 
 
-def _taking(kind: Kind, source: Kind) -> list[str]:
+def _list_accepting(kind: Kind, source: Kind) -> list[str]:
     """Return the inputs that accept another kind's output; none for plain files of a custom stage."""
     if kind.origin == "file" and source.spec.output in ("files", "metrics"):
         return []
     return [port for port, declared in kind.spec.inputs.items() if source.spec.output in declared.accepts]
 
 
-def _givers(accepts: Collection[str]) -> str:
+def _suggest_kinds(accepts: Collection[str]) -> str:
     """Return a hint with the kinds that output a type, if they are few."""
     from orun.stages.registry import all_kinds
 
     few = 2
     kinds = [kind.name for kind in all_kinds() if kind.spec.output in accepts]
-    return f"what gives it: {one_of(kinds)}" if 0 < len(kinds) <= few else ""
+    return f"what gives it: {format_choices(kinds)}" if 0 < len(kinds) <= few else ""
 
 
 def _tell_asked_for(instance: Instance, port: str, kind: Kind, problems: Problems) -> None:
     """Note the values that need an input that is not connected."""
     for parameter, values in kind.spec.inputs[port].needed_for.items():
-        for item in instance.node.map("with").listed(parameter):
+        for item in instance.node.map("with").list_items(parameter):
             if isinstance(item, Scalar) and item.text in values:
                 problems.add(
                     item.span,

@@ -13,9 +13,9 @@ from orun.core.reason import Reason
 from orun.core.serialization import Record, replace
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.facts import Classes, Facts, LocalFacts
-from orun.planning.implicit_deps import current_state
+from orun.planning.implicit_deps import observe_state
 from orun.store import ImplicitDependencies, StatCache
-from orun.text.suggestions import closest
+from orun.text.suggestions import find_closest
 
 SAME_STORE = (
     "the agent of machine {machine} uses the store of this run: each would wait for the other's stages "
@@ -39,30 +39,30 @@ class AgentFacts(Record, frozen=True):
         """Its id."""
         return self.record.machine
 
-    def components(self, stage: Stage) -> Components:
+    def list_components(self, stage: Stage) -> Components:
         """See `Facts`."""
-        return self.record.of(stage.id).components
+        return self.record.find_facts(stage.id).components
 
-    def skipped(self, stage: Stage) -> Reason | None:
+    def explain_skip(self, stage: Stage) -> Reason | None:
         """See `Facts`."""
-        return self.record.of(stage.id).skipped
+        return self.record.find_facts(stage.id).skipped
 
-    def unknown_environments(self, stage: Stage) -> list[str]:
+    def list_unknown_environments(self, stage: Stage) -> list[str]:
         """See `Facts`: agents make no isolated environments."""
         del stage
         return []
 
-    def variable(self, name: str) -> str:
+    def read_variable(self, name: str) -> str:
         """See `Facts`."""
-        return self.record.variables.get(name) or self.pipeline.private.state(name, None)
+        return self.record.variables.get(name) or self.pipeline.private.compute_state(name, None)
 
-    def current_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
+    def observe_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
         """See `Facts`. Absolute paths, which are of that machine, keep the state that its agent saw."""
         del stage
         pipeline, record = self.pipeline, self.record
         saw = (dependencies.files, dependencies.folders, dependencies.probed)
-        relative, absolute = ([_paths(states, absolute=of) for states in saw] for of in (False, True))
-        now = current_state(
+        relative, absolute = ([_select_paths(states, absolute=of) for states in saw] for of in (False, True))
+        now = observe_state(
             replace(dependencies, files=relative[0], folders=relative[1], probed=relative[2]),
             pipeline.root,
             files,
@@ -78,7 +78,7 @@ class AgentFacts(Record, frozen=True):
         )
 
 
-def _paths(states: Mapping[str, str], *, absolute: bool) -> dict[str, str]:
+def _select_paths(states: Mapping[str, str], *, absolute: bool) -> dict[str, str]:
     return {path: state for path, state in states.items() if path.startswith("/") == absolute}
 
 
@@ -168,15 +168,15 @@ class Assignment:
         self._candidates.clear()
         self._alike.clear()
 
-    def known_facts(self) -> tuple[MachineFacts, ...]:
+    def list_facts(self) -> tuple[MachineFacts, ...]:
         """Return what the machines that are there have told."""
         return tuple(self._facts[name].record for name in self.machines)
 
-    def facts_of(self, machine: str) -> Facts:
+    def find_facts(self, machine: str) -> Facts:
         """Return the last facts of a machine, which may be gone; those of this machine for an empty id."""
         return self._facts[machine] if machine else self._local
 
-    def candidates(self, stage: Stage, *, writes: bool = False) -> Candidates:
+    def find_candidates(self, stage: Stage, *, writes: bool = False) -> Candidates:
         """Return the machines that can run a stage.
 
         Args:
@@ -184,11 +184,11 @@ class Assignment:
             writes: whether its last result has undeclared writes, which stay on the machine that makes them.
         """
         if stage.id not in self._candidates:
-            why = self.why_here(stage, writes=writes)
-            self._candidates[stage.id] = self._stay_here(stage, why) if why else self._of_fleet(stage)
+            why = self.explain_here(stage, writes=writes)
+            self._candidates[stage.id] = self._stay_here(stage, why) if why else self._find_in_fleet(stage)
         return self._candidates[stage.id]
 
-    def _of_fleet(self, stage: Stage) -> Candidates:
+    def _find_in_fleet(self, stage: Stage) -> Candidates:
         """Return the machines of the fleet that can run a stage: once for all with equal labels and facts."""
         facts = tuple(self._facts[name].record.stages.get(stage.id) for name in self.machines)
         alike = tuple(sorted(stage.runs_on.items())), facts
@@ -196,7 +196,7 @@ class Assignment:
             self._alike[alike] = self._find(stage)
         return self._alike[alike]
 
-    def why_here(self, stage: Stage, *, writes: bool = False) -> str:
+    def explain_here(self, stage: Stage, *, writes: bool = False) -> str:
         """Return why a stage runs on this machine only, as a clause; empty if other machines can run it."""
         spec = self._pipeline.kinds[stage.uses].spec
         if stage.environments:
@@ -208,15 +208,17 @@ class Assignment:
     def _stay_here(self, stage: Stage, why: str) -> Candidates:
         labels = {"architecture": platform.machine(), "system": sys.platform}
         if differing := {name: text for name, text in stage.runs_on.items() if labels.get(name) != text}:
-            return Candidates(problem=f"it runs on this machine, which has no {_text(differing)}: {why}")
+            return Candidates(problem=f"it runs on this machine, which has no {_format_labels(differing)}: {why}")
         return Candidates(((self._local,),), ("",))
 
     def _find(self, stage: Stage) -> Candidates:
         labelled = [name for name, machine in self.machines.items() if stage.runs_on.items() <= machine.labels.items()]
         if not labelled:
-            there = self._there(stage.runs_on)
-            return Candidates(problem=f"no machine has {_text(stage.runs_on)} ({there})" if stage.runs_on else there)
-        facts = {name: self._facts[name].record.of(stage.id) for name in labelled}
+            there = self._describe_machines(stage.runs_on)
+            return Candidates(
+                problem=f"no machine has {_format_labels(stage.runs_on)} ({there})" if stage.runs_on else there
+            )
+        facts = {name: self._facts[name].record.find_facts(stage.id) for name in labelled}
         able = [name for name in labelled if not facts[name].missing]
         if not able:
             skipped = next((item.skipped for item in facts.values() if item.skipped), None)
@@ -228,7 +230,7 @@ class Assignment:
             equal.setdefault(facts[name].components, []).append(self._facts[name])
         return Candidates(tuple(map(tuple, equal.values())), tuple(able))
 
-    def _there(self, labels: Mapping[str, str]) -> str:
+    def _describe_machines(self, labels: Mapping[str, str]) -> str:
         """Return which machines are there, by the labels that were asked for: `3 are here: A10, none x2`.
 
         A label that none of them has may be misspelt.
@@ -240,10 +242,10 @@ class Assignment:
         shown = ", ".join(f"{text} x{count}" if count > 1 else text for text, count in counts)
         number = len(self.machines)
         present = dict.fromkeys(name for machine in self.machines.values() for name in machine.labels)
-        meant = next(filter(None, (closest(name, present) for name in labels if name not in present)), "")
+        meant = next(filter(None, (find_closest(name, present) for name in labels if name not in present)), "")
         suggestion = f"; did you mean {meant!r}?" if meant else ""
         return f"{number} {'is' if number == 1 else 'are'} here: {shown}{suggestion}"
 
 
-def _text(labels: Mapping[str, str]) -> str:
+def _format_labels(labels: Mapping[str, str]) -> str:
     return " and ".join(f"{name}={text}" for name, text in labels.items())

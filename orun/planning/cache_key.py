@@ -18,9 +18,9 @@ from blake3 import blake3
 
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent
-from orun.fs.observed_state import portable_name
+from orun.fs.observed_state import to_portable_name
 from orun.pipeline.model import Pipeline, Reference, Stage
-from orun.planning.kind_code import Digest, stage_code
+from orun.planning.kind_code import Digest, digest_stage_code
 
 FORMAT = 21  # raise it when the meaning of a component changes, or code that runs in every stage's process
 
@@ -47,9 +47,9 @@ def compose(
     """
     use = pipeline.kinds[stage.uses]
     name = stage.uses if use.origin != "file" else use.entry.rpartition(":")[2]
-    code = stage_code(use, digest)
+    code = digest_stage_code(use, digest)
     if stage.id not in cache:
-        cache[stage.id] = tuple(_parameters(pipeline, stage))
+        cache[stage.id] = tuple(_iter_parameters(pipeline, stage))
     return (
         KeyComponent(ComponentKind.KIND, value=name),
         *([KeyComponent(ComponentKind.STAGE_CODE, value=code)] if code else []),
@@ -63,14 +63,14 @@ def compose(
     )
 
 
-def digest_of(components: Iterable[KeyComponent]) -> str:
+def digest_components(components: Iterable[KeyComponent]) -> str:
     """Return the key: BLAKE3 over the sorted components, each field with its length before it. 64 hex digits."""
     fields = [field.encode() for item in sorted(components) for field in (*item.identity, item.value)]
     sized = b"".join(len(field).to_bytes(8, "little") + field for field in fields)
     return blake3(f"orun key {FORMAT}".encode() + sized).hexdigest()
 
 
-def _parameters(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
+def _iter_parameters(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
     """Yield each parameter as JSON, which keeps `1`, `1.0`, `"1"` and `true` apart, and the path of the user's code.
 
     The place and the name of a file decide what is read from its folder: weights, a module, or what
@@ -88,7 +88,7 @@ def _parameters(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
 def _make_relative(pipeline: Pipeline, reference: Reference) -> str:
     """Return an absolute path into the project relative to the pipeline's folder; any other as it is written."""
     path = Path(reference.path)
-    return portable_name(path, pipeline.root, pipeline.project) if path.is_absolute() else reference.path
+    return to_portable_name(path, pipeline.root, pipeline.project) if path.is_absolute() else reference.path
 
 
 def _replace(value: Any, names: Mapping[str, str]) -> Any:

@@ -15,15 +15,15 @@ from typing import Any, Protocol
 
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components, KeyComponent
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.targets import EXTENSIONS, StageClass, Target
 from orun.environment import device, distributions, providers, python_path, venvs
-from orun.environment.env_vars import HASH_SEED, OPTIMIZE, UNLESS_SET, stage_value
-from orun.environment.startup import startup_code
-from orun.fs.observed_state import portable_name, value_digest
+from orun.environment.env_vars import HASH_SEED, OPTIMIZE, UNLESS_SET, read_stage_value
+from orun.environment.startup import list_startup_code
+from orun.fs.observed_state import digest_value, to_portable_name
 from orun.pipeline.model import Pipeline, Stage
-from orun.planning.implicit_deps import current_state
+from orun.planning.implicit_deps import observe_state
 from orun.store import ImplicitDependencies, StatCache
 
 UNSET = "unset"  # instead of the digest of a variable's value, where it has none
@@ -37,23 +37,23 @@ class Facts(Protocol):
     def machine(self) -> str:
         """Its id; empty for the machine that plans."""
 
-    def components(self, stage: Stage) -> Components:
+    def list_components(self, stage: Stage) -> Components:
         """Return the components of a stage's key that the machine decides.
 
         Raises:
             DeviceUnknown: if a device that they depend on cannot be read.
         """
 
-    def skipped(self, stage: Stage) -> Reason | None:
+    def explain_skip(self, stage: Stage) -> Reason | None:
         """Return why a stage is skipped there, because a provider is missing; None if it is not."""
 
-    def unknown_environments(self, stage: Stage) -> list[str]:
+    def list_unknown_environments(self, stage: Stage) -> list[str]:
         """Return the isolated environments of a stage whose packages are not known yet."""
 
-    def variable(self, name: str) -> str:
+    def read_variable(self, name: str) -> str:
         """Return the state of an environment variable as stages find it there."""
 
-    def current_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
+    def observe_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
         """Return the present state there of what a stage saw when it ran."""
 
 
@@ -69,119 +69,119 @@ class LocalFacts:
         self._pipeline = pipeline
         self._surroundings: dict[str, Components] = {}
 
-    def components(self, stage: Stage) -> Components:
+    def list_components(self, stage: Stage) -> Components:
         """See `Facts`."""
         surroundings = self._surroundings.get(stage.id)
         if surroundings is None:
-            surroundings = tuple(_surroundings(self._pipeline, stage))
+            surroundings = tuple(_iter_surroundings(self._pipeline, stage))
             if not stage.environments:  # the packages of an environment are known once it is built
                 self._surroundings[stage.id] = surroundings
         return (
-            *map(_variable, stage.env),
+            *map(_build_variable, stage.env),
             *(item for item in surroundings if item.kind != ComponentKind.VARIABLE or item.subject not in stage.env),
         )
 
-    def skipped(self, stage: Stage) -> Reason | None:
+    def explain_skip(self, stage: Stage) -> Reason | None:
         """See `Facts`."""
         for target in stage.targets:
-            environment = stage.environment_of(target)
+            environment = stage.choose_environment(target)
             if target.missing != "skip" or not venvs.can_run(environment):
                 continue
-            if problem := providers.explain(target.below(self._pipeline.root), environment):
-                return reason(ReasonCode.PROVIDER_MISSING, target=target.name, problem=problem)
+            if problem := providers.explain(target.resolve_paths(self._pipeline.root), environment):
+                return build_reason(ReasonCode.PROVIDER_MISSING, target=target.name, problem=problem)
         return None
 
-    def unknown_environments(self, stage: Stage) -> list[str]:
+    def list_unknown_environments(self, stage: Stage) -> list[str]:
         """See `Facts`."""
         return [item.name for item in stage.environments if not venvs.is_known(item)]
 
-    def variable(self, name: str) -> str:
+    def read_variable(self, name: str) -> str:
         """See `Facts`."""
-        return self._pipeline.private.state_now(name)
+        return self._pipeline.private.read_state(name)
 
-    def current_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
+    def observe_state(self, stage: Stage, dependencies: ImplicitDependencies, files: StatCache) -> ImplicitDependencies:
         """See `Facts`."""
-        packages = venvs.packages(stage.environment)
-        return current_state(dependencies, self._pipeline.root, files, self._pipeline.private, packages)
+        packages = venvs.read_packages(stage.environment)
+        return observe_state(dependencies, self._pipeline.root, files, self._pipeline.private, packages)
 
 
-def variables(stage: Stage) -> tuple[str, ...]:
+def list_variables(stage: Stage) -> tuple[str, ...]:
     """Return the environment variables whose values are in the key of a stage."""
     return (*stage.env, OPTIMIZE, HASH_SEED, python_path.VARIABLE)
 
 
-def _variable(name: str) -> KeyComponent:
+def _build_variable(name: str) -> KeyComponent:
     """Return a variable as a component, with the digest of its value; `unset` differs from empty."""
-    return KeyComponent(ComponentKind.VARIABLE, name, value=value_digest(name, os.environ.get(name)) or UNSET)
+    return KeyComponent(ComponentKind.VARIABLE, name, value=digest_value(name, os.environ.get(name)) or UNSET)
 
 
-def _python(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
+def _iter_python(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
     """Yield how Python runs the user's code; nothing where the stage has none."""
     folders = {(pipeline.root / reference.path).parent for reference in stage.references if reference.function}
     if not folders:
         return
     yield KeyComponent(ComponentKind.PYTHON, value=platform.python_version())  # code may read the standard library
     if os.environ.get(OPTIMIZE):
-        yield _variable(OPTIMIZE)
+        yield _build_variable(OPTIMIZE)
     if (encoding := sys.getfilesystemencoding()) != "utf-8":  # the default of `open`
         yield KeyComponent(ComponentKind.ENCODING, value=encoding)
     # Python puts the folder of a code file on the path once it loads the file: with several, the order is open.
     known = {pipeline.root, *(folders if len(folders) == 1 else ())}
     if stage.environment:
         return
-    if modules := python_path.module_folders(pipeline.root, pipeline.project, known):
+    if modules := python_path.format_module_folders(pipeline.root, pipeline.project, known):
         yield KeyComponent(ComponentKind.MODULE_FOLDERS, value=modules)
 
 
-def _surroundings(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
+def _iter_surroundings(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponent]:
     """Yield versions, the target, the device and the seed."""
-    use, python = pipeline.kinds[stage.uses], tuple(_python(pipeline, stage))
+    use, python = pipeline.kinds[stage.uses], tuple(_iter_python(pipeline, stage))
     yield from python
-    if (python or use.origin == "plug-in") and stage_value(HASH_SEED) != UNLESS_SET[HASH_SEED]:
-        yield _variable(HASH_SEED)  # no result of orun's own kinds depends on it
-    code = startup_code(isolated=stage.environment is not None)
-    if started := [f"{_startup_name(pipeline, Path(path))} {digest}" for path, digest in code]:
+    if (python or use.origin == "plug-in") and read_stage_value(HASH_SEED) != UNLESS_SET[HASH_SEED]:
+        yield _build_variable(HASH_SEED)  # no result of orun's own kinds depends on it
+    code = list_startup_code(isolated=stage.environment is not None)
+    if started := [f"{_name_startup_file(pipeline, Path(path))} {digest}" for path, digest in code]:
         yield KeyComponent(ComponentKind.STARTUP, value=os.pathsep.join(started))
-    packages = venvs.packages(stage.environment)
+    packages = venvs.read_packages(stage.environment)
     extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
     of_sources = (tool for source in stage.sources.values() for tool in source.tools)
     for tool in dict.fromkeys((*use.spec.tools, *extensions, *of_sources)):
-        yield KeyComponent(ComponentKind.TOOL, tool, value=_version(tool, packages))
+        yield KeyComponent(ComponentKind.TOOL, tool, value=_format_version(tool, packages))
     if stage.environment:
-        yield from _packages(packages)
+        yield from _iter_packages(packages)
     if stage.target:
-        yield KeyComponent(ComponentKind.TARGET, value=_target_text(stage.target))
-    target_packages = venvs.packages(stage.environment_of(stage.target))
-    if stage.environment_of(stage.target) != stage.environment:
-        yield from _packages(target_packages, STAGE_TARGET)
-    yield from _device(use.spec.stage_class, stage.target, target_packages)
+        yield KeyComponent(ComponentKind.TARGET, value=_format_target(stage.target))
+    target_packages = venvs.read_packages(stage.choose_environment(stage.target))
+    if stage.choose_environment(stage.target) != stage.environment:
+        yield from _iter_packages(target_packages, STAGE_TARGET)
+    yield from _iter_device(use.spec.stage_class, stage.target, target_packages)
     for parameter, target in stage.extra_targets.items():
-        yield KeyComponent(ComponentKind.TARGET, owner=parameter, value=_target_text(target))
-        packages = venvs.packages(stage.environment_of(target))
-        yield from _packages(packages, parameter)
-        yield from _device(use.spec.stage_class, target, packages, parameter)
+        yield KeyComponent(ComponentKind.TARGET, owner=parameter, value=_format_target(target))
+        packages = venvs.read_packages(stage.choose_environment(target))
+        yield from _iter_packages(packages, parameter)
+        yield from _iter_device(use.spec.stage_class, target, packages, parameter)
     yield KeyComponent(ComponentKind.SEED, value=str(pipeline.seed))
 
 
-def _packages(packages: Mapping[str, str] | None, owner: str = "") -> Iterator[KeyComponent]:
+def _iter_packages(packages: Mapping[str, str] | None, owner: str = "") -> Iterator[KeyComponent]:
     for name, version in (packages or {}).items():
         yield KeyComponent(ComponentKind.PACKAGE, name, owner, version)
 
 
-def _device(
+def _iter_device(
     stage_class: StageClass, target: Target | None, packages: Mapping[str, str] | None, owner: str = ""
 ) -> Iterator[KeyComponent]:
     for name, value in device.fingerprint(stage_class, target, packages).items():
         yield KeyComponent(ComponentKind.DEVICE, name, owner, value)
 
 
-def _startup_name(pipeline: Pipeline, path: Path) -> str:
+def _name_startup_file(pipeline: Pipeline, path: Path) -> str:
     """Return a path relative to the pipeline's folder in the project; else the name alone, as environments can move."""
-    name = portable_name(path, pipeline.root, pipeline.project)
+    name = to_portable_name(path, pipeline.root, pipeline.project)
     return path.name if Path(name).is_absolute() else name
 
 
-def _target_text(target: Target) -> str:
+def _format_target(target: Target) -> str:
     listed = [
         [item.name, dict(item.options), *filter(None, [item.library, item.spec and item.spec.plugin])]
         for item in target.providers
@@ -192,6 +192,6 @@ def _target_text(target: Target) -> str:
     return json.dumps(settings, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
-def _version(tool: str, packages: Mapping[str, str] | None) -> str:
+def _format_version(tool: str, packages: Mapping[str, str] | None) -> str:
     distribution = distributions.find(tool, packages)
     return " ".join(distribution) if distribution else distributions.ABSENT

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import CHANGED
 from orun.environment import distributions
-from orun.environment.call_cache import once
+from orun.environment.call_cache import cache_calls
 from orun.environment.secret_variables import Secrets
 from orun.errors import InputChanged
 from orun.fs.observed_state import (
@@ -22,15 +22,15 @@ from orun.fs.observed_state import (
     LIBRARIES,
     NOT_FIRST,
     PROGRAMS,
-    appearance_as,
-    listing_digest,
-    portable_name,
-    project_of,
+    digest_listing,
+    find_project,
+    observe_same_details,
     tells_more,
+    to_portable_name,
     was_absent,
 )
 from orun.fs.os_errors import SHORTAGES, to_store_error
-from orun.fs.signatures import Signature, signature_at
+from orun.fs.signatures import Signature, read_signature
 from orun.store import ImplicitDependencies, StatCache
 
 # Errors of the machine, not of the file. A network file system reports a full disk of its cache to readers, too.
@@ -39,27 +39,29 @@ FAILING = (errno.EIO, errno.ESTALE, *SHORTAGES)
 SEARCH_RESULTS = frozenset(f"{place}{variable}" for place in (FIRST, NOT_FIRST) for variable in (PROGRAMS, LIBRARIES))
 
 
-def changes(dependencies: ImplicitDependencies, now: ImplicitDependencies) -> list[Reason]:
+def list_changes(dependencies: ImplicitDependencies, now: ImplicitDependencies) -> list[Reason]:
     """Return what differs now from what a stage saw when it ran; empty when its result still holds.
 
     Args:
         dependencies: what it saw.
-        now: the present state of the same; see `current_state`.
+        now: the present state of the same; see `observe_state`.
     """
     new = {item.identity: item.value for item in now.components}
     return [
-        seen_change(item.kind, item.subject, item.value, value)
+        build_change(item.kind, item.subject, item.value, value)
         for item in dependencies.components
         if (value := new[item.identity]) != item.value
     ]
 
 
-def seen_change(kind: str, subject: str, old: str | None, new: str | None) -> Reason:
+def build_change(kind: str, subject: str, old: str | None, new: str | None) -> Reason:
     """Return the reason for a difference in what a stage was seen to use."""
-    return reason(CHANGED[kind], subject=subject, old=old, new=new, event=_event(kind, old or ABSENT, new or ABSENT))
+    return build_reason(
+        CHANGED[kind], subject=subject, old=old, new=new, event=_name_event(kind, old or ABSENT, new or ABSENT)
+    )
 
 
-def current_state(
+def observe_state(
     dependencies: ImplicitDependencies,
     root: Path,
     files: StatCache,
@@ -78,39 +80,43 @@ def current_state(
         variables: states of the environment variables that it finds; those of this process when None.
     """
     if packages is None:
-        packages = package_versions(root) if dependencies.packages else {}
+        packages = read_package_versions(root) if dependencies.packages else {}
     return ImplicitDependencies(
-        files={name: digest_now(root / name, files) for name in dependencies.files},
-        folders={name: listing_digest(root / name) for name in dependencies.folders},
+        files={name: digest_current(root / name, files) for name in dependencies.files},
+        folders={name: digest_listing(root / name) for name in dependencies.folders},
         packages={name: packages.get(name, distributions.ABSENT) for name in dependencies.packages},
         environment={
-            name: secrets.state_now(name) if variables is None else variables.get(name, secrets.state(name, None))
+            name: secrets.read_state(name)
+            if variables is None
+            else variables.get(name, secrets.compute_state(name, None))
             for name in dependencies.environment
         },
-        probed={name: appearance_as(seen, root / name) for name, seen in dependencies.probed.items()},
+        probed={name: observe_same_details(seen, root / name) for name, seen in dependencies.probed.items()},
     )
 
 
-@once
-def package_versions(root: Path) -> Mapping[str, str]:
-    """Return `distributions.exact` for a project, and `distributions.PRESENT` for installed modules of other names.
+@cache_calls
+def read_package_versions(root: Path) -> Mapping[str, str]:
+    """Return `distributions.list_exact` for a project, and `distributions.PRESENT` for other installed modules.
 
     A package that is developed in the project itself has its plain version, wherever the project is.
 
     Args:
         root: the pipeline's folder.
     """
-    versions = {**dict.fromkeys(distributions.modules(), distributions.PRESENT), **distributions.exact()}
-    if distributions.developed():
-        project = project_of(root).resolve()
+    versions = {**dict.fromkeys(distributions.list_modules(), distributions.PRESENT), **distributions.list_exact()}
+    if distributions.list_developed():
+        project = find_project(root).resolve()
         own = [
-            name for name, folder in distributions.developed().items() if Path(folder).resolve().is_relative_to(project)
+            name
+            for name, folder in distributions.list_developed().items()
+            if Path(folder).resolve().is_relative_to(project)
         ]
-        versions |= {name: distributions.installed()[name] for name in own}
+        versions |= {name: distributions.list_installed()[name] for name in own}
     return versions
 
 
-def digest_now(path: Path, files: StatCache) -> str:
+def digest_current(path: Path, files: StatCache) -> str:
     """Return the digest of a file's content; `ABSENT` when it cannot be read.
 
     Raises:
@@ -124,7 +130,7 @@ def digest_now(path: Path, files: StatCache) -> str:
         return ABSENT  # gone or unreadable: either way not what the stage read
 
 
-def _event(kind: str, old: str, new: str) -> str | None:
+def _name_event(kind: str, old: str, new: str) -> str | None:
     """Return what happened to a file that a stage used; None for what is no file."""
     if kind not in (ComponentKind.READ, ComponentKind.LOOKED_FOR):
         return None
@@ -157,14 +163,14 @@ def collect_files(
     digests: dict[str, str] = {}
     for name, signature in reads.items():
         path = Path(name)
-        stored_name = portable_name(path, root, project)
-        if not files.is_same(path, signature, now := signature_at(path)):
-            raise changed_meanwhile(stage, f"{stored_name} was {'edited' if now else 'removed'}")
-        digests[stored_name] = digest_now(path, files)
+        stored_name = to_portable_name(path, root, project)
+        if not files.is_same(path, signature, now := read_signature(path)):
+            raise build_changed_error(stage, f"{stored_name} was {'edited' if now else 'removed'}")
+        digests[stored_name] = digest_current(path, files)
     return digests
 
 
-def changed_meanwhile(stage: str, change: str) -> InputChanged:
+def build_changed_error(stage: str, change: str) -> InputChanged:
     """Return the error of a stage whose input changed while it ran; `change` is a clause: `data.txt was edited`."""
     return InputChanged(
         stage,
@@ -174,7 +180,7 @@ def changed_meanwhile(stage: str, change: str) -> InputChanged:
     )
 
 
-def keeps_changing(stage: str, changes: Iterable[Reason]) -> InputChanged:
+def build_changing_error(stage: str, changes: Iterable[Reason]) -> InputChanged:
     """Return the error of a stage that cannot begin, because its inputs changed at each look."""
     subjects = [str(change.arguments.get("subject", change.code)) for change in changes]
     return InputChanged(
@@ -207,7 +213,7 @@ def carry_over(
         packages: versions by normalised name of what it runs with.
     """
     for run in earlier:
-        now = current_state(run, root, files, secrets, packages)
+        now = observe_state(run, root, files, secrets, packages)
         read = {**now.files, **dependencies.files}
         probed = {name: seen for name, seen in now.probed.items() if name not in read or tells_more(seen)}
         dependencies = ImplicitDependencies(

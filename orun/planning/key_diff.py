@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from orun.core.component_kinds import SEEN, ComponentKind
-from orun.core.key_component import Components, value_of
-from orun.core.reason import Reason, reason
+from orun.core.key_component import Components, find_value
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import CHANGED, ReasonCode
 from orun.pipeline.model import Stage
 from orun.planning.cache_key import OWN
-from orun.planning.implicit_deps import seen_change
+from orun.planning.implicit_deps import build_change
 
 Identity = tuple[str, str, str]
 
@@ -22,33 +22,33 @@ OF_A_STAGE_BEFORE = (ComponentKind.PROVENANCE, ComponentKind.VERDICTS)
 UPSTREAM = frozenset({CHANGED[kind] for kind in (ComponentKind.INPUT, ComponentKind.HISTORY, *OF_A_STAGE_BEFORE)})
 
 
-def key_changes(stage: Stage, then: Components, now: Components) -> list[Reason]:
+def list_key_changes(stage: Stage, then: Components, now: Components) -> list[Reason]:
     """Return what differs between two sets of components of a stage: of its key, and of what it was seen to use."""
     if not then:
-        return [reason(ReasonCode.NEVER_RUN)]
+        return [build_reason(ReasonCode.NEVER_RUN)]
     old, new = ({item.identity: item.value for item in components} for components in (then, now))
-    renamed = set(_history(then)) ^ set(_history(now))
+    renamed = set(_list_history(then)) ^ set(_list_history(now))
     differing = [
         identity
         for identity in dict.fromkeys([*new, *old])
         if old.get(identity) != new.get(identity) and not _is_of_renamed(identity, renamed)
     ]
     changes: list[Reason] = []
-    kinds = [_kind(components) for components in (then, now)]
+    kinds = [_name_kind(components) for components in (then, now)]
     if "" not in kinds and kinds[0] != kinds[1]:
-        changes.append(reason(ReasonCode.KIND_CHANGED, old=kinds[0], new=kinds[1]))
+        changes.append(build_reason(ReasonCode.KIND_CHANGED, old=kinds[0], new=kinds[1]))
         differing = [item for item in differing if not _follows_from_kind(item, old.get(item), new.get(item))]
     for identity in differing:
-        change = _change(stage, identity, old.get(identity), new.get(identity))
+        change = _build_change(stage, identity, old.get(identity), new.get(identity))
         if change not in changes:  # two parameters may name one file
             changes.append(change)
     return changes
 
 
-def _kind(components: Components) -> str:
+def _name_kind(components: Components) -> str:
     """Return what `uses` names; empty where the components do not say."""
-    kind = value_of(components, ComponentKind.KIND) or ""
-    file = value_of(components, ComponentKind.CODE_FILE, OWN)
+    kind = find_value(components, ComponentKind.KIND) or ""
+    file = find_value(components, ComponentKind.CODE_FILE, OWN)
     return f"{file}:{kind}" if file and kind else kind
 
 
@@ -67,16 +67,16 @@ def _is_of_renamed(identity: Identity, renamed: Collection[str]) -> bool:
     return identity[0] in OF_A_STAGE_BEFORE and identity[1] in renamed
 
 
-def _history(components: Components) -> list[str]:
+def _list_history(components: Components) -> list[str]:
     """Return the names of the stages that led to the stage."""
-    text = value_of(components, ComponentKind.HISTORY)
+    text = find_value(components, ComponentKind.HISTORY)
     return json.loads(text) if text else []
 
 
-def _change(stage: Stage, identity: Identity, old: str | None, new: str | None) -> Reason:
+def _build_change(stage: Stage, identity: Identity, old: str | None, new: str | None) -> Reason:
     kind, subject, owner = identity
     if kind in SEEN:
-        return seen_change(kind, subject, old, new)
+        return build_change(kind, subject, old, new)
     values: dict[str, Any] = {"old": old, "new": new}
     if kind == ComponentKind.HISTORY:
         then, now = (json.loads(text) if text else [] for text in (old, new))
@@ -92,5 +92,7 @@ def _change(stage: Stage, identity: Identity, old: str | None, new: str | None) 
     elif kind == ComponentKind.STAGE_CODE:
         values["uses"] = stage.uses
     if kind not in CHANGED:  # of a later version of orun
-        return reason(ReasonCode.COMPONENT_CHANGED, kind=kind, subject=subject or None, owner=owner or None, **values)
-    return reason(CHANGED[kind], subject=subject or None, owner=owner or None, **values)
+        return build_reason(
+            ReasonCode.COMPONENT_CHANGED, kind=kind, subject=subject or None, owner=owner or None, **values
+        )
+    return build_reason(CHANGED[kind], subject=subject or None, owner=owner or None, **values)

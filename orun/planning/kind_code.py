@@ -11,8 +11,8 @@ from pathlib import Path
 from blake3 import blake3
 
 from orun.environment import distributions
-from orun.environment.call_cache import once
-from orun.fs.signatures import Signature, signature_of
+from orun.environment.call_cache import cache_calls
+from orun.fs.signatures import Signature, to_signature
 from orun.pipeline.model import KindUse
 from orun.stages.contract import module_name
 
@@ -47,7 +47,7 @@ PAGES = (".css", ".html", ".mjs")  # endings of the files of web pages that stag
 Digest = Callable[[Path], str]
 
 
-def stage_code(use: KindUse, digest: Digest) -> str:
+def digest_stage_code(use: KindUse, digest: Digest) -> str:
     """Return the digest of the code that runs with a built-in or plug-in kind, and with the kinds that it builds with.
 
     The user's own function is covered by its reference; its imports are seen while it runs.
@@ -56,18 +56,20 @@ def stage_code(use: KindUse, digest: Digest) -> str:
         return ""
     hasher = blake3()
     modules = (use.entry, *map(module_name, use.spec.builds_with))
-    for name, path in sorted({file for module in modules for file in code_files(module)}):
+    for name, path in sorted({file for module in modules for file in list_code_files(module)}):
         hasher.update(f"{name} {digest(Path(path))}\n".encode())
-    version = f" {use.distribution} {distributions.installed().get(use.distribution, '')}" if use.distribution else ""
+    version = (
+        f" {use.distribution} {distributions.list_installed().get(use.distribution, '')}" if use.distribution else ""
+    )
     return hasher.hexdigest() + version
 
 
-def code_files(module: str) -> tuple[tuple[str, str], ...]:
+def list_code_files(module: str) -> tuple[tuple[str, str], ...]:
     """Return name and path of a module, and of each module of its package and web file that it reaches."""
     return tuple((name, path) for name, path, has_code in find_reachable(module) if has_code)
 
 
-@once
+@cache_calls
 def find_reachable(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tuple[str, str, bool], ...]:
     """Return name and path of every module that runs with a module, and whether it has statements.
 
@@ -94,9 +96,9 @@ def find_reachable(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tup
             continue
         seen.add(name)
         waiting.append(name.rpartition(".")[0])
-        if path := _source(tops, name):
+        if path := _find_source(tops, name):
             package_name = name if path.name == "__init__.py" else name.rpartition(".")[0]
-            has_code, names = _contents(path, package_name, signature_of(path.stat()))
+            has_code, names = _parse_contents(path, package_name, to_signature(path.stat()))
             modules.append((name, str(path), has_code))
             pages = [path.with_name(text) for text in names if text.endswith(PAGES)]
             modules += [(f"{name}/{page.name}", str(page), True) for page in pages if page.is_file()]
@@ -105,13 +107,13 @@ def find_reachable(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tup
 
 
 @cache
-def _contents(path: Path, package: str, _signature: Signature) -> tuple[bool, tuple[str, ...]]:
+def _parse_contents(path: Path, package: str, _signature: Signature) -> tuple[bool, tuple[str, ...]]:
     """Return whether a module has statements, and the names in it. A module of the same signature is parsed once."""
     tree = ast.parse(path.read_bytes())
     return any(not _is_text(node) for node in tree.body), tuple(_list_names(tree, package))
 
 
-def _source(tops: Iterable[Path], module: str) -> Path | None:
+def _find_source(tops: Iterable[Path], module: str) -> Path | None:
     stems = [top.joinpath(*module.split(".")) for top in tops]
     candidates = (path for stem in stems for path in (stem.with_name(f"{stem.name}.py"), stem / "__init__.py"))
     return next((path for path in candidates if path.is_file()), None)

@@ -9,7 +9,7 @@ from typing import Literal
 from orun.core.key_component import Components
 from orun.core.machines import Machine
 from orun.core.reason import Reason
-from orun.core.renderers import registered
+from orun.core.renderers import load_renderer
 from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import Record, field
 from orun.core.unknown_key import UnknownKey
@@ -84,7 +84,7 @@ class Plan(Record, frozen=True):
         return f"Plan({self.pipeline.name!r}{counts})"
 
     def _repr_html_(self) -> str:
-        html: str = registered("plan_html")(self)
+        html: str = load_renderer("plan_html")(self)
         return html
 
     def __getitem__(self, stage: str) -> Step:

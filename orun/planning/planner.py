@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from orun.core.activity import report
 from orun.core.key_component import Components
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
@@ -28,11 +28,11 @@ from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning import cache_key
 from orun.planning.facts import Classes, Facts, LocalFacts
-from orun.planning.key_diff import UPSTREAM, key_changes
+from orun.planning.key_diff import UPSTREAM, list_key_changes
 from orun.planning.plan import DUE, Done, Plan, Step
-from orun.planning.provenance import Provenance, source_components
+from orun.planning.provenance import Provenance, iter_source_components
 from orun.planning.stage_context import StageContext
-from orun.planning.stored_results import StoredResults, changes_of_key
+from orun.planning.stored_results import StoredResults, list_step_changes
 from orun.store import Action, ImplicitDependencies, Store
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Planner:
         self._contexts: dict[str, StageContext] = {}
         self._writers: dict[str, bool] = {}  # whether the last result of a stage has undeclared writes
 
-    def context(self, stage: Stage) -> StageContext:
+    def resolve_context(self, stage: Stage) -> StageContext:
         """Return what is needed of a stage besides its key."""
         if stage.id not in self._contexts:
             self._contexts[stage.id] = StageContext.of(self.pipeline, stage, self.baseline)
@@ -96,23 +96,23 @@ class Planner:
         for number, stage in enumerate(self.pipeline.stages, 1):
             self.results.activity = f"planning {stage.id} ({number} of {len(self.pipeline.stages)})"
             step = self.decide(stage, done)
-            blocker = self.gate_before(stage, done)
+            blocker = self.find_gate_before(stage, done)
             if chosen is not None and stage.id not in chosen and _must_run(step, steps):
-                blocker = blocker or reason(ReasonCode.NOT_SELECTED)
+                blocker = blocker or build_reason(ReasonCode.NOT_SELECTED)
             elif blocked := next((name for name in stage.before if steps[name].action == "blocked"), ""):
                 missing = [item for item in steps[blocked].reasons if item.code == ReasonCode.NOT_SELECTED]
-                blocker = blocker or reason(ReasonCode.STAGE_BEFORE, *missing, stage=blocked, outcome="blocked")
+                blocker = blocker or build_reason(ReasonCode.STAGE_BEFORE, *missing, stage=blocked, outcome="blocked")
             if blocker:
                 step = replace(step, action="blocked", reasons=(blocker,))
             steps[stage.id] = step
             if step.cached_action and step.action == "cached":
                 done[stage.id] = Done(step, step.cached_action, self.judge(stage, step.cached_action))
         machines = tuple(self.assignment.machines.values()) if self.assignment else ()
-        here = {stage.id: why for stage in self.pipeline.stages if (why := self.why_here(stage))}
+        here = {stage.id: why for stage in self.pipeline.stages if (why := self.explain_here(stage))}
         left_out = self.assignment.left_out if self.assignment else ()
         return Plan(self.pipeline, tuple(steps.values()), machines, here, left_out)
 
-    def gate_before(self, stage: Stage, done: Mapping[str, Done]) -> Reason | None:
+    def find_gate_before(self, stage: Stage, done: Mapping[str, Done]) -> Reason | None:
         """Return which gate keeps a stage from running, as far as gates before it are judged; None if none does.
 
         Args:
@@ -120,10 +120,12 @@ class Planner:
             done: the stages that are up to date.
         """
         failed = [name for name in stage.before if name in done and not done[name].good]
-        if not failed and self.context(stage).spec.releases:
+        if not failed and self.resolve_context(stage).spec.releases:
             upstream = find_reachable(stage.before, self._before)
             failed = [name for name in done if name in upstream and done[name].blocking]
-        return reason(ReasonCode.GATE_BEFORE, stage=failed[0], outcome=done[failed[0]].blocking) if failed else None
+        return (
+            build_reason(ReasonCode.GATE_BEFORE, stage=failed[0], outcome=done[failed[0]].blocking) if failed else None
+        )
 
     @cached_property
     def _before(self) -> dict[str, tuple[str, ...]]:
@@ -138,7 +140,7 @@ class Planner:
             earlier: the last decision on the stage, of the plan or in this run, if there was one.
         """
         steps: list[Step] = []
-        for machines in self._classes(stage):
+        for machines in self._list_classes(stage):
             step = self._decide(stage, done, earlier, machines)
             if step.cached_action:
                 return step
@@ -149,35 +151,35 @@ class Planner:
 
     def decide_for(self, stage: Stage, done: Mapping[str, Done], earlier: Step, machine: str) -> Step:
         """Return the decision on a stage with the facts of one machine; takes the arguments of `decide`."""
-        return self._decide(stage, done, earlier, (self._facts_of(machine),))
+        return self._decide(stage, done, earlier, (self._find_facts(machine),))
 
-    def components(self, stage: Stage, done: Mapping[str, Done], machine: str) -> Components:
+    def list_components(self, stage: Stage, done: Mapping[str, Done], machine: str) -> Components:
         """Return the present components of the key of a stage whose inputs are known, with the facts of a machine."""
-        return self._components(stage, done, self._inputs(stage, done), self._facts_of(machine))
+        return self._list_components(stage, done, self._list_inputs(stage, done), self._find_facts(machine))
 
-    def _classes(self, stage: Stage) -> Classes:
+    def _list_classes(self, stage: Stage) -> Classes:
         """Return the facts of the machines that can run a stage, those with the same key together."""
-        return self.candidates(stage).classes if self.assignment else self._local
+        return self.find_candidates(stage).classes if self.assignment else self._local
 
-    def candidates(self, stage: Stage) -> Candidates:
+    def find_candidates(self, stage: Stage) -> Candidates:
         """Return the machines that can run a stage of a run on several machines."""
         assert self.assignment  # noqa: S101 - this is such a run
-        return self.assignment.candidates(stage, writes=self._writes(stage))
+        return self.assignment.find_candidates(stage, writes=self._writes(stage))
 
-    def why_here(self, stage: Stage) -> str:
+    def explain_here(self, stage: Stage) -> str:
         """Return why a stage of a run on several machines runs on this one, as a clause; empty if it does not."""
-        return self.assignment.why_here(stage, writes=self._writes(stage)) if self.assignment else ""
+        return self.assignment.explain_here(stage, writes=self._writes(stage)) if self.assignment else ""
 
     def _writes(self, stage: Stage) -> bool:
         """Return whether the last result of a stage has undeclared writes."""
         if stage.id not in self._writers:
-            latest = self.store.latest(self.pipeline.name, stage.id)
+            latest = self.store.find_latest(self.pipeline.name, stage.id)
             self._writers[stage.id] = bool(latest and latest.wrote)
         return self._writers[stage.id]
 
     def _without_machine(self, stage: Stage, earlier: Step | None) -> Step:
         """Return the decision on a stage that no machine can run, so that its key is not known."""
-        why = reason(ReasonCode.NO_MACHINE, problem=self.candidates(stage).problem)
+        why = build_reason(ReasonCode.NO_MACHINE, problem=self.find_candidates(stage).problem)
         step = earlier or Step(stage, "run", ())
         return replace(step, action="run", reasons=(why,), key="", components=(), cached_action=None)
 
@@ -189,84 +191,88 @@ class Planner:
         if earlier:
             seconds, previous = earlier.seconds, earlier.previous
         else:
-            latest = self.store.latest(self.pipeline.name, stage.id)
+            latest = self.store.find_latest(self.pipeline.name, stage.id)
             seconds, previous = (latest.seconds, latest.components) if latest else (None, ())
-        inputs = self._inputs(stage, done)
+        inputs = self._list_inputs(stage, done)
         step = Step(stage, "run", (), seconds, previous=previous, inputs=inputs, machine=facts.machine)
         try:
-            components = self._components(stage, done, inputs, facts)
+            components = self._list_components(stage, done, inputs, facts)
         except DeviceUnknown as error:
-            unknown = reason(ReasonCode.DEVICE_UNKNOWN, problem=error.problem)
+            unknown = build_reason(ReasonCode.DEVICE_UNKNOWN, problem=error.problem)
             return _skip(step, facts) or replace(step, reasons=(unknown,))
         key = ""
         if earlier and earlier.components == components:
             components, key = earlier.components, earlier.key  # held once: a run has thousands of stages
         step = replace(step, components=components)
-        missing = [name for name in self._key_stages(stage) if name not in done]
-        environments = facts.unknown_environments(stage)
+        missing = [name for name in self._list_key_stages(stage) if name not in done]
+        environments = facts.list_unknown_environments(stage)
         if missing or environments:
             step = self._wait(step, missing, environments)
         else:
-            step = self._look_up(replace(step, key=key or cache_key.digest_of(components)), machines)
+            step = self._look_up(replace(step, key=key or cache_key.digest_components(components)), machines)
         if step.action == "cached" or environments:
             return step
         return _skip(step, facts) or step
 
-    def _components(
+    def _list_components(
         self, stage: Stage, done: Mapping[str, Done], inputs: Mapping[str, str], facts: Facts
     ) -> Components:
         report(f"{self.results.activity}: looking at the code of {stage.uses}")
-        surroundings = facts.components(stage)
+        surroundings = facts.list_components(stage)
         components = cache_key.compose(self.pipeline, stage, inputs, self._digest, surroundings, self._parameters)
         provenance = Provenance.of(self.pipeline, stage, done)
-        return (*components, *source_components(stage, done), *(provenance.components() if provenance else ()))
+        return (
+            *components,
+            *iter_source_components(stage, done),
+            *(provenance.iter_components() if provenance else ()),
+        )
 
     def _digest(self, path: Path) -> str:
         report(f"{self.results.activity}: reading {path}")
         return self.store.files.digest_path(path)
 
-    def _key_stages(self, stage: Stage) -> tuple[str, ...]:
+    def _list_key_stages(self, stage: Stage) -> tuple[str, ...]:
         """Return the stages that its key depends on: guards too where its provenance is in the key."""
-        if not self.context(stage).spec.provenance:
+        if not self.resolve_context(stage).spec.provenance:
             return stage.upstream
         return (*stage.upstream, *(name for name in stage.guards if not self.skips(self.pipeline.stage(name))))
 
     def skips(self, stage: Stage) -> bool:
         """Return whether this run skips a stage, by itself or with a stage before it."""
-        machines = next(iter(self._classes(stage)), ())
-        return any(facts.skipped(stage) for facts in machines[:1]) or any(
+        machines = next(iter(self._list_classes(stage)), ())
+        return any(facts.explain_skip(stage) for facts in machines[:1]) or any(
             self.skips(self.pipeline.stage(name)) for name in stage.upstream
         )
 
-    def _inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
+    def _list_inputs(self, stage: Stage, done: Mapping[str, Done]) -> dict[str, str]:
         inputs = {port: done[name].action.tree for port, name in stage.needs.items() if name in done}
-        context = self.context(stage)
+        context = self.resolve_context(stage)
         if (model := context.compared) and model != inputs.get(context.ports.model) and not self.store.check(model):
             inputs["baseline"] = model
         return inputs
 
-    def lacks(self, stage: Stage) -> str:
+    def find_missing_model(self, stage: Stage) -> str:
         """Return the digest of the accepted model that a stage compares with, if the store lacks it; else empty."""
-        model = self.context(stage).compared
+        model = self.resolve_context(stage).compared
         return model if model and self.store.check(model) else ""
 
     def _wait(self, step: Step, missing: list[str], environments: list[str]) -> Step:
         """Return the step of a stage that waits: its own changes are known, its inputs or environments are not."""
         foreign = UPSTREAM | OF_PACKAGES if environments else UPSTREAM
-        own = [change for change in changes_of_key(step) if change.code not in foreign]
-        waits = reason(ReasonCode.WAITS, stages=missing or None, environments=environments or None)
+        own = [change for change in list_step_changes(step) if change.code not in foreign]
+        waits = build_reason(ReasonCode.WAITS, stages=missing or None, environments=environments or None)
         if not step.previous:
-            return replace(step, action="run", reasons=(reason(ReasonCode.NEVER_RUN), waits))
+            return replace(step, action="run", reasons=(build_reason(ReasonCode.NEVER_RUN), waits))
         return replace(step, action="run" if own else "maybe", reasons=(*own, waits))
 
     def _look_up(self, step: Step, machines: tuple[Facts, ...]) -> Step:
         if step.stage.id in self.force:
-            return replace(step, reasons=(reason(ReasonCode.FORCED),))
-        if self.fresh and self.context(step.stage).spec.stage_class == "measurement":
-            return replace(step, reasons=(reason(ReasonCode.MEASURED_AGAIN),))
+            return replace(step, reasons=(build_reason(ReasonCode.FORCED),))
+        if self.fresh and self.resolve_context(step.stage).spec.stage_class == "measurement":
+            return replace(step, reasons=(build_reason(ReasonCode.MEASURED_AGAIN),))
         return self.results.look_up(step, machines)
 
-    def changes(self, stage: Stage, action: Action, machine: str | None = None) -> list[Reason]:
+    def list_changes(self, stage: Stage, action: Action, machine: str | None = None) -> list[Reason]:
         """Return what differs now from what a stage saw when it ran; empty when its result is still valid.
 
         Args:
@@ -274,24 +280,24 @@ class Planner:
             action: its result.
             machine: the machine that must agree; when None, one of those that can run the stage must.
         """
-        machines = chain.from_iterable(self._classes(stage)) if machine is None else [self._facts_of(machine)]
-        _, differences = self.results.agreement(stage, action, machines)
+        machines = chain.from_iterable(self._list_classes(stage)) if machine is None else [self._find_facts(machine)]
+        _, differences = self.results.find_agreement(stage, action, machines)
         return differences
 
-    def current_state(self, step: Step, dependencies: ImplicitDependencies) -> ImplicitDependencies:
+    def observe_state(self, step: Step, dependencies: ImplicitDependencies) -> ImplicitDependencies:
         """Return the present state of what a stage saw when it ran, on the machine of a decision."""
-        return self._facts_of(step.machine).current_state(step.stage, dependencies, self.store.files)
+        return self._find_facts(step.machine).observe_state(step.stage, dependencies, self.store.files)
 
-    def facts(self, step: Step) -> Components:
+    def list_facts(self, step: Step) -> Components:
         """Return the components of a stage's key that the machine of a decision decides."""
-        return self._facts_of(step.machine).components(step.stage)
+        return self._find_facts(step.machine).list_components(step.stage)
 
-    def states_of(self, variables: Iterable[str], machine: str) -> dict[str, str]:
+    def read_variables(self, variables: Iterable[str], machine: str) -> dict[str, str]:
         """Return the state of environment variables on a machine."""
-        return {name: self._facts_of(machine).variable(name) for name in variables}
+        return {name: self._find_facts(machine).read_variable(name) for name in variables}
 
-    def _facts_of(self, machine: str) -> Facts:
-        return self.assignment.facts_of(machine) if self.assignment else self._local[0][0]
+    def _find_facts(self, machine: str) -> Facts:
+        return self.assignment.find_facts(machine) if self.assignment else self._local[0][0]
 
     @cached_property
     def _removed(self) -> tuple[str, ...]:
@@ -303,14 +309,14 @@ class Planner:
         """Return the verdicts of a stage's gates from its stored measurements."""
         if not stage.gates:
             return ()
-        context, host = self.context(stage), action.host  # of several machines, that which measured
+        context, host = self.resolve_context(stage), action.host  # of several machines, that which measured
         if not self.assignment:
-            packages = venvs.packages(stage.environment_of(stage.target))
-            host = device.made_on(context.spec.stage_class, stage.target, packages)
+            packages = venvs.read_packages(stage.choose_environment(stage.target))
+            host = device.fingerprint_origin(context.spec.stage_class, stage.target, packages)
         terms = Terms(
             context.accepted,
             host,
-            key_changes,
+            list_key_changes,
             context.spec.baseline,
             context.ports,
             self._removed,
@@ -322,7 +328,7 @@ class Planner:
 
 def _skip(step: Step, facts: Facts) -> Step | None:
     """Return the step of a stage that may be skipped because a provider is missing; None when it is not."""
-    why = facts.skipped(step.stage)
+    why = facts.explain_skip(step.stage)
     return replace(step, action="skipped", reasons=(why,)) if why else None
 
 

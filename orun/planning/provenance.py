@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from blake3 import blake3
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import KeyComponent, subjects
+from orun.core.key_component import KeyComponent, index_by_subject
 from orun.core.run_record import Verdict
 from orun.core.serialization import Record, encode
 from orun.environment.distributions import ABSENT
@@ -41,14 +41,14 @@ class Provenance(Record, frozen=True):
                 waiting += done[name].step.stage.before
         return cls(pipeline, tuple(done[stage.id] for stage in pipeline.stages if stage.id in names))
 
-    def text(self) -> bytes:
+    def to_json(self) -> bytes:
         """Return every stage as JSON: its parameters, tools, artifact and measurements."""
-        entries = [self._entry(stage) for stage in self.before]
+        entries = [self._describe_stage(stage) for stage in self.before]
         return json.dumps({"pipeline": self.pipeline.name, "stages": entries}, sort_keys=True).encode()
 
-    def components(self) -> Iterator[KeyComponent]:
+    def iter_components(self) -> Iterator[KeyComponent]:
         """Yield the same as key components, a stage each, so that a change names the stage behind it."""
-        entries = [self._entry(stage) for stage in self.before]
+        entries = [self._describe_stage(stage) for stage in self.before]
         names = json.dumps([entry["stage"] for entry in entries], ensure_ascii=False)
         yield KeyComponent(ComponentKind.PIPELINE, value=self.pipeline.name)
         yield KeyComponent(ComponentKind.HISTORY, value=names)
@@ -58,10 +58,10 @@ class Provenance(Record, frozen=True):
             if verdicts:
                 yield KeyComponent(ComponentKind.VERDICTS, name, value=_digest(verdicts))
 
-    def _entry(self, done: Done) -> dict[str, object]:
+    def _describe_stage(self, done: Done) -> dict[str, object]:
         stage, action = done.step.stage, done.action
         spec = self.pipeline.kinds[stage.uses].spec
-        tools = subjects(action.components, ComponentKind.TOOL)  # of the machine that ran the stage
+        tools = index_by_subject(action.components, ComponentKind.TOOL)  # of the machine that ran the stage
         versions = (tools[tool].split(" ", 1) for tool in spec.tools if tools.get(tool, ABSENT) != ABSENT)
         packages = {name: version for name, version in action.implicit_deps.packages.items() if version != ABSENT}
         return {
@@ -73,12 +73,12 @@ class Provenance(Record, frozen=True):
             "key": action.key,
             "tree": action.tree,
             "metrics": encode(action.metrics),
-            "verdicts": [_in_words(verdict) for verdict in done.verdicts],
+            "verdicts": [_describe_verdict(verdict) for verdict in done.verdicts],
             "host": dict(action.host),
         }
 
 
-def source_components(stage: Stage, done: Mapping[str, Done]) -> Iterator[KeyComponent]:
+def iter_source_components(stage: Stage, done: Mapping[str, Done]) -> Iterator[KeyComponent]:
     """Yield a component for each source model that a stage runs: all that the convert stage was seen to use.
 
     The content of the ONNX model is not enough: code that computes the same in another way exports the same model.
@@ -93,15 +93,15 @@ def _digest(data: object) -> str:
     return blake3(json.dumps(data, sort_keys=True).encode()).hexdigest()
 
 
-def _in_words(verdict: Verdict) -> dict[str, object]:
+def _describe_verdict(verdict: Verdict) -> dict[str, object]:
     """Return a verdict with its finding, `why`, and what it does not tell, `caveat`, as sentences.
 
     Its place in the file is left out: a comment above it changes nothing in the release.
     """
-    from orun.text.wording.caveats import caveat
-    from orun.text.wording.findings import finding
+    from orun.text.wording.caveats import describe_caveat
+    from orun.text.wording.findings import describe_finding
 
     fields: dict[str, object] = encode(verdict)
-    sentences = {"why": finding(verdict.finding), "caveat": "; ".join(map(caveat, verdict.caveats))}
+    sentences = {"why": describe_finding(verdict.finding), "caveat": "; ".join(map(describe_caveat, verdict.caveats))}
     fields |= {name: text for name, text in sentences.items() if text}
     return {name: value for name, value in fields.items() if name != "position"}

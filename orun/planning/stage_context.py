@@ -5,7 +5,7 @@ from __future__ import annotations
 from orun.core.serialization import Record
 from orun.gates.baseline_file import Accepted, Baseline
 from orun.gates.measured import Ports
-from orun.pipeline.model import Pipeline, Stage, conditions
+from orun.pipeline.model import Pipeline, Stage, iter_gates
 from orun.stages.contract import Spec
 
 
@@ -29,5 +29,5 @@ class StageContext(Record, frozen=True):
         """Resolve a stage of a pipeline."""
         spec = pipeline.kinds[stage.uses].spec
         accepted = baseline.stages.get(stage.id) if baseline else None
-        compares = spec.baseline and any(gate.rule == "max_regression" for gate in conditions(stage.gates))
+        compares = spec.baseline and any(gate.rule == "max_regression" for gate in iter_gates(stage.gates))
         return cls(spec, Ports.of(spec, stage), accepted, accepted.model if accepted and compares else "")

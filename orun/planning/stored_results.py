@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orun.core.activity import report
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import replace
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.facts import Facts
-from orun.planning.implicit_deps import changes
-from orun.planning.key_diff import key_changes
+from orun.planning.implicit_deps import list_changes
+from orun.planning.key_diff import list_key_changes
 from orun.planning.plan import Step
 from orun.store import Action, ActionSet, Store
 
@@ -42,17 +42,17 @@ class StoredResults:
         """
         stale: list[tuple[Action, list[Reason]]] = []
         present, holder = [facts.machine for facts in machines], ""
-        for action in self.store.actions(step.key):
-            facts, problems = self.agreement(step.stage, action, machines)
-            if facts and not (problems := self.damage(action)):
-                reasons = (self._origin(step, action),)
+        for action in self.store.list_actions(step.key):
+            facts, problems = self.find_agreement(step.stage, action, machines)
+            if facts and not (problems := self.find_damage(action)):
+                reasons = (self._explain_origin(step, action),)
                 return replace(step, action="cached", reasons=reasons, cached_action=action, machine=facts.machine)
             stale.append((action, problems))
             if facts and (maker := action.host.get("machine", "")) in present:
                 holder = holder or maker
-        return replace(step, reasons=self._why(step, stale), holder=holder)
+        return replace(step, reasons=self._explain(step, stale), holder=holder)
 
-    def _why(self, step: Step, stale: list[tuple[Action, list[Reason]]]) -> tuple[Reason, ...]:
+    def _explain(self, step: Step, stale: list[tuple[Action, list[Reason]]]) -> tuple[Reason, ...]:
         """Return what has changed since the stage was last done.
 
         Args:
@@ -60,15 +60,17 @@ class StoredResults:
             stale: the results under its key, the newest first, and why each is no longer valid. A result that is newer
                 than the last run may be of a git branch that was left since.
         """
-        latest = self.store.latest(self.pipeline.name, step.stage.id)
+        latest = self.store.find_latest(self.pipeline.name, step.stage.id)
         if last := next((problems for action, problems in stale if action == latest), None):
             return tuple(last)
-        changed = changes_of_key(step)
+        changed = list_step_changes(step)
         if changed and stale:
-            return (*changed, reason(ReasonCode.EARLIER_RESULT_STALE, *stale[0][1]))
-        return tuple(changed or (stale[0][1] if stale else [reason(ReasonCode.RESULT_MISSING)]))
+            return (*changed, build_reason(ReasonCode.EARLIER_RESULT_STALE, *stale[0][1]))
+        return tuple(changed or (stale[0][1] if stale else [build_reason(ReasonCode.RESULT_MISSING)]))
 
-    def agreement(self, stage: Stage, action: Action, machines: Iterable[Facts]) -> tuple[Facts | None, list[Reason]]:
+    def find_agreement(
+        self, stage: Stage, action: Action, machines: Iterable[Facts]
+    ) -> tuple[Facts | None, list[Reason]]:
         """Return the first machine that still has what a stage saw when it ran; else what differs on the last machine.
 
         Args:
@@ -77,31 +79,31 @@ class StoredResults:
             machines: facts of the machines; each may have other packages and variables.
         """
         seen = action.implicit_deps
-        differences = [reason(ReasonCode.RESULT_MISSING)]  # for no machine
+        differences = [build_reason(ReasonCode.RESULT_MISSING)]  # for no machine
         for facts in machines:
             report(f"{self.activity}: looking at what its last run read")
-            differences = changes(seen, facts.current_state(stage, seen, self.store.files))
+            differences = list_changes(seen, facts.observe_state(stage, seen, self.store.files))
             if not differences:
                 return facts, []
         return None, differences
 
-    def damage(self, action: Action) -> list[Reason]:
+    def find_damage(self, action: Action) -> list[Reason]:
         """Return what is wrong with the artifact of a result; empty if it is intact, or left in the remote."""
         report(f"{self.activity}: checking its stored result")
         problems = self.store.check(action.tree)
         if problems and action in self.in_remote:
             return []
-        if problems and self.store.tree(action.tree) is None:
-            return [reason(ReasonCode.RESULT_MISSING)]
-        return [reason(ReasonCode.RESULT_DAMAGED, problem=problem) for problem in problems]
+        if problems and self.store.read_tree(action.tree) is None:
+            return [build_reason(ReasonCode.RESULT_MISSING)]
+        return [build_reason(ReasonCode.RESULT_DAMAGED, problem=problem) for problem in problems]
 
-    def _origin(self, step: Step, action: Action) -> Reason:
+    def _explain_origin(self, step: Step, action: Action) -> Reason:
         if (action.pipeline, action.stage) == (self.pipeline.name, step.stage.id):
-            return reason(ReasonCode.UP_TO_DATE)
+            return build_reason(ReasonCode.UP_TO_DATE)
         pipeline = None if action.pipeline == self.pipeline.name else action.pipeline
-        return reason(ReasonCode.UP_TO_DATE, stage=action.stage, pipeline=pipeline)
+        return build_reason(ReasonCode.UP_TO_DATE, stage=action.stage, pipeline=pipeline)
 
 
-def changes_of_key(step: Step) -> list[Reason]:
+def list_step_changes(step: Step) -> list[Reason]:
     """Return how the key of a stage differs from that of its last run."""
-    return key_changes(step.stage, step.previous, step.components)
+    return list_key_changes(step.stage, step.previous, step.components)

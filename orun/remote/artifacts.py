@@ -19,7 +19,7 @@ from orun.remote.envelope import RefusedError
 from orun.remote.names import UNKNOWN
 from orun.remote.transfers import Fetched, Piece, Records, Transfers
 from orun.remote.validation import validate_file_list, validate_result
-from orun.remote.variables import unkeyed
+from orun.remote.variables import unkey_states
 from orun.store import Store, Tree
 from orun.store.objects import Incoming
 from orun.text.units import show
@@ -50,9 +50,9 @@ class Artifacts:
             noun: the artifact in notices.
         """
         store, file_list = self.store, b""
-        tree = store.tree(digest)
+        tree = store.read_tree(digest)
         if tree is None:
-            answer = yield partial(Transfers.file_list, digest=digest)
+            answer = yield partial(Transfers.read_file_list, digest=digest)
             if isinstance(answer, RefusedError):
                 return self.refuse(name, [str(answer)])
             file_list = answer
@@ -80,14 +80,14 @@ class Artifacts:
             noun: the result in notices.
             artifact: fetch the artifact too, and not only the record.
         """
-        for action in self.store.actions(key):
+        for action in self.store.list_actions(key):
             if tree in ("", action.tree) and not (artifact and self.store.check(action.tree)):
                 return True
 
         def take(records: Records, problems: list[str]) -> Steps:
             for record in records.accepted:
                 try:
-                    action = unkeyed(validate_result(key, record), secrets)
+                    action = unkey_states(validate_result(key, record), secrets)
                 except RefusedError as error:
                     problems.append(f"a record of key {key}: {error}")
                     continue
@@ -112,7 +112,7 @@ class Artifacts:
         problems: list[str] = []
         first, count = 0, 1  # most keys have one record
         while True:
-            records = yield partial(Transfers.records, key=key, first=first, count=count)
+            records = yield partial(Transfers.read_records, key=key, first=first, count=count)
             problems += records.refused
             if (yield from take(records, problems)):
                 return True
@@ -132,12 +132,12 @@ class Artifacts:
         """Return each object of an artifact that is not in the store, with a temporary file for it."""
         parts = self.store.parts
         with convert_os_errors(f"fetch {name} from the remote", self.store.root):
-            sizes = {entry.digest: entry.size for entry in tree.entries if parts.objects.problem(entry.digest)}
+            sizes = {entry.digest: entry.size for entry in tree.entries if parts.objects.find_problem(entry.digest)}
             if sizes:
                 ensure_space(parts.session.folder, sum(sizes.values()))
-            if log and parts.objects.problem(log):
+            if log and parts.objects.find_problem(log):
                 sizes[log] = UNKNOWN
-            return [Piece(digest, size, parts.session.path("fetched")) for digest, size in sizes.items()]
+            return [Piece(digest, size, parts.session.choose_path("fetched")) for digest, size in sizes.items()]
 
     def _store(self, name: str, pieces: list[Piece], fetched: Fetched, file_list: bytes) -> None:
         """Make objects of the files that arrived, and of the list of files."""
@@ -151,12 +151,12 @@ class Artifacts:
         self.size += sum(file.size for file in incoming)
 
 
-def pieces_of(store: Store, digest: str, *other_objects: str) -> list[Piece]:
+def list_pieces(store: Store, digest: str, *other_objects: str) -> list[Piece]:
     """Return what a store has of the objects of an artifact, and of other objects, to be pushed."""
-    tree, objects = store.tree(digest), store.parts.objects
+    tree, objects = store.read_tree(digest), store.parts.objects
     sizes = {entry.digest: entry.size for entry in tree.entries} if tree else {}
     with convert_os_errors("read from the store", store.root):
         for name in (digest, *other_objects):
-            if not objects.problem(name):
-                sizes[name] = os.lstat(objects.path(name)).st_size
-    return [Piece(name, size, objects.path(name)) for name, size in sizes.items()]
+            if not objects.find_problem(name):
+                sizes[name] = os.lstat(objects.locate(name)).st_size
+    return [Piece(name, size, objects.locate(name)) for name, size in sizes.items()]

@@ -16,7 +16,7 @@ from orun.remote.envelope import RefusedError
 from orun.remote.settings import Settings
 from orun.remote.thread_pool import DaemonThreadPool
 from orun.remote.transfers import Transfers
-from orun.remote.trust import keyring
+from orun.remote.trust import read_keyring
 from orun.store.object_storage import Bucket, DeniedError, UnreachableError
 
 T = TypeVar("T")
@@ -100,4 +100,4 @@ class Connection:
 def _open(settings: Settings, pool: DaemonThreadPool, closed: Flag) -> Transfers:
     """Connect to the remote. Threads that outlive the run reach nothing of it from here."""
     create = settings.mode == "read-write" and not settings.required
-    return Transfers(Bucket(settings.url, create=create), keyring(settings.trusted), pool, closed)
+    return Transfers(Bucket(settings.url, create=create), read_keyring(settings.trusted), pool, closed)

@@ -19,7 +19,7 @@ from orun.remote.envelope import RefusedError
 from orun.remote.known_results import CheckedResults, KnownResults
 from orun.remote.transfers import Records, Transfers
 from orun.remote.validation import validate_record
-from orun.remote.variables import unkeyed
+from orun.remote.variables import unkey_states
 from orun.store import Action
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Downloads:
         if step.action != "run" or not step.key or (name, step.key) in self._ended:
             return False
         return not self._is_measurement(step) or (
-            not planner.fresh and any(action in self.known for action in planner.store.actions(step.key))
+            not planner.fresh and any(action in self.known for action in planner.store.list_actions(step.key))
         )
 
     def _is_measurement(self, step: Step) -> bool:
@@ -91,7 +91,7 @@ class Downloads:
         """
         name = step.stage.id
         if name not in self._running:
-            self._running[name] = Download(self._result(step))
+            self._running[name] = Download(self._fetch_result(step))
         if not self._advance(name):
             return False
         self._ended.add((name, step.key))
@@ -104,7 +104,7 @@ class Downloads:
             self._running[name] = Download(self._take_built(step, built))
         return self._advance(name)
 
-    def arrived(self, step: Step) -> Action | None:
+    def take_arrived(self, step: Step) -> Action | None:
         """Return the result that `take` has fetched; None if it did not arrive, or is not accepted."""
         return self._arrived.pop(step.stage.id, None)
 
@@ -145,16 +145,16 @@ class Downloads:
                 return True
         return False
 
-    def _result(self, step: Step) -> Steps:
+    def _fetch_result(self, step: Step) -> Steps:
         """Fetch what is damaged or missing of a result in the store, else a result of the step's key."""
         stored = yield from self._complete_stored(step)
         if stored or self._is_measurement(step):
             return stored
-        fetch = self._check if step.stage.id in self.left else partial(self._artifact, step.stage.id)
+        fetch = self._check if step.stage.id in self.left else partial(self._fetch_artifact, step.stage.id)
 
         def take(records: Records, problems: list[str]) -> Steps:
             for action in self._validate(step, records, problems):
-                if not self.planner.changes(step.stage, action) and (yield from fetch(action)):
+                if not self.planner.list_changes(step.stage, action) and (yield from fetch(action)):
                     self.planner.store.put_action(action)
                     self.known.add(action)
                     return self._note(step)
@@ -165,8 +165,8 @@ class Downloads:
     def _complete_stored(self, step: Step) -> Steps:
         """Fetch what a result in the store lacks, or see that the remote has it; return whether there is a result."""
         store, name = self.planner.store, step.stage.id
-        for action in store.actions(step.key):
-            if self.planner.changes(step.stage, action):
+        for action in store.list_actions(step.key):
+            if self.planner.list_changes(step.stage, action):
                 continue
             if not store.check(action.tree):
                 return True  # another run has stored it meanwhile
@@ -174,8 +174,8 @@ class Downloads:
                 if (yield from self._check(action)):
                     return True
                 continue
-            was_left = action in self.known and store.tree(action.tree) is None
-            if (yield from self._artifact(name, action)):
+            was_left = action in self.known and store.read_tree(action.tree) is None
+            if (yield from self._fetch_artifact(name, action)):
                 if not was_left:
                     text = f"{name}: what was damaged or missing was refetched from the remote"
                     self.connection.emit(Notice("warning", text))
@@ -210,15 +210,15 @@ class Downloads:
         for record in records.accepted:
             try:
                 action = validate_record(step, record)
-                present = self.planner.states_of(action.implicit_deps.environment, step.machine)
-                action = unkeyed(action, self.planner.pipeline.private, present)
-                shared = {name: self._met_before(getattr(action, name)) for name in ("host", "implicit_deps")}
+                present = self.planner.read_variables(action.implicit_deps.environment, step.machine)
+                action = unkey_states(action, self.planner.pipeline.private, present)
+                shared = {name: self._intern(getattr(action, name)) for name in ("host", "implicit_deps")}
                 actions.append(replace(action, **shared))
             except RefusedError as error:
                 problems.append(f"a record of key {step.key}: {error}")
         return actions
 
-    def _met_before(self, value: object) -> object:
+    def _intern(self, value: object) -> object:
         """Return an equal value of an earlier result, if there is one: a run holds thousands of results."""
         return self._met.setdefault(digest_bytes(repr(value).encode()), value)
 
@@ -229,5 +229,5 @@ class Downloads:
         self.checked.add(action)
         return True
 
-    def _artifact(self, name: str, action: Action) -> Steps:
+    def _fetch_artifact(self, name: str, action: Action) -> Steps:
         return self._artifacts.fetch(name, action.tree, size=action.size, log=action.log)

@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from orun.remote.trust import Keyring
-from orun.store.checksummed_json import canonical
+from orun.store.checksummed_json import encode_canonical
 
 FORMAT = 1
 
@@ -23,7 +23,7 @@ class RefusedError(Exception):
 
 def sign(record: bytes, keys: Keyring) -> bytes:
     """Put a record into an envelope."""
-    return canonical({"format": FORMAT, "signatures": keys.sign(record)}) + b"\n" + record
+    return encode_canonical({"format": FORMAT, "signatures": keys.sign(record)}) + b"\n" + record
 
 
 def open_envelope(data: bytes, keys: Keyring) -> bytes:

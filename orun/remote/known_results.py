@@ -14,9 +14,9 @@ from orun.fs.digests import digest_bytes
 from orun.fs.durable import write_all
 from orun.fs.os_errors import convert_os_errors
 from orun.remote.settings import Settings
-from orun.remote.trust import keyring
+from orun.remote.trust import read_keyring
 from orun.store import Action
-from orun.store.checksummed_json import canonical
+from orun.store.checksummed_json import encode_canonical
 
 OBJECTS = "remote-objects-"  # begins the names of files that list objects
 
@@ -29,11 +29,11 @@ class KnownLines:
         self._loaded: set[str] | None = None
 
     def __contains__(self, line: str) -> bool:
-        return line in self._lines()
+        return line in self._read_lines()
 
     def add(self, lines: Iterable[str]) -> None:
         """Add lines; StoreError if they cannot be written."""
-        new = [line for line in dict.fromkeys(lines) if line not in self._lines()]
+        new = [line for line in dict.fromkeys(lines) if line not in self._read_lines()]
         if not new:
             return
         with convert_os_errors("note what is in the remote", self._path):
@@ -42,9 +42,9 @@ class KnownLines:
                 write_all(descriptor, "".join(f"{line}\n" for line in new).encode("ascii"))
             finally:
                 os.close(descriptor)
-        self._lines().update(new)
+        self._read_lines().update(new)
 
-    def _lines(self) -> set[str]:
+    def _read_lines(self) -> set[str]:
         if self._loaded is None:
             try:
                 self._loaded = set(self._path.read_text(encoding="ascii", errors="replace").split("\n"))
@@ -61,14 +61,14 @@ class KnownResults:
     """
 
     def __init__(self, store: Path, settings: Settings) -> None:
-        self._lines = KnownLines(store / "index" / f"remote-{_digest(settings.url)}{_keys(settings)}.txt")
+        self._lines = KnownLines(store / "index" / f"remote-{_digest(settings.url)}{_fingerprint_keys(settings)}.txt")
 
     def __contains__(self, action: Action) -> bool:
-        return _line(action) in self._lines
+        return _format_line(action) in self._lines
 
     def add(self, action: Action) -> None:
         """Note that a result is in the remote; StoreError if that cannot be written."""
-        self._lines.add([_line(action)])
+        self._lines.add([_format_line(action)])
 
 
 class ResultsOfRemotes:
@@ -79,7 +79,7 @@ class ResultsOfRemotes:
         self._remotes = [KnownLines(path) for path in paths]
 
     def __contains__(self, action: Action) -> bool:
-        return any(_line(action) in lines for lines in self._remotes)
+        return any(_format_line(action) in lines for lines in self._remotes)
 
 
 class CheckedResults:
@@ -89,11 +89,11 @@ class CheckedResults:
         self._lines: set[str] = set()
 
     def __contains__(self, action: Action) -> bool:
-        return _line(action) in self._lines
+        return _format_line(action) in self._lines
 
     def add(self, action: Action) -> None:
         """Note that a result is complete in the remote."""
-        self._lines.add(_line(action))
+        self._lines.add(_format_line(action))
 
 
 class KnownObjects(KnownLines):
@@ -103,18 +103,18 @@ class KnownObjects(KnownLines):
         super().__init__(store / "index" / f"{OBJECTS}{_digest(url)}.txt")
 
 
-def _keys(settings: Settings) -> str:
+def _fingerprint_keys(settings: Settings) -> str:
     """Return a part of a file's name that stands for the keys of this machine; empty without keys.
 
     A signature of a fixed text stands for a secret key, and tells no more of it than the records in the remote do.
     """
-    keys = [settings.trusted, keyring(()).sign(b"keys")]
-    return f"-{_digest(canonical(keys).decode())}" if any(keys) else ""
+    keys = [settings.trusted, read_keyring(()).sign(b"keys")]
+    return f"-{_digest(encode_canonical(keys).decode())}" if any(keys) else ""
 
 
 def _digest(text: str) -> str:
     return digest_bytes(text.encode())[:16]
 
 
-def _line(action: Action) -> str:
+def _format_line(action: Action) -> str:
     return f"{action.key} {action.tree}"

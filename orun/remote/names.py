@@ -6,11 +6,11 @@ UNKNOWN = -1  # size of an object that no list of files names
 SLOTS = 64  # most records of one key: results whose implicit dependencies differ
 
 
-def object_name(digest: str) -> str:
+def name_object(digest: str) -> str:
     """Return the name of an object."""
     return f"objects/{digest[:2]}/{digest[2:]}"
 
 
-def record_name(key: str, slot: int) -> str:
+def name_record(key: str, slot: int) -> str:
     """Return the name of a key's record, counted from 0."""
     return f"actions/{key[:2]}/{key}/{slot}"

@@ -26,6 +26,6 @@ class Remote(Record, frozen=True):
     required: bool = False
 
 
-def config_file(project: Path) -> Path:
+def locate_config(project: Path) -> Path:
     """Return the path of a project's settings, which need not exist."""
     return project / "pyproject.toml"

@@ -15,18 +15,18 @@ from typing import Any, Literal, cast
 from urllib.parse import unquote, urlsplit
 
 from orun.core.serialization import Record
-from orun.core.source_location import abridged
+from orun.core.source_location import abridge
 from orun.environment import distributions
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
-from orun.environment.install_commands import install_command
+from orun.environment.install_commands import format_install_command
 from orun.errors import UsageError
 from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
-from orun.fs.observed_state import presence
-from orun.fs.os_errors import quoted
-from orun.remote.options import FLEET, MODE, URL, Remote, config_file
-from orun.remote.trust import public_texts
+from orun.fs.observed_state import observe_presence
+from orun.fs.os_errors import quote
+from orun.remote.options import FLEET, MODE, URL, Remote, locate_config
+from orun.remote.trust import split_public_keys
 from orun.store.layout import VERSION_FILE
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import find_closest, format_choices
 
 Mode = Literal["read", "read-write"]
 
@@ -47,11 +47,11 @@ class Settings(Record, frozen=True):
     trusted: tuple[str, ...] = ()  # public keys in PEM; with none, and no shared key, every record is accepted
 
 
-def remote_url(options: Remote, project: Path, environment: Mapping[str, str] = os.environ) -> str:
+def read_remote_url(options: Remote, project: Path, environment: Mapping[str, str] = os.environ) -> str:
     """Return the URL of the remote that a run of a project uses, unchecked; empty if it uses none."""
     url: str | None = options.url
     if url is None:
-        url = environment.get(URL) or _table(config_file(project)).get("url", "")
+        url = environment.get(URL) or _read_table(locate_config(project)).get("url", "")
     return "" if url == OFF else url
 
 
@@ -61,52 +61,54 @@ def resolve(options: Remote, project: Path, environment: Mapping[str, str] = os.
     Raises:
         UsageError: if a setting is invalid, or a package is missing.
     """
-    table = _table(config_file(project))
-    url = remote_url(options, project, environment)
+    table = _read_table(locate_config(project))
+    url = read_remote_url(options, project, environment)
     if not url:
         if options.url is None and (options.mode or options.required):
             option = "--remote-mode" if options.mode else "--remote-required"
             raise UsageError(f"{option} without a remote", hint=f"name one: --remote URL, or {URL}")
         return None
     _check_url(url)
-    trusted = tuple(_trusted(project, table))
-    modes = {"": options.mode, f"{MODE}: ": environment.get(MODE), f"{config_file(project)}: ": table.get("mode")}
+    trusted = tuple(_read_trusted(project, table))
+    modes = {"": options.mode, f"{MODE}: ": environment.get(MODE), f"{locate_config(project)}: ": table.get("mode")}
     source, mode = next(((source, mode) for source, mode in modes.items() if mode), ("", ""))
     if mode not in ("", *MODES):
-        raise UsageError(f"{source}{abridged(mode)!r} is no mode of a remote", why=f"expected {one_of(MODES)}")
+        raise UsageError(f"{source}{abridge(mode)!r} is no mode of a remote", why=f"expected {format_choices(MODES)}")
     required = options.required or bool(table.get("required"))
-    settings = Settings(url, _mode(mode, url, trusted, environment), required, trusted)
+    settings = Settings(url, _choose_mode(mode, url, trusted, environment), required, trusted)
     _check_packages(settings, environment)
     return settings
 
 
-def key_files(project: Path) -> list[Path]:
+def list_key_files(project: Path) -> list[Path]:
     """Return every key file that a run of a project may read; UsageError if the project's settings are invalid."""
     private = os.environ.get(SIGNING_KEY)
-    return [*trusted_files(project), *([Path(private)] if private else [])]
+    return [*list_trusted_files(project), *([Path(private)] if private else [])]
 
 
-def trusted_files(project: Path) -> list[Path]:
+def list_trusted_files(project: Path) -> list[Path]:
     """Return the files of public keys that a project names; UsageError if its settings are invalid."""
-    return [project / name for name in _table(config_file(project)).get("trusted-keys", ())]
+    return [project / name for name in _read_table(locate_config(project)).get("trusted-keys", ())]
 
 
-def fleet_url(option: str | None, project: Path) -> str:
+def read_fleet_url(option: str | None, project: Path) -> str:
     """Return the URL of the fleet that a run of a project uses; empty if it uses none.
 
     Raises:
         UsageError: if the project's settings are invalid.
     """
-    url = option if option is not None else os.environ.get(FLEET) or _own_table(config_file(project)).get("on", "")
+    url = (
+        option if option is not None else os.environ.get(FLEET) or _read_own_table(locate_config(project)).get("on", "")
+    )
     if not isinstance(url, str):
-        raise UsageError(f"on of [tool.orun] in {config_file(project)} must be a text, not {_shorten_value(url)}")
+        raise UsageError(f"on of [tool.orun] in {locate_config(project)} must be a text, not {_shorten_value(url)}")
     return "" if url == OFF else url
 
 
-def _table(file: Path) -> Mapping[str, Any]:
+def _read_table(file: Path) -> Mapping[str, Any]:
     """Return the table `[tool.orun.remote]` of a project, its types checked."""
-    own = _own_table(file)
-    table = _subtable(file, own, "tool.orun.remote")
+    own = _read_own_table(file)
+    table = _read_subtable(file, own, "tool.orun.remote")
     location = f"[tool.orun.remote] in {file}"
     _require_known(location, table, FIELDS)
     for name, value in table.items():
@@ -114,17 +116,17 @@ def _table(file: Path) -> Mapping[str, Any]:
     return table
 
 
-def _own_table(file: Path) -> Mapping[str, Any]:
+def _read_own_table(file: Path) -> Mapping[str, Any]:
     """Return the table `[tool.orun]` of a project."""
     try:
         text = read_bounded(file, TEXT_LIMIT).decode("utf-8")
     except FileNotFoundError:
         return {}
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read {file}", why=str(error), hint=f"ls -l {quoted(file)}") from error
+        raise UsageError(f"cannot read {file}", why=str(error), hint=f"ls -l {quote(file)}") from error
     if "orun" not in text:
         return {}
-    own = _subtable(file, _subtable(file, _parse(file, text), "tool"), "tool.orun")
+    own = _read_subtable(file, _read_subtable(file, _parse(file, text), "tool"), "tool.orun")
     _require_known(f"[tool.orun] in {file}", own, ("on", "remote"))
     return own
 
@@ -142,7 +144,7 @@ def _parse(file: Path, text: str) -> dict[str, Any]:
         raise UsageError(f"{file} cannot be read", why="its lists and tables are nested too deep") from error
 
 
-def _subtable(file: Path, table: Mapping[str, Any], path: str) -> Mapping[str, Any]:
+def _read_subtable(file: Path, table: Mapping[str, Any], path: str) -> Mapping[str, Any]:
     """Return a table of a table, by its full path; an empty one if it is missing."""
     value = table.get(path.rpartition(".")[2], {})
     if not isinstance(value, dict):
@@ -156,9 +158,9 @@ def _subtable(file: Path, table: Mapping[str, Any], path: str) -> Mapping[str, A
 def _require_known(location: str, names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
-            meant = closest(name, known)
-            why = f"did you mean {meant}?" if meant else f"expected {one_of(known)}"
-            raise UsageError(f"{location} has no field {abridged(name)!r}", why=why)
+            meant = find_closest(name, known)
+            why = f"did you mean {meant}?" if meant else f"expected {format_choices(known)}"
+            raise UsageError(f"{location} has no field {abridge(name)!r}", why=why)
 
 
 def _check_type(location: str, name: str, value: object) -> None:
@@ -175,14 +177,14 @@ def _shorten_value(value: object) -> str:
 
 def _check_url(url: str) -> None:
     if len(url) > LONGEST_URL:
-        raise UsageError(f"no remote can be at {abridged(url)!r}", why=f"a URL has at most {LONGEST_URL} letters")
+        raise UsageError(f"no remote can be at {abridge(url)!r}", why=f"a URL has at most {LONGEST_URL} letters")
     try:
         parts = urlsplit(url)
     except ValueError as error:
         raise UsageError(f"no remote can be at {url!r}", why=str(error), hint="--remote s3://bucket/path") from error
     if parts.scheme not in SCHEMES:
         meant = f"file://{Path(url).absolute()}" if url.startswith((".", "/")) else "s3://bucket/path"
-        known = one_of(f"{scheme}://" for scheme in SCHEMES)
+        known = format_choices(f"{scheme}://" for scheme in SCHEMES)
         raise UsageError(f"no remote can be at {url!r}", why=f"it must begin with {known}", hint=f"--remote {meant}")
     if "@" in parts.netloc or parts.query or parts.fragment:
         plain = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
@@ -192,15 +194,15 @@ def _check_url(url: str) -> None:
         )
     if parts.scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
         raise UsageError(f"{url} is not the URL of a folder", hint="three slashes and the whole path: file:///mnt/orun")
-    if parts.scheme == "file" and presence(Path(unquote(parts.path)) / VERSION_FILE):
+    if parts.scheme == "file" and observe_presence(Path(unquote(parts.path)) / VERSION_FILE):
         raise UsageError(
-            f"{url} is a local store", why="a remote is a folder of its own", hint=f"--remote {quoted(f'{url}-remote')}"
+            f"{url} is a local store", why="a remote is a folder of its own", hint=f"--remote {quote(f'{url}-remote')}"
         )
     if parts.scheme != "file" and not parts.netloc:
         raise UsageError(f"{url} names no place", hint=f"{parts.scheme}://NAME/path")
 
 
-def _mode(wanted: str, url: str, trusted: tuple[str, ...], environment: Mapping[str, str]) -> Mode:
+def _choose_mode(wanted: str, url: str, trusted: tuple[str, ...], environment: Mapping[str, str]) -> Mode:
     """Return the wanted mode; without one, read-write if that is possible."""
     why = ""
     if url.startswith(("http://", "https://")):
@@ -212,16 +214,16 @@ def _mode(wanted: str, url: str, trusted: tuple[str, ...], environment: Mapping[
     return cast("Mode", wanted) if wanted else "read" if why else "read-write"
 
 
-def _trusted(project: Path, table: Mapping[str, Any]) -> list[str]:
+def _read_trusted(project: Path, table: Mapping[str, Any]) -> list[str]:
     """Return the public keys in the files that the project names."""
     keys: list[str] = []
     for name in table.get("trusted-keys", ()):
         path = project / name
         try:
-            texts = public_texts(read_bounded(path, TEXT_LIMIT).decode("ascii"))
+            texts = split_public_keys(read_bounded(path, TEXT_LIMIT).decode("ascii"))
         except (OSError, ValueError) as error:
-            why, shown = error.strerror if isinstance(error, OSError) else str(error), abridged(str(path))
-            hint = f"ls -l {quoted(shown)}"
+            why, shown = error.strerror if isinstance(error, OSError) else str(error), abridge(str(path))
+            hint = f"ls -l {quote(shown)}"
             raise UsageError(f"cannot read the trusted key {shown}", why=why or "", hint=hint) from error
         if not texts:
             hint = "openssl pkey -in orun-signing.pem -pubout"
@@ -237,5 +239,5 @@ def _check_packages(settings: Settings, environment: Mapping[str, str]) -> None:
         if distributions.find(name) is None:
             raise UsageError(
                 f"the remote {settings.url} needs {name}, which is not installed",
-                hint=install_command([name], "remote"),
+                hint=format_install_command([name], "remote"),
             )

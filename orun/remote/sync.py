@@ -20,7 +20,7 @@ from orun.remote.connection import Connection
 from orun.remote.download import Downloads
 from orun.remote.known_results import KnownResults
 from orun.remote.settings import Settings
-from orun.remote.trust import keyring
+from orun.remote.trust import read_keyring
 from orun.remote.upload import Uploads
 from orun.text.counts import count
 from orun.text.units import show
@@ -50,7 +50,7 @@ class Sync:
             signs = settings.mode == "read" or os.environ.get(SIGNING_KEY)
             emit(Notice("warning", UNSIGNED if signs else f"{UNSIGNED}, and what is pushed is unsigned"))
         if settings.trusted and settings.mode == "read-write":
-            keys = keyring(settings.trusted)
+            keys = read_keyring(settings.trusted)
             if keys.verify(b"", keys.sign(b"")):
                 emit(Notice("warning", UNTRUSTED))
         known = KnownResults(planner.store.root, settings)
@@ -74,7 +74,9 @@ class Sync:
             RemoteError: if the remote fails and is required.
             Interrupted: if the user does not wait.
         """
-        models = {step.stage.id: self._planner.lacks(step.stage) for step in steps}  # a file of the user's names them
+        models = {
+            step.stage.id: self._planner.find_missing_model(step.stage) for step in steps
+        }  # a file of the user's names them
         try:
             self.downloads.fetch_models({name: model for name, model in models.items() if is_digest(model)})
         except KeyboardInterrupt:

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 from orun.core.serialization import Record
 from orun.fs.digests import digest_bytes, digest_descriptor, is_digest
 from orun.fs.durable import READ_ONLY, set_mode
-from orun.fs.machine_locks import machine_lock
+from orun.fs.machine_locks import build_machine_lock
 from orun.fs.signatures import set_stamp
 from orun.remote.envelope import RefusedError, open_envelope, sign
-from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
+from orun.remote.names import SLOTS, UNKNOWN, name_object, name_record
 from orun.remote.trust import Keyring
 from orun.store.object_storage import Bucket
 from orun.store.trees import decode
@@ -71,10 +71,10 @@ class Transfers:
     present: set[str] = field(default_factory=set)  # digests that are known to be there
     damaged: set[str] = field(default_factory=set)  # digests, to be written again
 
-    def records(self, key: str, first: int, count: int) -> Records:
+    def read_records(self, key: str, first: int, count: int) -> Records:
         """Read the records of a key from number `first` on."""
         slots = range(first, min(first + count, SLOTS))
-        answers = self._each(lambda slot: self._record(key, slot), slots)
+        answers = self._call_each(lambda slot: self._fetch_record(key, slot), slots)
         return Records(
             accepted=tuple(answer for answer in answers if isinstance(answer, bytes)),
             refused=tuple(str(answer) for answer in answers if isinstance(answer, RefusedError)),
@@ -88,8 +88,8 @@ class Transfers:
         except RefusedError as error:
             return Records((), (f"its record: {error}",), more=False)
 
-    def _record(self, key: str, slot: int) -> bytes | RefusedError | None:
-        answer = self._read_record(record_name(key, slot))
+    def _fetch_record(self, key: str, slot: int) -> bytes | RefusedError | None:
+        answer = self._read_record(name_record(key, slot))
         return answer[1] if isinstance(answer, tuple) else answer
 
     def _read_record(self, name: str) -> tuple[bytes, bytes] | RefusedError | None:
@@ -100,9 +100,9 @@ class Transfers:
         except (RefusedError, ValueError) as error:
             return RefusedError(f"{name}: {error}")
 
-    def file_list(self, digest: str) -> bytes | RefusedError:
+    def read_file_list(self, digest: str) -> bytes | RefusedError:
         """Read the list of files of a tree, checked by its digest; the error if it is missing or damaged."""
-        name = object_name(digest)
+        name = name_object(digest)
         try:
             data = self.bucket.read(name, LIST_LIMIT)
         except ValueError as error:
@@ -119,7 +119,7 @@ class Transfers:
         large = [piece for piece in pieces if self.bucket.ranged and piece.size > PART]
         problems = {piece: problem for piece in large if (problem := self._fetch_large(piece))}
         small = [piece for piece in pieces if piece not in large]
-        answers = zip(small, self._each(self._fetch_small, small), strict=True)
+        answers = zip(small, self._call_each(self._fetch_small, small), strict=True)
         problems |= {piece: problem for piece, problem in answers if problem}
         if fatal := tuple(problem for piece, problem in problems.items() if piece.size != UNKNOWN):
             return Fetched((None,) * len(pieces), fatal)
@@ -130,11 +130,11 @@ class Transfers:
 
     def _fetch_small(self, piece: Piece) -> str:
         """Fetch an object by one request; return the problem, if any."""
-        name = object_name(piece.digest)
-        size = self.bucket.size(name) if piece.size == UNKNOWN else piece.size
+        name = name_object(piece.digest)
+        size = self.bucket.read_size(name) if piece.size == UNKNOWN else piece.size
         if size is None or (piece.size == UNKNOWN and size > LOG_LIMIT):
             return f"{name} is missing" if size is None else f"{name} has {size} bytes"
-        with self.share_machine(), _new_file(piece.path) as descriptor:
+        with self.share_machine(), _create_file(piece.path) as descriptor:
             try:
                 exists = self.bucket.copy(name, descriptor, size)
             except ValueError as error:
@@ -144,8 +144,8 @@ class Transfers:
 
     def _fetch_large(self, piece: Piece) -> str:
         """Fetch an object in parts, several at the same time; return the problem, if any."""
-        name = object_name(piece.digest)
-        if (size := self.bucket.size(name)) != piece.size:
+        name = name_object(piece.digest)
+        if (size := self.bucket.read_size(name)) != piece.size:
             self.damaged.add(piece.digest)
             return f"{name} is missing" if size is None else f"{name}: it has {size} bytes instead of {piece.size}"
 
@@ -153,8 +153,8 @@ class Transfers:
             with self.share_machine():
                 return self.bucket.copy_part(name, descriptor, start, min(start + PART, piece.size))
 
-        with _new_file(piece.path) as descriptor:
-            exists = all(self._each(fetch_part, range(0, piece.size, PART)))
+        with _create_file(piece.path) as descriptor:
+            exists = all(self._call_each(fetch_part, range(0, piece.size, PART)))
             return self._finish(piece, descriptor) if exists else f"{name} is missing"
 
     def _finish(self, piece: Piece, descriptor: int) -> str:
@@ -162,7 +162,7 @@ class Transfers:
         os.lseek(descriptor, 0, os.SEEK_SET)
         if digest_descriptor(descriptor) != piece.digest:
             self.damaged.add(piece.digest)
-            return f"{object_name(piece.digest)} was damaged"
+            return f"{name_object(piece.digest)} was damaged"
         set_mode(descriptor, READ_ONLY)
         os.fsync(descriptor)
         return ""
@@ -187,14 +187,14 @@ class Transfers:
             digests = {piece.digest for piece in pieces}
             self.present -= digests
             self.damaged |= digests
-        sent = self._each(self._upload, [piece for piece in pieces if piece.digest not in self.present])
+        sent = self._call_each(self._upload, [piece for piece in pieces if piece.digest not in self.present])
         self.present.update(piece.digest for piece in pieces)
         return sum(sent)
 
     def _upload(self, piece: Piece) -> int:
         """Write an object unless it is there; return the bytes that were sent."""
-        name = object_name(piece.digest)
-        if piece.digest not in self.damaged and self.bucket.size(name) == piece.size:
+        name = name_object(piece.digest)
+        if piece.digest not in self.damaged and self.bucket.read_size(name) == piece.size:
             return 0
         descriptor = os.open(piece.path, os.O_RDONLY)
         try:
@@ -217,14 +217,14 @@ class Transfers:
         own = json.loads(record)
         written = str(own["tree"]), sign(record, self.keys)
         for slot in range(SLOTS):
-            name = record_name(key, slot)
+            name = name_record(key, slot)
             if self.bucket.put_if_absent(name, written[1]):
                 return written
             answer = self._read_record(name)
             if not isinstance(answer, tuple):
                 continue
             present, content = answer
-            other = _mapping(content)
+            other = _parse_mapping(content)
             tree = str(other.get("tree"))
             same = other.get("implicit_deps") == own["implicit_deps"]
             if same and newest:
@@ -236,17 +236,17 @@ class Transfers:
 
     def is_complete(self, tree: str) -> bool:
         """Return whether every object of an artifact is there, by their sizes."""
-        data = self.file_list(tree) if is_digest(tree) else None
+        data = self.read_file_list(tree) if is_digest(tree) else None
         if not isinstance(data, bytes):
             return False
         try:
             entries = decode(data)
         except (ValueError, RecursionError):
             return False
-        sizes = self._each(lambda entry: self.bucket.size(object_name(entry.digest)), entries)
+        sizes = self._call_each(lambda entry: self.bucket.read_size(name_object(entry.digest)), entries)
         return sizes == [entry.size for entry in entries]
 
-    def _each(self, call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+    def _call_each(self, call: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
         """Call a function with each item, several at the same time; raise the first error once all have ended."""
         futures = [self.pool.submit(call, item) for item in items]
         wait(futures)
@@ -255,7 +255,7 @@ class Transfers:
     @contextmanager
     def share_machine(self) -> Iterator[None]:
         """Hold the machine's lock with others, so that no transfer disturbs a stage that measures."""
-        with machine_lock(exclusive=False) as lock:
+        with build_machine_lock(exclusive=False) as lock:
             while not lock.try_acquire():
                 if self.closed.wait(LOCK_SECONDS):
                     raise CancelledError
@@ -263,7 +263,7 @@ class Transfers:
 
 
 @contextmanager
-def _new_file(path: str) -> Iterator[int]:
+def _create_file(path: str) -> Iterator[int]:
     """Create a file, open for writing and reading."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
     try:
@@ -272,7 +272,7 @@ def _new_file(path: str) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _mapping(record: bytes) -> dict[str, Any]:
+def _parse_mapping(record: bytes) -> dict[str, Any]:
     """Return the content of a record; nothing if it is not an object of JSON."""
     try:
         content = json.loads(record)

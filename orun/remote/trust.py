@@ -73,7 +73,7 @@ class Keyring(Record, frozen=True):
         return False
 
 
-def keyring(trusted: Sequence[str], environment: Mapping[str, str] = os.environ) -> Keyring:
+def read_keyring(trusted: Sequence[str], environment: Mapping[str, str] = os.environ) -> Keyring:
     """Return the keys of the environment, with trusted public keys given as PEM texts.
 
     Raises:
@@ -89,11 +89,11 @@ def keyring(trusted: Sequence[str], environment: Mapping[str, str] = os.environ)
     return Keyring(
         secret=secret.encode(errors="surrogateescape"),
         private=_read_private_key(private) if private else None,
-        trusted=tuple(_public(text) for text in trusted),
+        trusted=tuple(_parse_public_key(text) for text in trusted),
     )
 
 
-def public_texts(text: str) -> list[str]:
+def split_public_keys(text: str) -> list[str]:
     """Return each PEM block of a text."""
     return [_PEM + block for block in text.split(_PEM)[1:]]
 
@@ -117,7 +117,7 @@ def _read_private_key(value: str) -> Ed25519PrivateKey:
     return key
 
 
-def _public(text: str) -> Ed25519PublicKey:
+def _parse_public_key(text: str) -> Ed25519PublicKey:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key

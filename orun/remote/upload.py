@@ -12,13 +12,13 @@ from orun.core.serialization import encode
 from orun.environment.env_vars import SHARED_KEY
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
-from orun.remote.artifacts import pieces_of
+from orun.remote.artifacts import list_pieces
 from orun.remote.connection import FAILURES, Connection
 from orun.remote.known_results import KnownResults
 from orun.remote.transfers import Pushed, Transfers
-from orun.remote.variables import held_back, keyed
+from orun.remote.variables import key_states, list_held_back
 from orun.store import Action
-from orun.store.checksummed_json import canonical
+from orun.store.checksummed_json import encode_canonical
 from orun.text.counts import count
 
 POLL_SECONDS = 0.05
@@ -54,7 +54,7 @@ class Uploads:
             return
         if not new and action in self.known:
             return
-        if names := held_back(action):
+        if names := list_held_back(action):
             self.held_back[action.stage] = tuple(sorted(names))
             return
         if self.connection.state != "usable":
@@ -72,7 +72,7 @@ class Uploads:
             return ""
         if self.connection.settings.mode == "read":
             return f"its input {name} is on this machine only, and the remote is only read"
-        if names := held_back(action):
+        if names := list_held_back(action):
             return f"its input {name} depends on the values of {', '.join(sorted(names))}, and {SHARED_KEY} is not set"
         if self.connection.state != "usable" or action in self._failed:
             return f"its input {name} could not be pushed to the remote"
@@ -87,8 +87,8 @@ class Uploads:
         return any(pending == action for _, pending in self._pushes)
 
     def _submit(self, action: Action, *, repair: bool = False) -> None:
-        pieces = pieces_of(self.planner.store, action.tree, action.log)
-        push = partial(Transfers.push, key=action.key, record=record_of(action), pieces=pieces, repair=repair)
+        pieces = list_pieces(self.planner.store, action.tree, action.log)
+        push = partial(Transfers.push, key=action.key, record=encode_record(action), pieces=pieces, repair=repair)
         self._pushes.append((self.connection.submit(push), action))
 
     def gather(self) -> None:
@@ -140,6 +140,6 @@ class Uploads:
         self._pushes.clear()
 
 
-def record_of(action: Action) -> bytes:
+def encode_record(action: Action) -> bytes:
     """Return the record of a result as it is pushed."""
-    return canonical(encode(keyed(action)))
+    return encode_canonical(encode(key_states(action)))

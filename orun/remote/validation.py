@@ -11,7 +11,7 @@ from typing import Any
 
 from orun.core import serialization
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import subjects
+from orun.core.key_component import index_by_subject
 from orun.core.serialization import replace
 from orun.fs.digests import is_digest
 from orun.planning import cache_key
@@ -31,7 +31,7 @@ def validate_record(step: Step, record: bytes) -> Action:
         RefusedError: if it is not a result of the step's key, made on the same device.
     """
     action = validate_result(step.key, record)
-    device = subjects(step.components, ComponentKind.DEVICE)
+    device = index_by_subject(step.components, ComponentKind.DEVICE)
     if differing := sorted(name for name, value in device.items() if action.host.get(name) != value):
         raise RefusedError(f"it was made on another device ({', '.join(differing)})")
     same = action.components == step.components  # then they are held once: a run has thousands of stages
@@ -49,13 +49,13 @@ def validate_result(key: str, record: bytes) -> Action:
         action = serialization.decode(Action, data)
     except (ValueError, RecursionError):
         raise RefusedError("it is not a result of this version of orun") from None
-    plain = not ESCAPED.search(record) or all(map(is_plain, _texts(data)))
+    plain = not ESCAPED.search(record) or all(map(is_plain, _iter_texts(data)))
     numbers = (action.size, action.started_at, action.seconds, action.cpu_seconds, action.peak_memory)
     if not (plain and is_digest(action.tree) and is_digest(action.log)):
         raise RefusedError("it is not a result of this version of orun")
     if not all(math.isfinite(number) and number >= 0 for number in numbers):
         raise RefusedError("it holds a number that cannot be")
-    if action.key != key or cache_key.digest_of(action.components) != key:
+    if action.key != key or cache_key.digest_components(action.components) != key:
         raise RefusedError("it is a result of something else")
     return action
 
@@ -86,13 +86,13 @@ def _is_usable(path: str) -> bool:
     return all(len(name) <= LONGEST_NAME for name in names) and sum(map(len, names)) + len(names) <= LONGEST_PATH
 
 
-def _texts(data: Any) -> Iterator[str]:
+def _iter_texts(data: Any) -> Iterator[str]:
     """Yield every text in plain data, names included."""
     if isinstance(data, str):
         yield data
     elif isinstance(data, (list, dict)):
         for item in data.values() if isinstance(data, dict) else data:
-            yield from _texts(item)
+            yield from _iter_texts(item)
         yield from data if isinstance(data, dict) else ()
 
 

@@ -12,29 +12,29 @@ from collections.abc import Collection, Mapping
 from blake3 import blake3
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import subjects
+from orun.core.key_component import index_by_subject
 from orun.core.serialization import replace
 from orun.environment.env_vars import ALWAYS, SHARED_KEY, UNLESS_SET
 from orun.environment.secret_variables import SECRET, Secrets
-from orun.fs.observed_state import ABSENT, value_digest
+from orun.fs.observed_state import ABSENT, digest_value
 from orun.store import Action
 
 KEYED = "keyed "  # prefix of a keyed digest
 SET_BY_ORUN = {**UNLESS_SET, **ALWAYS}  # for every stage
 
 
-def held_back(action: Action) -> Collection[str]:
+def list_held_back(action: Action) -> Collection[str]:
     """Return the variables because of which a result is not pushed; nothing if there is a shared key."""
     return () if os.environ.get(SHARED_KEY) else _list_private(action)
 
 
-def keyed(action: Action) -> Action:
+def key_states(action: Action) -> Action:
     """Return a result as it is pushed, with keyed digests of values."""
     states = action.implicit_deps.environment
-    return _with_states(action, {**states, **{name: _keyed(name, states[name]) for name in _list_private(action)}})
+    return _with_states(action, {**states, **{name: _key_state(name, states[name]) for name in _list_private(action)}})
 
 
-def unkeyed(action: Action, secrets: Secrets, present: Mapping[str, str] | None = None) -> Action:
+def unkey_states(action: Action, secrets: Secrets, present: Mapping[str, str] | None = None) -> Action:
     """Return a result as it is stored: a keyed digest of a variable's present value becomes the plain one.
 
     Other keyed digests stay, and so match no value.
@@ -45,10 +45,10 @@ def unkeyed(action: Action, secrets: Secrets, present: Mapping[str, str] | None 
         present: the state of each variable on the machine that made the result; that on this machine when None.
     """
     if present is None:
-        present = {name: secrets.state_now(name) for name in action.implicit_deps.environment}
+        present = {name: secrets.read_state(name) for name in action.implicit_deps.environment}
     states = action.implicit_deps.environment.items()
     return _with_states(
-        action, {name: present[name] if state == _keyed(name, present[name]) else state for name, state in states}
+        action, {name: present[name] if state == _key_state(name, present[name]) else state for name, state in states}
     )
 
 
@@ -57,15 +57,15 @@ def _list_private(action: Action) -> list[str]:
 
     Not those that a stage lists under `env`, whose digests are in the key, nor those that orun sets itself.
     """
-    listed = subjects(action.components, ComponentKind.VARIABLE)
+    listed = index_by_subject(action.components, ComponentKind.VARIABLE)
     return [
         name
         for name, state in action.implicit_deps.environment.items()
-        if name not in listed and state not in (ABSENT, SECRET, value_digest(name, SET_BY_ORUN.get(name)))
+        if name not in listed and state not in (ABSENT, SECRET, digest_value(name, SET_BY_ORUN.get(name)))
     ]
 
 
-def _keyed(name: str, state: str) -> str:
+def _key_state(name: str, state: str) -> str:
     secret = os.environ.get(SHARED_KEY, "").encode(errors="surrogateescape")
     key = blake3(secret, derive_key_context="orun environment variables of shared results").digest()
     return KEYED + blake3(f"{name}={state}".encode(), key=key).hexdigest()

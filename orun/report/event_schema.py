@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeGuard
 
 from msgspec import structs
 
-from orun.core.events import KINDS, VERSION, name_of
+from orun.core.events import KINDS, VERSION, name_kind
 from orun.core.serialization import Record
 
 ENTRY = re.compile(r"^    (\w+(?:, \w+)*): (.*)$")
@@ -70,7 +70,7 @@ def build() -> dict[str, Any]:
         "title": f"an event of a run of orun, version {VERSION}",
         "oneOf": [{"$ref": f"#/definitions/{kind.__name__}"} for kind in KINDS],
         "definitions": {
-            **{kind.__name__: _build_object(kind, envelope | {"event": {"const": name_of(kind)}}) for kind in KINDS},
+            **{kind.__name__: _build_object(kind, envelope | {"event": {"const": name_kind(kind)}}) for kind in KINDS},
             **{cls.__name__: _build_object(cls, {}) for cls in list_records()},
         },
     }

@@ -10,8 +10,8 @@ from orun.core.reason import Reason
 from orun.core.run_record import Verdict
 from orun.core.serialization import encode
 from orun.report.gates import explain_verdict, format_caveat
-from orun.text.wording.components import by_name
-from orun.text.wording.reasons import sentences
+from orun.text.wording.components import index_by_name
+from orun.text.wording.reasons import describe_reasons
 
 WORDS_OF_STAGE = ("reasons", "inputs")
 WORDS_OF_VERDICT = ("why", "caveat")
@@ -20,7 +20,7 @@ FACTS_OF_STAGE = {"causes": "reasons", "components": "inputs"}  # field of the o
 
 def encode_reasons(reasons: Iterable[Reason]) -> dict[str, Any]:
     """Return the sentences of reasons, `reasons`, and the reasons themselves, `causes`."""
-    return {"reasons": list(sentences(reasons)), "causes": encode(tuple(reasons))}
+    return {"reasons": list(describe_reasons(reasons)), "causes": encode(tuple(reasons))}
 
 
 def pair_components(old: Components, new: Components) -> list[dict[str, str | None]]:
@@ -35,7 +35,7 @@ def pair_components(old: Components, new: Components) -> list[dict[str, str | No
 
 def encode_stage(reasons: tuple[Reason, ...], inputs: Components) -> dict[str, Any]:
     """Return reasons and inputs of a stage's result in words, and as facts; what is empty is left out."""
-    fields = {**encode_reasons(reasons), "inputs": by_name(inputs), "components": encode(inputs)}
+    fields = {**encode_reasons(reasons), "inputs": index_by_name(inputs), "components": encode(inputs)}
     return {name: value for name, value in fields.items() if value}
 
 

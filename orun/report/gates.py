@@ -7,20 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from orun.core.metrics import Estimate
-from orun.core.open_gates import open_gates
+from orun.core.open_gates import list_open_gates
 from orun.core.reason import Reason
 from orun.core.run_record import GateOutcome, RunResult, StageResult, Unjudged, Verdict
-from orun.core.source_location import Position, abridged
-from orun.fs.os_errors import quoted
+from orun.core.source_location import Position, abridge
+from orun.fs.os_errors import quote
 from orun.report.figures import find_position
 from orun.report.run_options import find_store, format_run_options
 from orun.report.stages import format_reasons as reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.store.layout import store_option
-from orun.text.positions import OVERRIDE, place
+from orun.text.positions import OVERRIDE, format_position
 from orun.text.suggestions import show_path
-from orun.text.units import amount, span
+from orun.text.units import show_amount, show_interval
 
 INDENT = "  "  # of a member of a group
 MOST_SETTINGS = 5  # that a note names
@@ -78,7 +78,7 @@ def format_gate(verdict: Verdict) -> tuple[str, str, str, str]:
 
 def format_gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bool = False) -> list[str]:
     """Return where, why and what next for each gate that did not pass or was not judged; a shared hint comes once."""
-    verdicts = [verdict for verdict in open_gates(result.verdicts) if verdict.fails or not failing_only]
+    verdicts = [verdict for verdict in list_open_gates(result.verdicts) if verdict.fails or not failing_only]
     hints = [f"  hint: {suggest_next_step(verdict, result)}" if verdict.fails else "" for verdict in verdicts]
     lines: list[str] = []
     for verdict, hint, following in zip(verdicts, hints, [*hints, ""][1:], strict=True):
@@ -89,7 +89,7 @@ def format_gate_notes(result: RunResult, terminal: Terminal, *, failing_only: bo
             lines.append(hint)
     for stage, gate in iter_unjudged(result):
         if gate.fails or (stage.outcome == "skipped" and not failing_only):
-            title = f"{place(gate.position)}: gate {NOT_JUDGED}: {gate.title}"
+            title = f"{format_position(gate.position)}: gate {NOT_JUDGED}: {gate.title}"
             lines.append(f"{terminal.paint(title, 'doubt')}: {explain_unjudged(stage)}")
     return lines
 
@@ -113,7 +113,7 @@ def format_caveat(verdict: Verdict) -> str:
     """Return what a verdict does not tell, as a sentence; empty if it has no caveats."""
     if not verdict.caveats:
         return ""
-    from orun.text.wording.caveats import caveat as sentence
+    from orun.text.wording.caveats import describe_caveat as sentence
 
     return "; ".join(map(sentence, verdict.caveats))
 
@@ -126,10 +126,10 @@ def format_caveat_notes(result: RunResult, terminal: Terminal) -> list[str]:
 
 def format_settings_note(result: RunResult) -> str:
     """Return which settings differ from the accepted release; empty unless a gate failed or is undecided."""
-    if not any(verdict.outcome in ("failed", "undecided") for verdict in open_gates(result.verdicts)):
+    if not any(verdict.outcome in ("failed", "undecided") for verdict in list_open_gates(result.verdicts)):
         return ""
     changes = [
-        f"{change.stage}.{change.name} {abridged(change.accepted)} -> {abridged(change.current)}"
+        f"{change.stage}.{change.name} {abridge(change.accepted)} -> {abridge(change.current)}"
         for change in result.changed_settings
     ]
     rest = [f"and {len(changes) - MOST_SETTINGS} more"] if len(changes) > MOST_SETTINGS else []
@@ -159,7 +159,7 @@ def explain_unjudged(stage: StageResult) -> str:
 
 def format_located_title(verdict: Verdict) -> str:
     """Return where a gate stands and what became of it: `bert.yaml:44:7: gate failed: latency p50 max 12ms`."""
-    return f"{place(verdict.position)}: {format_title(verdict)}"
+    return f"{format_position(verdict.position)}: {format_title(verdict)}"
 
 
 def format_title(verdict: Verdict) -> str:
@@ -169,15 +169,15 @@ def format_title(verdict: Verdict) -> str:
 
 def explain_verdict(verdict: Verdict) -> str:
     """Return the finding of a verdict as a sentence, with the pipeline file named as one types it here."""
-    from orun.text.wording.findings import finding
+    from orun.text.wording.findings import describe_finding
 
-    return finding(_quote_file(verdict.finding))
+    return describe_finding(_quote_file(verdict.finding))
 
 
 def _quote_file(reason: Reason) -> Reason:
     because = tuple(map(_quote_file, reason.because))
     file = reason.arguments.get("file")
-    arguments = {**reason.arguments, "file": quoted(show_path(file))} if file else reason.arguments
+    arguments = {**reason.arguments, "file": quote(show_path(file))} if file else reason.arguments
     return Reason(reason.code, arguments, because)
 
 
@@ -193,9 +193,9 @@ def show_measured(verdict: Verdict) -> str:
         return "-"
     if verdict.rule not in CHANGES:
         limit = verdict.finding.arguments.get("limit")
-        return amount(value, verdict.unit, verdict.threshold, None if limit is None else float(limit))
+        return show_amount(value, verdict.unit, verdict.threshold, None if limit is None else float(limit))
     noun = CHANGES[verdict.rule][value < 0]
-    return f"{amount(abs(value), verdict.unit, verdict.threshold)} {noun}"
+    return f"{show_amount(abs(value), verdict.unit, verdict.threshold)} {noun}"
 
 
 def format_interval(verdict: Verdict) -> str:
@@ -203,7 +203,7 @@ def format_interval(verdict: Verdict) -> str:
     interval = verdict.interval
     if interval and verdict.rule in CHANGES and (verdict.measured or 0.0) < 0:
         interval = Estimate(-interval.value, -interval.high, -interval.low)
-    return span(interval, verdict.unit, verdict.threshold)
+    return show_interval(interval, verdict.unit, verdict.threshold)
 
 
 def choose_style(verdict: Verdict) -> Style:
@@ -218,7 +218,7 @@ def suggest_next_step(verdict: Verdict, result: RunResult) -> str:
 
     if verdict.finding.code == ReasonCode.NO_DIRECTION:
         return 'judge it by min or max; a stage of your own can return orun.Metric(value, better="lower")'
-    file, stage, options = quoted(show_path(result.file)), quoted(verdict.stage), format_run_options(result)
+    file, stage, options = quote(show_path(result.file)), quote(verdict.stage), format_run_options(result)
     accept = f"orun baseline accept {file}{options}"
     if verdict.rule == "max_regression" and verdict.outcome == "failed" and verdict.measured is not None:
         return f"if the change is meant, accept it as the new baseline: {accept}"

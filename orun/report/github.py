@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
-from orun.core.open_gates import open_gates
+from orun.core.open_gates import list_open_gates
 from orun.core.run_record import RunResult
 from orun.core.source_location import Position
 from orun.errors import PipelineError
-from orun.pipeline.problems import advice
+from orun.pipeline.problems import list_advice
 from orun.report.failures import format_failure
 from orun.report.figures import find_position
 from orun.report.gates import (
@@ -30,7 +30,7 @@ from orun.report.gates import (
 from orun.report.notes import describe_undeclared_write
 from orun.report.terminal import Terminal
 from orun.text.counts import count
-from orun.text.positions import path_in_repository
+from orun.text.positions import to_repository_path
 
 Level = Literal["error", "warning", "notice"]
 MOST = 10  # annotations of a level that GitHub shows of a step
@@ -55,7 +55,9 @@ def format_commands(result: RunResult) -> list[str]:
 def format_mistakes(error: PipelineError) -> list[str]:
     """Return a line for each mistake of a pipeline file."""
     lines = [
-        _format_line("error", problem.position, "pipeline file", [problem.message, *map(": ".join, advice(problem))])
+        _format_line(
+            "error", problem.position, "pipeline file", [problem.message, *map(": ".join, list_advice(problem))]
+        )
         for problem in error.problems
     ]
     return _limit_lines(lines, "the log of the step has them all")
@@ -83,7 +85,7 @@ def _iter_stages(result: RunResult) -> Iterator[str]:
 
 def _iter_gates(result: RunResult, *, fails: bool) -> Iterator[str]:
     settings = format_settings_note(result)
-    for verdict in open_gates(result.verdicts):
+    for verdict in list_open_gates(result.verdicts):
         if verdict.fails != fails:
             continue
         hint = [f"hint: {suggest_next_step(verdict, result)}"] if fails else []
@@ -125,7 +127,7 @@ def _iter_unjudged(result: RunResult, *, fails: bool) -> Iterator[str]:
 
 
 def _format_line(level: Level, place: Position, title: str, message: Sequence[str]) -> str:
-    file = path_in_repository(place.file, "GITHUB_WORKSPACE")
+    file = to_repository_path(place.file, "GITHUB_WORKSPACE")
     properties = {"file": file, "line": str(place.line), "col": str(place.column), "title": title}
     named = ",".join(f"{name}={_escape(value, ',:')}" for name, value in properties.items())
     text = "\n".join(line for line in message if line)

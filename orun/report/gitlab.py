@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from orun.core.open_gates import open_gates
+from orun.core.open_gates import list_open_gates
 from orun.core.run_record import RunResult
 from orun.core.source_location import Position
 from orun.report.figures import find_position
@@ -27,7 +27,7 @@ from orun.report.gates import (
     name_verdicts,
 )
 from orun.report.notes import describe_undeclared_write
-from orun.text.positions import path_in_repository
+from orun.text.positions import to_repository_path
 
 ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -73,7 +73,7 @@ def _iter_stages(result: RunResult) -> Iterator[dict[str, Any]]:
 
 
 def _iter_gates(result: RunResult) -> Iterator[dict[str, Any]]:
-    unsolved = open_gates(result.verdicts)
+    unsolved = list_open_gates(result.verdicts)
     for verdict, name in name_verdicts(result.verdicts):
         if verdict in unsolved:
             severity = "critical" if verdict.fails else "info" if verdict.outcome == "no baseline" else "minor"
@@ -117,7 +117,7 @@ def _iter_unjudged(result: RunResult) -> Iterator[dict[str, Any]]:
 
 
 def _build_issue(text: str, check: str, name: str, severity: str, place: Position) -> dict[str, Any]:
-    path = path_in_repository(place.file, "CI_PROJECT_DIR")
+    path = to_repository_path(place.file, "CI_PROJECT_DIR")
     # The same failure of the next run is the same issue, wherever it has moved to in the file.
     fingerprint = hashlib.sha256(f"{path}\n{check}\n{name}".encode(errors="surrogateescape")).hexdigest()
     return {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from orun.core.open_gates import open_gates
+from orun.core.open_gates import list_open_gates
 from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.report.failures import format_failure
 from orun.report.gates import (
@@ -22,8 +22,8 @@ from orun.report.notes import format_stage_notes, format_undeclared_writes
 from orun.report.stages import format_stage
 from orun.report.summary import summarize
 from orun.report.terminal import Terminal
-from orun.text.markdown import escape, table
-from orun.text.positions import place
+from orun.text.markdown import escape, format_table
+from orun.text.positions import format_position
 
 PLAIN = Terminal()
 
@@ -50,12 +50,12 @@ def _format_stages(result: RunResult) -> list[str]:
     if any(stage.machine for stage in result.stages):
         for row, text in zip([titles, *rows], ["machine", *(stage.machine for stage in result.stages)], strict=True):
             row.insert(2, text)
-    return ["### Stages", table(titles, rows)] if rows else []
+    return ["### Stages", format_table(titles, rows)] if rows else []
 
 
 def _format_checklist(result: RunResult) -> list[str]:
     """Return a task for each gate, ticked if it passed. Members of a group stand below it."""
-    unsolved = open_gates(result.verdicts)
+    unsolved = list_open_gates(result.verdicts)
     lines = [
         f"{INDENT * verdict.depth}- {_format_task(verdict, explained=verdict in unsolved)}"
         for verdict in result.verdicts
@@ -75,16 +75,16 @@ def _format_task(verdict: Verdict, *, explained: bool) -> str:
     if not explained:
         return tick if verdict.outcome == "passed" else f"{tick}, {verdict.outcome}"
     fails = " (fails the run)" if verdict.fails and verdict.outcome != "failed" else ""
-    return (
-        f"{tick}, **{verdict.outcome}**{fails}: {escape(explain_verdict(verdict))} ({escape(place(verdict.position))})"
-    )
+    position = escape(format_position(verdict.position))
+    return f"{tick}, **{verdict.outcome}**{fails}: {escape(explain_verdict(verdict))} ({position})"
 
 
 def _render_open_item(stage: StageResult, gate: Unjudged) -> str:
     """Return `[ ] **latency p50** max 12ms, **not judged**: latency was skipped: ... (bert.yaml:40:7)`."""
     name = f"**{escape(f'{gate.stage} {gate.metric}')}**" + (f" {escape(gate.condition)}" if gate.condition else "")
     fails = " (fails the run)" if gate.fails else ""
-    return f"[ ] {name}, **{NOT_JUDGED}**{fails}: {escape(explain_unjudged(stage))} ({escape(place(gate.position))})"
+    position = escape(format_position(gate.position))
+    return f"[ ] {name}, **{NOT_JUDGED}**{fails}: {escape(explain_unjudged(stage))} ({position})"
 
 
 def _format_failure(stage: StageResult) -> str:

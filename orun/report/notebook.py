@@ -31,10 +31,10 @@ def write_html(result: RunResult, path: Path) -> None:
         UsageError: if the path is a file that the run has read, or that only orun writes.
         OSError: if it cannot be written.
     """
-    from orun.noop.overwrites import of_run, refuse, refuse_here
+    from orun.noop.overwrites import list_run_files, refuse, refuse_here
 
     refuse_here([path])
-    refuse([path], of_run(result))
+    refuse([path], list_run_files(result))
     with OutputFile(path) as file:
         file.write(_render_page(result).encode("utf-8", errors="backslashreplace"))
 

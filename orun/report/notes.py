@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orun.core.run_record import RunResult, StageResult
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.report.run_options import format_run_options
 from orun.report.terminal import Terminal
 from orun.text.counts import count
@@ -28,7 +28,7 @@ def describe_undeclared_write(result: RunResult, stage: StageResult) -> str:
     """Return what a stage wrote beside its output, why that is no good, and what to do."""
     rest = len(stage.wrote) - SHOWN
     files = ", ".join(stage.wrote[:SHOWN]) + (f" and {count(rest, 'more file')}" if rest > 0 else "")
-    again = f"orun {quoted(show_path(result.file))} --force {quoted(stage.stage)}{format_run_options(result)}"
+    again = f"orun {quote(show_path(result.file))} --force {quote(stage.stage)}{format_run_options(result)}"
     return (
         f"{stage.stage} wrote beside its output: {files}; that does not come back with its stored result, so write to "
         f"context.output; to have it written again: {again}"

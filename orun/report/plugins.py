@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from orun.core.run_record import RunResult
-from orun.environment.entry_points import Group, describe, package_of
+from orun.environment.entry_points import Group, describe, name_package
 from orun.errors import UsageError
-from orun.text.suggestions import closest
+from orun.text.suggestions import find_closest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -31,14 +31,14 @@ def find_renderer(name: str, library: Collection[str]) -> Callable[[RunResult], 
     if points := offered.get(name):
         return partial(_render, points[0], REPORTS.load_function(points))
     known = (*library, *offered)
-    near = closest(name, known)
+    near = find_closest(name, known)
     why = f"known: {', '.join(known)}"
     raise UsageError(f"there is no report {name!r}", why=f"did you mean {near}?\n{why}" if near else why)
 
 
 def _render(point: EntryPoint, render: Callable[[RunResult], object], result: RunResult) -> str | bytes:
     """Return what the function of a package renders; raise UsageError when it fails."""
-    problem = f"the report {point.name!r} of the package {package_of(point)} failed"
+    problem = f"the report {point.name!r} of the package {name_package(point)} failed"
     try:
         content = render(result)
     except Exception as error:  # a package may raise any error

@@ -69,8 +69,8 @@ def format_reasons(reasons: Sequence[Reason], *, every: bool = False) -> str:
     """Return the most telling reason and how many more there are, or every reason."""
     if not reasons:
         return ""
-    from orun.text.wording.reasons import sentence, sentences  # a run with nothing to do says no reasons
+    from orun.text.wording.reasons import describe_reason, describe_reasons  # a run with nothing to do says no reasons
 
     if every or len(reasons) == 1:
-        return "; ".join(sentences(reasons))
-    return f"{sentence(reasons[0])} (and {len(reasons) - 1} more)"
+        return "; ".join(describe_reasons(reasons))
+    return f"{describe_reason(reasons[0])} (and {len(reasons) - 1} more)"

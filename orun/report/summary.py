@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import INTERRUPTED, Outcome, RunOutcome, RunResult
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.report.gates import NOT_ASKED, NOT_JUDGED, iter_unjudged
 from orun.report.run_options import format_run_options
 from orun.report.stages import format_reasons
@@ -91,8 +91,8 @@ def _advise(result: RunResult) -> Iterator[str]:
         yield "what is done is kept; to go on, run the same command again"
     outcomes = {stage.outcome for stage in result.stages}
     if "blocked" in outcomes and "failed" not in outcomes and result.exit_code == STAGE_FAILED:
-        to = f"--to {quoted(_find_requested(result))}{format_run_options(result)}"
-        yield f"to run what is missing as well: orun {quoted(show_path(result.file))} {to}"
+        to = f"--to {quote(_find_requested(result))}{format_run_options(result)}"
+        yield f"to run what is missing as well: orun {quote(show_path(result.file))} {to}"
     if result.outcome in ("done", "not judged") or (result.outcome != "failed" and any(iter_unjudged(result))):
         yield from iter_skip_reasons(result)
     out = next((stage.out for stage in result.stages if stage.out), "")

@@ -9,18 +9,18 @@ from datetime import UTC, datetime
 from orun.core.metrics import Better, Estimate
 from orun.core.run_record import RunResult
 from orun.errors import StoreError
-from orun.history.changes import Change, changes
+from orun.history.changes import Change, find_changes
 from orun.history.database import History
 from orun.history.points import Point, Series
-from orun.history.search import past
+from orun.history.search import find_past
 from orun.report.figures import format_age
 from orun.report.run_options import find_store
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
-from orun.store.layout import history_path
+from orun.store.layout import locate_history
 from orun.text.counts import count
-from orun.text.markdown import table
-from orun.text.units import amount, show_change, span
+from orun.text.markdown import format_table
+from orun.text.units import show_amount, show_change, show_interval
 
 OVERVIEW = (
     Column("pipeline"),
@@ -65,7 +65,7 @@ def _choose_bar(value: float, low: float, high: float) -> str:
 def read_past(result: RunResult) -> tuple[Sequence[Series], str]:
     """Return the past of a run's gated metrics on its machine, or why the history cannot be read."""
     try:
-        return past(History(history_path(find_store(result))), result), ""
+        return find_past(History(locate_history(find_store(result))), result), ""
     except StoreError as error:  # the run has its verdicts; only its past is missing
         return (), error.problem
 
@@ -77,14 +77,14 @@ def format_overview(all_series: Sequence[Series], now: float, terminal: Terminal
 
 def _build_overview_row(series: Series, now: float) -> list[Cell]:
     last = series.last
-    shifts = changes(series)
+    shifts = find_changes(series)
     return [
         Cell(last.pipeline),
         Cell(series.name, "strong"),
         Cell(_format_machine(last)),
         Cell(f"{len(series.points)}x"),
         Cell(draw_sparkline(series.values)),
-        Cell(amount(last.value, last.unit)),
+        Cell(show_amount(last.value, last.unit)),
         Cell(format_age(now - last.measured_at)),
         Cell(format_shift(shifts[-1], series), _choose_style(shifts[-1], last.better)) if shifts else Cell(""),
     ]
@@ -93,20 +93,20 @@ def _build_overview_row(series: Series, now: float) -> list[Cell]:
 def format_markdown(all_series: Sequence[Series]) -> str:
     """Return a section with a line for each series that has a past; empty where none has."""
     rows = [build_trend_cells(series) for series in all_series if len(series.points) > 1]
-    return f"\n### Trend on this machine\n\n{table(TREND, rows)}\n" if rows else ""
+    return f"\n### Trend on this machine\n\n{format_table(TREND, rows)}\n" if rows else ""
 
 
 def build_trend_cells(series: Series) -> list[str]:
     """Return a series as a line of a report, under the titles `TREND`."""
     last, last_change = series.last, ""
-    for change in changes(series)[-1:]:
+    for change in find_changes(series)[-1:]:
         moment = _format_time(series.points[change.index])
         last_change = f"{format_shift(change, series)} on {moment}{_name_runtime(series, change.index)}"
     return [
         series.name,
         f"{len(series.points)}x",
         draw_sparkline(series.values),
-        amount(last.value, last.unit),
+        show_amount(last.value, last.unit),
         last_change,
     ]
 
@@ -119,7 +119,7 @@ def format_detail(series: Series, now: float, terminal: Terminal, limit: int) ->
         _build_point_row(points[number - 1] if number else None, points[number], now)
         for number in range(max(0, len(points) - limit), len(points))
     ]
-    shifts = changes(series)
+    shifts = find_changes(series)
     lines = [f"{count(len(shifts) - limit, 'change')} before these"] if len(shifts) > limit else []
     lines += [
         f"changed {_format_time(points[change.index])}: {_describe_shift(change, series, terminal)}"
@@ -139,7 +139,7 @@ def format_shift(change: Change, series: Series) -> str:
     unit = series.last.unit
     moved = show_change(change.before, change.after, unit)
     relative = f" ({moved})" if moved else ""
-    return f"{amount(change.before, unit)} -> {amount(change.after, unit)}{relative}"
+    return f"{show_amount(change.before, unit)} -> {show_amount(change.after, unit)}{relative}"
 
 
 def _describe_shift(change: Change, series: Series, terminal: Terminal) -> str:
@@ -166,8 +166,8 @@ def _build_point_row(before: Point | None, point: Point, now: float) -> list[Cel
     relative = show_change(before.value, point.value, point.unit) if before else ""
     return [
         Cell(_format_time(point)),
-        Cell(amount(point.value, point.unit)),
-        Cell(span(interval, point.unit)),
+        Cell(show_amount(point.value, point.unit)),
+        Cell(show_interval(interval, point.unit)),
         Cell(relative),
         Cell(format_age(now - point.measured_at)),
         Cell(point.run),

@@ -8,7 +8,7 @@ from threading import Event, Thread
 from time import monotonic
 from typing import TextIO
 
-from orun.core.activity import reported_to
+from orun.core.activity import report_to
 from orun.report.table import wrap
 from orun.report.terminal import Terminal
 from orun.text.units import show
@@ -69,7 +69,7 @@ def waiting_line(stream: TextIO, terminal: Terminal) -> Iterator[None]:
     """Show what is reported inside of the block."""
     line = WaitingLine(stream, terminal)
     try:
-        with reported_to(line.note):
+        with report_to(line.note):
             yield
     finally:
         line.close()

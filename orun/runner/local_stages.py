@@ -37,7 +37,7 @@ class LocalStages:
     def start(self, step: Step, done: Mapping[str, Done]) -> None:
         """Start the process of a stage."""
         name = step.stage.id
-        if why := self.planner.why_here(step.stage):
+        if why := self.planner.explain_here(step.stage):
             self.emit(Notice("info", f"{name} runs on this machine: {why}"))
         for environment in step.stage.environments:
             from orun.environment import venv_builder

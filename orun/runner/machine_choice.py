@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orun.environment.resources import Resources, machine_resources
+from orun.environment.resources import Resources, to_resources
 from orun.pipeline.model import Stage
 from orun.planning.assignment import Assignment
 from orun.planning.plan import Done, Step
@@ -22,11 +22,11 @@ class MachineChoice:
 
     def list_resources(self) -> dict[str, Resources]:
         """Return what stages may use of each machine."""
-        return {name: machine_resources(machine) for name, machine in self.assignment.machines.items()}
+        return {name: to_resources(machine) for name, machine in self.assignment.machines.items()}
 
     def runs_here(self, stage: Stage) -> bool:
         """Return whether a stage runs on this machine."""
-        return "" in self.planner.candidates(stage).machines
+        return "" in self.planner.find_candidates(stage).machines
 
     def choose(self, step: Step, schedule: Schedule, done: Mapping[str, Done]) -> str:
         """Return the machine that a stage starts on now; empty if all that can run it are busy.
@@ -49,7 +49,7 @@ class MachineChoice:
             )
 
         ranked = []
-        for group in self.planner.candidates(stage).classes:
+        for group in self.planner.find_candidates(stage).classes:
             names = [facts.machine for facts in group]
             free = (name for name in names if self._is_free(step, name, schedule))
             ranked += [(rank(name, equal=step.machine in names), name) for name in free]
@@ -57,7 +57,7 @@ class MachineChoice:
 
     def are_alike(self, stage: Stage, *machines: str) -> bool:
         """Return whether machines have the same facts about a stage, and so the same key."""
-        classes = ({facts.machine for facts in group} for group in self.planner.candidates(stage).classes)
+        classes = ({facts.machine for facts in group} for group in self.planner.find_candidates(stage).classes)
         return any(group.issuperset(machines) for group in classes)
 
     def _is_free(self, step: Step, machine: str, schedule: Schedule) -> bool:

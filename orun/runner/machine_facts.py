@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from orun.core.key_component import Components
 from orun.core.machines import MachineFacts, StageFacts
-from orun.environment.env_vars import stage_environment
+from orun.environment.env_vars import build_stage_environment
 from orun.environment.resources import Resources
 from orun.errors import DeviceUnknown
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.facts import LocalFacts
-from orun.planning.implicit_deps import package_versions
+from orun.planning.implicit_deps import read_package_versions
 from orun.runner.preflight import find_excess, find_lacks
 
 ISOLATED = "its isolated environment is made on the machine that plans"
@@ -21,8 +21,8 @@ def collect_facts(pipeline: Pipeline, machine: str, available: Resources) -> Mac
     return MachineFacts.collect(
         machine,
         {stage.id: _build_stage_facts(pipeline, stage, local, available) for stage in pipeline.stages},
-        packages=dict(package_versions(pipeline.root)),
-        variables={name: pipeline.private.state_now(name) for name in stage_environment()},
+        packages=dict(read_package_versions(pipeline.root)),
+        variables={name: pipeline.private.read_state(name) for name in build_stage_environment()},
     )
 
 
@@ -32,7 +32,7 @@ def _build_stage_facts(pipeline: Pipeline, stage: Stage, local: LocalFacts, avai
     missing = [problem.message for problem in (*find_lacks(pipeline, stage), *find_excess(stage, available))]
     components: Components = ()
     try:
-        components = local.components(stage)
+        components = local.list_components(stage)
     except DeviceUnknown as error:
         missing = missing or [error.problem]
-    return StageFacts(components, tuple(missing), local.skipped(stage))
+    return StageFacts(components, tuple(missing), local.explain_skip(stage))

@@ -16,14 +16,14 @@ from orun.core.events import Event, Notice, StageStarted, StageWaiting
 from orun.core.machines import Built, Failed, Joined, Leaving, LogText, Lost, Order, Refused
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import replace
-from orun.environment.env_vars import stage_environment
+from orun.environment.env_vars import build_stage_environment
 from orun.errors import MachineLost, StageError, StageFailed
 from orun.executors import Progress
 from orun.fs.observed_state import ABSENT
-from orun.fs.os_errors import convert_os_errors, quoted
+from orun.fs.os_errors import convert_os_errors, quote
 from orun.pipeline.model import Stage
-from orun.planning.implicit_deps import changed_meanwhile
-from orun.planning.key_diff import key_changes
+from orun.planning.implicit_deps import build_changed_error
+from orun.planning.key_diff import list_key_changes
 from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
 from orun.runner.fleet import FleetMessage, FleetRun
@@ -32,7 +32,7 @@ from orun.runner.setbacks import Setbacks
 from orun.runner.stage_execution import StageEnd
 from orun.runner.stage_reports import StageReports
 from orun.store import Action
-from orun.store.layout import safe_name
+from orun.store.layout import to_safe_name
 from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
@@ -214,7 +214,7 @@ class Orders:
         It stays if no other machine can run the stage.
         """
         machines = failed.setdefault(stage.id, set())
-        if machine in machines and self.planner.candidates(stage).machines != (machine,):
+        if machine in machines and self.planner.find_candidates(stage).machines != (machine,):
             self._assignment.bar(machine)
             text = f"machine {machine} gets no more stages: transfers for {stage.id} failed there twice"
             self.emit(Notice("warning", text))
@@ -232,13 +232,13 @@ class Orders:
     def _lose(self, sent: Sent, message: Lost) -> MachineLost | None:
         """Return the error of a stage that was lost too often; None if it starts again."""
         self._assignment.remove(message.machine)
-        if not self.planner.candidates(sent.step.stage).classes:
+        if not self.planner.find_candidates(sent.step.stage).classes:
             self.refresh()
         return self.setbacks.lose(message, monotonic() - sent.started_at)
 
     def _refuse(self, message: Refused) -> StageFailed | None:
         """Return the error of a stage that was refused too often; None if it starts again."""
-        file, stage = quoted(self.planner.pipeline.file), quoted(message.stage)
+        file, stage = quote(self.planner.pipeline.file), quote(message.stage)
         error = self.setbacks.refuse(message, f"orun explain {file} {stage} --on URL")
         if error is None:
             self.refresh()
@@ -246,7 +246,7 @@ class Orders:
 
     def find_lack(self, stage: Stage) -> MachineLost | None:
         """Return the error of a stage that no machine can run; None while it may wait for one."""
-        return self.setbacks.find_lack(stage.id, self.planner.candidates(stage).problem)
+        return self.setbacks.find_lack(stage.id, self.planner.find_candidates(stage).problem)
 
     def refresh(self) -> None:
         """Ask the machines for their facts again."""
@@ -258,8 +258,8 @@ class Orders:
 
         Return None if it did not arrive, and its machine is to push it again.
         """
-        stage, action = step.stage, self.remote.downloads.arrived(step)
-        if action is None or self.planner.results.damage(action):
+        stage, action = step.stage, self.remote.downloads.take_arrived(step)
+        if action is None or self.planner.results.find_damage(action):
             problem = f"{stage.id} was built on {step.machine}, and its result did not arrive from the remote"
             if self.setbacks.may_repair(stage.id):
                 self.setbacks.begin_again(stage.id, problem)
@@ -267,18 +267,18 @@ class Orders:
                 return None
             hint = "see the notices above, and run again: the result is there"
             return StageFailed(stage.id, problem, why=f"remote {self.remote.url}", hint=hint)
-        changes = key_changes(stage, step.components, self.planner.components(stage, done, step.machine))
-        changes = changes or self.planner.changes(stage, action, step.machine)
+        changes = list_key_changes(stage, step.components, self.planner.list_components(stage, done, step.machine))
+        changes = changes or self.planner.list_changes(stage, action, step.machine)
         if changes:
             subject = str(changes[0].arguments.get("subject", changes[0].code))
-            return changed_meanwhile(stage.id, f"{subject} was changed")
+            return build_changed_error(stage.id, f"{subject} was changed")
         self._unread.pop(stage.id, None)
         self._warn_of_unset(step, action)
         return action
 
     def _warn_of_unset(self, step: Step, action: Action) -> None:
         """Say which variables a stage looked for in vain on its machine, while they are set on this one."""
-        here = stage_environment()
+        here = build_stage_environment()
         states = action.implicit_deps.environment.items()
         if unset := sorted(name for name, state in states if state == ABSENT and name in here):
             names = ", ".join(unset)
@@ -286,4 +286,4 @@ class Orders:
             self.emit(Notice("warning", f"{text}; set {names} where the agent runs"))
 
     def _log(self, name: str) -> Path:
-        return self.logs / f"{safe_name(name)}.log"
+        return self.logs / f"{to_safe_name(name)}.log"

@@ -15,10 +15,10 @@ from pathlib import Path
 from orun.core.run_record import INVESTIGATIONS
 from orun.core.source_location import Problem
 from orun.errors import PipelineError, StoreError
-from orun.fs.observed_state import project_of, seen_at
+from orun.fs.observed_state import find_project, stat_presence
 from orun.pipeline.model import Pipeline
 from orun.store import Action, Store
-from orun.store.layout import RECORD_FILE, safe_name
+from orun.store.layout import RECORD_FILE, to_safe_name
 from orun.text.suggestions import show_path
 
 MOST_RUNS = 100  # runs back in which the file of a removed stage is looked up
@@ -35,7 +35,7 @@ class OutputCheckouts:
 
     def put(self, stage: str, action: Action) -> tuple[Path, bool]:
         """Make the output folder of a stage hold its artifact; return the folder, and whether it had to change."""
-        out, restored = self.store.checkout(action.tree, self.pipeline, stage)
+        out, restored = self.store.check_out(action.tree, self.pipeline, stage)
         self._placed[stage] = action, str(out), _read_folder_state(str(out))
         return out, restored
 
@@ -57,8 +57,8 @@ def withdraw_removed_stages(store: Store, pipeline: Pipeline) -> Iterator[str]:
     if pipeline.name.endswith(INVESTIGATIONS):
         return
     fold_case = _choose_case_folding(store)
-    own = {fold_case(safe_name(stage.id)) for stage in pipeline.stages}
-    folders = {folder for folder in store.checkout_names(pipeline.name) if fold_case(folder) not in own}
+    own = {fold_case(to_safe_name(stage.id)) for stage in pipeline.stages}
+    folders = {folder for folder in store.list_checkouts(pipeline.name) if fold_case(folder) not in own}
     for stage in _iter_earlier_stages(store, pipeline, folders) if folders else ():
         if store.withdraw(pipeline.name, stage):
             yield f"{stage}: its output was removed from out/: {pipeline.file.name} no longer has this stage"
@@ -72,8 +72,8 @@ def describe_name_conflict(store: Store, pipeline: Pipeline) -> str:
     from orun.eventlog import read_result  # a run with nothing to do does not need it
 
     fold_case = _choose_case_folding(store)
-    end = fold_case(f"-{safe_name(pipeline.name)}")
-    for folder in store.ended_runs(lambda name: fold_case(name).endswith(end)):
+    end = fold_case(f"-{to_safe_name(pipeline.name)}")
+    for folder in store.iter_ended_runs(lambda name: fold_case(name).endswith(end)):
         with suppress(StoreError):
             last = read_result(folder / RECORD_FILE)
             if fold_case(last.pipeline) != fold_case(pipeline.name):
@@ -82,8 +82,8 @@ def describe_name_conflict(store: Store, pipeline: Pipeline) -> str:
                 return ""
             return (
                 f"{show_path(last.file)} has the name {last.pipeline}, too, and ran before: the two replace each "
-                f"other's outputs in out/{safe_name(pipeline.name)}, and `orun diff` and `orun history` take them for "
-                "one pipeline; `name:` in the file gives one of them another"
+                f"other's outputs in out/{to_safe_name(pipeline.name)}, and `orun diff` and `orun history` take them "
+                "for one pipeline; `name:` in the file gives one of them another"
             )
     return ""
 
@@ -99,7 +99,7 @@ def require_distinct_folders(store: Store, pipeline: Pipeline) -> None:
     first: dict[str, str] = {}
     problems = []
     for stage in pipeline.stages:
-        other = first.setdefault(safe_name(stage.id).lower(), stage.id)
+        other = first.setdefault(to_safe_name(stage.id).lower(), stage.id)
         if other != stage.id:
             message = f"{other!r} and {stage.id!r} would share a folder: file names in {store.root} ignore case"
             hint = "give one of them another name, or keep results where case counts: --store DIR"
@@ -117,14 +117,14 @@ def is_another(ran: Path, own: Path) -> bool:
     """Return whether a file that ran is another one of the same repository, not this one moved or checked out anew."""
     return (
         not _is_file_of(ran, own)
-        and bool(seen_at(ran))
+        and bool(stat_presence(ran))
         and _find_repository(ran.parent) == _find_repository(own.parent)
     )
 
 
 def _find_repository(folder: Path) -> Path:
     """Return the enclosing git repository, or else the project."""
-    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), project_of(folder))
+    return next((each for each in (folder, *folder.parents) if (each / ".git").exists()), find_project(folder))
 
 
 def _iter_earlier_stages(store: Store, pipeline: Pipeline, folders: Collection[str]) -> Iterator[str]:
@@ -132,12 +132,12 @@ def _iter_earlier_stages(store: Store, pipeline: Pipeline, folders: Collection[s
     from orun.eventlog import read_result  # needed only if a stage was removed
 
     left = set(folders)
-    for folder in islice(store.ended_runs(), MOST_RUNS):
+    for folder in islice(store.iter_ended_runs(), MOST_RUNS):
         with suppress(StoreError):  # another version of orun wrote it
             record = read_result(folder / RECORD_FILE)
             stages = [result.stage for result in record.stages if record.pipeline == pipeline.name]
-            matches = [stage for stage in stages if safe_name(stage) in left]
-            left -= {safe_name(stage) for stage in matches}
+            matches = [stage for stage in stages if to_safe_name(stage) in left]
+            left -= {to_safe_name(stage) for stage in matches}
             if matches and _is_file_of(Path(record.file), pipeline.file):
                 yield from matches
         if not left:
@@ -146,7 +146,7 @@ def _iter_earlier_stages(store: Store, pipeline: Pipeline, folders: Collection[s
 
 def _is_file_of(ran: Path, own: Path) -> bool:
     """Return whether the file that ran is that of a pipeline, which may have moved with its project since."""
-    return ran.resolve() == own.resolve() or (ran.name == own.name and not seen_at(ran))
+    return ran.resolve() == own.resolve() or (ran.name == own.name and not stat_presence(ran))
 
 
 def _read_folder_state(path: str) -> FolderState:

@@ -7,14 +7,14 @@ from importlib import import_module
 
 from orun.core.reason_codes import ReasonCode
 from orun.core.source_location import Problem
-from orun.core.targets import EXTENSIONS, Environment, StageClass, Target, gpus_of
+from orun.core.targets import EXTENSIONS, Environment, StageClass, Target, count_gpus
 from orun.environment import device, distributions, providers, venvs
-from orun.environment.env_vars import stage_value
-from orun.environment.install_commands import install_command, library_command, upgrade_command
+from orun.environment.env_vars import read_stage_value
+from orun.environment.install_commands import find_library_command, format_install_command, format_upgrade_command
 from orun.environment.resources import Resources
 from orun.errors import DeviceUnknown, EnvironmentFailed, PipelineError
 from orun.pipeline.model import Pipeline, Stage
-from orun.pipeline.sources import target_of_references
+from orun.pipeline.sources import choose_reference_target
 from orun.planning.plan import DUE, Plan, Step
 from orun.text import units
 
@@ -83,7 +83,9 @@ def make_environments(plan: Plan, chosen: Collection[str], notify: Notify) -> No
 def _is_skipped(pipeline: Pipeline, stage: Stage) -> bool:
     """Return whether a provider is missing that the file allows to be missing."""
     optional = [target for target in stage.targets if target.missing == "skip"]
-    return any(providers.explain(target.below(pipeline.root), stage.environment_of(target)) for target in optional)
+    return any(
+        providers.explain(target.resolve_paths(pipeline.root), stage.choose_environment(target)) for target in optional
+    )
 
 
 def _list_due(plan: Plan, chosen: Collection[str]) -> list[Stage]:
@@ -104,7 +106,7 @@ def find_excess(stage: Stage, available: Resources) -> list[Problem]:
                 hint="ask for less in its `resources`; to see what there is: free -h",
             )
         )
-    if stage.gpus > max(available.gpus, gpus_of(stage.targets)):
+    if stage.gpus > max(available.gpus, count_gpus(stage.targets)):
         problems.append(
             Problem(
                 stage.position,
@@ -120,7 +122,7 @@ def find_unset(pipeline: Pipeline, stage: Stage) -> list[Problem]:
 
     Only names under `secrets` or `env` count: the code may set others itself.
     """
-    names = [name for name in (*pipeline.secrets, *stage.env) if stage_value(name) is None]
+    names = [name for name in (*pipeline.secrets, *stage.env) if read_stage_value(name) is None]
     kind = pipeline.kinds[stage.uses]
     if not names or kind.origin != "file":
         return []
@@ -159,7 +161,7 @@ def find_lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
     """
     if not venvs.is_known(stage.environment):
         return []
-    spec, packages = pipeline.kinds[stage.uses].spec, venvs.packages(stage.environment)
+    spec, packages = pipeline.kinds[stage.uses].spec, venvs.read_packages(stage.environment)
     try:
         needs = list_needed_tools(pipeline, stage)
     except Exception as error:  # a plug-in may raise anything
@@ -171,13 +173,13 @@ def find_lacks(pipeline: Pipeline, stage: Stage) -> list[Problem]:
         return [
             problem
             for target in stage.targets
-            for problem in _list_target_problems(stage, target.below(pipeline.root), spec.stage_class)
+            for problem in _list_target_problems(stage, target.resolve_paths(pipeline.root), spec.stage_class)
         ]
     purposes = {tool.replace("|", " or "): reason and f" for {reason}" for tool, reason in missing.items()}
     names = ", ".join(f"{tool}{purpose}" for tool, purpose in purposes.items())
     them, verb = ("it", "is") if len(missing) == 1 else ("them", "are")
     own, extra = ([tool for tool in missing if (tool in spec.tools) == ours] for ours in (True, False))
-    location, hint = "installed", install_command(own, spec.extra, other_tools=extra)
+    location, hint = "installed", format_install_command(own, spec.extra, other_tools=extra)
     if stage.environment:
         location = f"in environment {stage.environment.name!r}"
         requirements = ", ".join(f"{tool.partition('|')[0]}==VERSION" for tool in missing)
@@ -197,7 +199,7 @@ def list_needed_tools(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
         return own
     from orun.stages.required_packages import required_packages
 
-    here = stage.environment_of(target_of_references(stage)) == stage.environment
+    here = stage.choose_environment(choose_reference_target(stage)) == stage.environment
     extra = list_source_tools(stage) if here else {}
     extra |= required_packages(import_module(kind.entry), stage.params, pipeline.root)
     return own | {tool: reason for tool, reason in extra.items() if tool not in own}
@@ -217,32 +219,40 @@ def _needs_unknown(stage: Stage, distribution: str, error: Exception) -> Problem
         f"the kind {stage.uses!r} of the package {distribution} cannot say which packages it needs: "
         f"{type(error).__name__}: {error}"
     )
-    return Problem(stage.position, message, hint=upgrade_command(distribution))
+    return Problem(stage.position, message, hint=format_upgrade_command(distribution))
 
 
 def _list_target_problems(stage: Stage, target: Target, stage_class: StageClass) -> list[Problem]:
     """Return why a model of a target of the stage cannot run on this machine."""
-    environment = stage.environment_of(target)
+    environment = stage.choose_environment(target)
     if not venvs.can_run(environment):
         return []
-    if target.extended and not distributions.find(EXTENSIONS, venvs.packages(environment)):
+    if target.extended and not distributions.find(EXTENSIONS, venvs.read_packages(environment)):
         location = f"in environment {environment.name!r}" if environment else "installed"
-        hint = f"add it to that environment: {EXTENSIONS}==VERSION" if environment else install_command([EXTENSIONS])
+        hint = (
+            f"add it to that environment: {EXTENSIONS}==VERSION"
+            if environment
+            else format_install_command([EXTENSIONS])
+        )
         message = f"target {target.name!r} of stage {stage.id!r} needs {EXTENSIONS}, which is not {location}"
         return [Problem(stage.position, message, hint=hint)]
     why = providers.explain(target, environment)
     if not why and environment and environment != stage.environment:
-        packages = venvs.packages(environment)
-        of_sources = list_source_tools(stage) if target.name == target_of_references(stage).name else {}
+        packages = venvs.read_packages(environment)
+        of_sources = list_source_tools(stage) if target.name == choose_reference_target(stage).name else {}
         lacking = [tool for tool in (*MODEL_RUNTIME, *of_sources) if distributions.find(tool, packages) is None]
         why = f"its environment {environment.name!r} does not hold {', '.join(lacking)}" if lacking else ""
     if not why:
         try:
-            device.fingerprint(stage_class, target, venvs.packages(environment))
+            device.fingerprint(stage_class, target, venvs.read_packages(environment))
         except DeviceUnknown as error:
             why = f"{error.problem} ({error.why})"
     if not why:
         return []
     message = f"target {target.name!r} of stage {stage.id!r} cannot run here: {why}"
-    hints = (library_command(why), f"`missing: skip` under target {target.name!r} skips its stages", "see orun doctor")
+    hints = (
+        find_library_command(why),
+        f"`missing: skip` under target {target.name!r} skips its stages",
+        "see orun doctor",
+    )
     return [Problem(stage.position, message, hint="; ".join(filter(None, hints)))]

@@ -14,16 +14,16 @@ from typing import Literal
 
 from orun.core.metrics import Metric
 from orun.core.reason import Reason
-from orun.environment.env_vars import HASH_SEED, variable
+from orun.environment.env_vars import HASH_SEED, set_variable
 from orun.errors import StageError, UsageError
 from orun.executors import Finished, JobResult, LocalExecutor, Mask
-from orun.fs.machine_locks import MachineClaim, machine_lock
-from orun.fs.os_errors import quoted
+from orun.fs.machine_locks import MachineClaim, build_machine_lock
+from orun.fs.os_errors import quote
 from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
 from orun.runner.stage_execution import StageExecution
 from orun.store import Action, Entry
-from orun.store.layout import command_options
+from orun.store.layout import format_command_options
 from orun.text.suggestions import show_path
 
 POLL_SECONDS = 0.05  # between two tries of the machine lock
@@ -96,7 +96,7 @@ def rebuild(planner: Planner, chosen: Collection[str], report: Callable[[Rebuilt
     }
     comparisons = []
     other_seed = next(seed for seed in HASH_SEEDS if seed != os.environ.get(HASH_SEED))
-    with variable(HASH_SEED, other_seed), LocalExecutor() as executor:
+    with set_variable(HASH_SEED, other_seed), LocalExecutor() as executor:
         for step in steps:
             comparisons.append(_Rebuilding(planner, executor, done, logs).compare(step))
             report(comparisons[-1])
@@ -121,7 +121,7 @@ class _Rebuilding:
         try:
             pipeline = self.planner.pipeline
             claim = MachineClaim(os.getpid(), str(pipeline.project), pipeline.name, stage.id, step.seconds)
-            with machine_lock(spec.exclusive, claim) as machine:
+            with build_machine_lock(spec.exclusive, claim) as machine:
                 while not machine.try_acquire():
                     sleep(POLL_SECONDS)
                 return self._rebuild_and_compare(step, step.cached_action)
@@ -139,7 +139,7 @@ class _Rebuilding:
             rebuilt = store.describe(execution.session_folder / "output")
         finally:
             execution.discard()
-        tree = store.tree(stored.tree)
+        tree = store.read_tree(stored.tree)
         files = tuple(_iter_changed_files(tree.entries if tree else (), rebuilt.entries))
         metrics = dict(_iter_changed_metrics(stored.metrics, result.metrics))
         return Rebuilt(
@@ -171,12 +171,12 @@ class _Rebuilding:
 def _require_stored(planner: Planner, missing: Sequence[Step]) -> None:
     if missing:
         pipeline = planner.pipeline
-        options = command_options(pipeline.overrides, planner.store.root, pipeline.root)
+        options = format_command_options(pipeline.overrides, planner.store.root, pipeline.root)
         names = ", ".join(step.stage.id for step in missing)
         raise UsageError(
             f"{missing[0].stage.id} has no stored result to compare with",
             why=f"not up to date: {names}",
-            hint=f"orun {quoted(show_path(str(pipeline.file)))}{options}",
+            hint=f"orun {quote(show_path(str(pipeline.file)))}{options}",
         )
 
 

@@ -77,7 +77,7 @@ def _iter_models(path: Path) -> Iterator[Root]:
 def list_releases(inventory: Inventory, last: int | None = None) -> tuple[Root, ...]:
     """Return the bundles that carry a version: of each name the `last` versions, or all if None."""
     versions: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
-    used = inventory.last_used()
+    used = inventory.find_last_uses()
     for tree in sorted(used, key=lambda tree: -used[tree]):
         if release := _read_release(inventory.store, tree):
             versions[release[0]][release[1]].append(tree)
@@ -91,7 +91,7 @@ def list_releases(inventory: Inventory, last: int | None = None) -> tuple[Root, 
 
 def _read_release(store: Store, digest: str) -> tuple[str, str] | None:
     """Return name and version of a bundle; None for any other tree, without a version, or if it is damaged."""
-    tree = store.tree(digest)
+    tree = store.read_tree(digest)
     manifest = next((entry.digest for entry in tree.entries if entry.path == MANIFEST), None) if tree else None
     if manifest is None:
         return None

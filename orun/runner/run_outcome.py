@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orun.core.events import Event, GateJudged, Notice, StageFinished
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Outcome, StageResult, Verdict
 from orun.core.serialization import replace
@@ -40,7 +40,9 @@ class RunOutcome:
     def find_guards(self, stages: Sequence[Stage]) -> None:
         """Find the stages before each release of a run."""
         releases = [
-            stage for stage in stages if self.planner.context(stage).spec.releases and not self.planner.skips(stage)
+            stage
+            for stage in stages
+            if self.planner.resolve_context(stage).spec.releases and not self.planner.skips(stage)
         ]
         before = {stage.id: stage.before for stage in stages}
         self.guards = find_reachable([name for release in releases for name in release.before], before)
@@ -52,8 +54,8 @@ class RunOutcome:
             if outcome == "skipped" and name not in stage.upstream and not self.planner.pipeline.strict:
                 continue
             if name not in self.done:
-                return reason(ReasonCode.STAGE_BEFORE, stage=name, outcome=outcome)
-        return self.planner.gate_before(stage, self.done)
+                return build_reason(ReasonCode.STAGE_BEFORE, stage=name, outcome=outcome)
+        return self.planner.find_gate_before(stage, self.done)
 
     def settle_outputs(self) -> None:
         """At the end of a run, restore outputs that another run replaced and remove those of removed stages."""

@@ -15,12 +15,12 @@ from orun.core.serialization import Record, replace
 from orun.environment import device, platforms
 from orun.environment.resources import Resources
 from orun.errors import Interrupted, OrunError, StoreError
-from orun.eventlog import Journal, unrecorded_notice
+from orun.eventlog import Journal, build_unrecorded_notice
 from orun.executors import LocalExecutor, Mask, find_enclosing_stage
-from orun.fs.observed_state import portable_name
-from orun.fs.os_errors import quoted
+from orun.fs.observed_state import to_portable_name
+from orun.fs.os_errors import quote
 from orun.history import source_snapshot
-from orun.history.git_revision import commit_of
+from orun.history.git_revision import read_commit
 from orun.pipeline.graph import find_reachable
 from orun.planning.plan import DUE, Plan
 from orun.planning.planner import Planner
@@ -60,7 +60,7 @@ class RunSession(Record, frozen=True):
         plan = Plan(pipeline, tuple(step for step in self.plan.steps if step.stage.id in needed))
         self.journal.emit(self._run_started(tuple(step.stage.id for step in plan.steps)))
         if not self.journal.recorded:
-            self._emit(unrecorded_notice(self.planner.store.root))
+            self._emit(build_unrecorded_notice(self.planner.store.root))
         for warning in self._iter_warnings(plan):
             self._emit(Notice("warning", warning))
         with LocalExecutor() as executor:
@@ -144,11 +144,12 @@ class RunSession(Record, frozen=True):
             folder=self.journal.folder,
             overrides=pipeline.overrides,
             sources={
-                portable_name(Path(path), pipeline.root, project): digest for path, digest in pipeline.sources.items()
+                to_portable_name(Path(path), pipeline.root, project): digest
+                for path, digest in pipeline.sources.items()
             },
             commit=""
             if find_enclosing_stage()
-            else commit_of(pipeline.root),  # git would be a dependency of that stage
+            else read_commit(pipeline.root),  # git would be a dependency of that stage
             orun=__version__,
             expected={
                 step.stage.id: step.seconds
@@ -158,13 +159,13 @@ class RunSession(Record, frozen=True):
         )
 
     def _end(self, code: int) -> RunResult:
-        result = self.journal.result(code)
+        result = self.journal.build_result(code)
         result = replace(
             result, not_asked=self._list_gates_left_out(), changed_settings=tuple(self._iter_changed_settings(result))
         )
         if self.journal.recorded:
             source_snapshot.keep(result, self.planner.pipeline)
-            result = replace(result, edited=source_snapshot.edited_since(result, self.planner.pipeline))
+            result = replace(result, edited=source_snapshot.find_edited(result, self.planner.pipeline))
             self._add_to_history(result)
         return self.journal.finish(result)
 
@@ -187,14 +188,14 @@ class RunSession(Record, frozen=True):
         measured = {stage.outcome for stage in result.stages if stage.metrics}
         if result.pipeline.endswith(INVESTIGATIONS) or not measured & {"built", "cached"}:
             return
-        from orun.history import History, history_path, points_of, points_of_renamed, points_used_again
+        from orun.history import History, find_renamed_points, list_points, list_points_used_again, locate_history
 
-        history = History(history_path(self.planner.store.root))
+        history = History(locate_history(self.planner.store.root))
         try:
-            past = points_of_renamed(history, result, {stage.id for stage in self.planner.pipeline.stages})
+            past = find_renamed_points(history, result, {stage.id for stage in self.planner.pipeline.stages})
             if past:
                 history.add(past)
-            new = (*points_of(result), *points_used_again(result, history.last_values(result.pipeline)))
+            new = (*list_points(result), *list_points_used_again(result, history.read_last_values(result.pipeline)))
             if new:
                 history.add(new)
         except StoreError as error:
@@ -213,11 +214,11 @@ def require_up_to_date(plan: Plan, chosen: Collection[str], store: Path) -> None
     due = [step for step in plan.steps if step.stage.id in chosen and step.action in DUE]
     if due:
         stages = ", ".join(step.stage.id for step in due[:MOST_NAMED])
-        file, option = quoted(show_path(str(plan.pipeline.file))), store_option(store, plan.pipeline.root)
+        file, option = quote(show_path(str(plan.pipeline.file))), store_option(store, plan.pipeline.root)
         raise StoreError(
             f"the store {show_path(str(store))} cannot be written, and {len(due)} of {len(chosen)} stages would run",
             why=f"not up to date: {stages}; to see why: orun plan {file}{option}",
-            hint=f"Choose a place that can be written (--store DIR): ls -ld {quoted(store)}",
+            hint=f"Choose a place that can be written (--store DIR): ls -ld {quote(store)}",
         )
 
 

@@ -170,7 +170,7 @@ class Runner:
 
     def _choose_queue(self, stage: Stage) -> Hashable:
         """Return what decides whether a ready stage can start: its machines, and what it needs of them."""
-        machines = self.planner.candidates(stage).machines if self._orders else ()
+        machines = self.planner.find_candidates(stage).machines if self._orders else ()
         return machines, self._choose_lock_mode(stage), stage.cpus, stage.memory, stage.gpus
 
     def _choose_lock_mode(self, stage: Stage) -> LockMode:
@@ -186,5 +186,5 @@ def find_left_results(planner: Planner, stages: tuple[Stage, ...]) -> frozenset[
     """
     builders = [stage for stage in stages if planner.pipeline.kinds[stage.uses].spec.output != "metrics"]
     built_on = {name for stage in builders for name in stage.needs.values()}
-    needed_here = {name for stage in stages if planner.why_here(stage) for name in stage.needs.values()}
+    needed_here = {name for stage in stages if planner.explain_here(stage) for name in stage.needs.values()}
     return frozenset(built_on - needed_here)

@@ -15,7 +15,7 @@ from orun.core.events import Event, Notice
 from orun.core.machines import Lost, Refused
 from orun.errors import MachineLost, StageFailed
 from orun.text.units import show
-from orun.text.wording.reasons import sentences
+from orun.text.wording.reasons import describe_reasons
 
 MOST_LOSSES = 2  # of machines that ran a stage, after which it starts again
 MOST_REFUSALS = 3  # of a stage, after which it starts again
@@ -69,7 +69,7 @@ class Setbacks:
         """Return the error of a stage refused too often, with a command to explain why; None if it starts again."""
         stage, machine = message.stage, message.machine
         self._refusals[stage] += 1
-        differing = "; ".join(sentences(message.reasons)) or "its key differs"
+        differing = "; ".join(describe_reasons(message.reasons)) or "its key differs"
         if self._refusals[stage] > MOST_REFUSALS:
             problem = f"{machine} refuses {stage}: what it depends on changes there all the time"
             return StageFailed(stage, problem, why=differing, hint=explain)

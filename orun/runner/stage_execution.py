@@ -9,23 +9,35 @@ from time import time
 from typing import TypeVar
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import value_of
+from orun.core.key_component import find_value
 from orun.core.serialization import Record, replace
 from orun.core.targets import Target
 from orun.environment import device, distributions, venvs
 from orun.errors import InputChanged, StageError
 from orun.executors import Job, JobResult
-from orun.fs.machine_folder import readings_file
-from orun.fs.observed_state import portable_name, presence
-from orun.fs.os_errors import quoted
+from orun.fs.machine_folder import locate_readings
+from orun.fs.observed_state import observe_presence, to_portable_name
+from orun.fs.os_errors import quote
 from orun.fs.signatures import Signature
 from orun.pipeline.model import KindUse, Pipeline
-from orun.planning.implicit_deps import carry_over, changed_meanwhile, collect_files, digest_now, package_versions
+from orun.planning.implicit_deps import (
+    build_changed_error,
+    carry_over,
+    collect_files,
+    digest_current,
+    read_package_versions,
+)
 from orun.planning.plan import Done, Step
 from orun.planning.provenance import Provenance
 from orun.runner.undeclared_writes import IsolationCheck, describe_reused_writes, find_reused_writes
 from orun.store import Action, ImplicitDependencies, Store, UndeclaredWrite
-from orun.store.layout import VERSION_FILE, command_options, default_store, private_paths, safe_name
+from orun.store.layout import (
+    VERSION_FILE,
+    format_command_options,
+    list_private_paths,
+    locate_default_store,
+    to_safe_name,
+)
 
 SHORT_DIGEST = 12  # characters of a digest in messages
 Value = TypeVar("Value")
@@ -52,7 +64,7 @@ class StageExecution(Record, frozen=True):
         (session_folder / "output").mkdir()
         (session_folder / "work").mkdir()
         logs.mkdir(exist_ok=True)
-        log = logs / f"{safe_name(step.stage.id)}.log"
+        log = logs / f"{to_safe_name(step.stage.id)}.log"
         return cls(pipeline, store, step, session_folder, log, _sign_declared(pipeline, store, step), time(), machine)
 
     @property
@@ -64,7 +76,7 @@ class StageExecution(Record, frozen=True):
         stage, kind = self.step.stage, self._kind
         provenance_file = self.session_folder / "provenance.json"
         if provenance := Provenance.of(self.pipeline, stage, done):
-            provenance_file.write_bytes(provenance.text())
+            provenance_file.write_bytes(provenance.to_json())
         return Job(
             stage=stage.id,
             key=self.step.key,
@@ -81,7 +93,7 @@ class StageExecution(Record, frozen=True):
             root=str(self.pipeline.root),
             project=str(self.pipeline.project),
             named_folders=tuple({str((self.pipeline.root / ref.path).parent): None for ref in stage.references}),
-            ignore=(*self.store.private, *self._list_nested_private_paths(), str(readings_file())),
+            ignore=(*self.store.private, *self._list_nested_private_paths(), str(locate_readings())),
             target=self._resolve_target(stage.target) if stage.target else None,
             extra_targets={name: self._resolve_target(target) for name, target in stage.extra_targets.items()},
             sources=stage.sources,
@@ -89,22 +101,22 @@ class StageExecution(Record, frozen=True):
             timeout=stage.timeout,
             memory=stage.memory,
             provenance=str(provenance_file) if provenance else None,
-            interpreter=venvs.interpreter(stage.environment) if stage.environment else None,
+            interpreter=venvs.choose_interpreter(stage.environment) if stage.environment else None,
             overrides=self.pipeline.overrides,
         )
 
     def _list_nested_private_paths(self) -> tuple[str, ...]:
         """Return the private paths of the default store, which an orun in the stage uses, if the run has another."""
-        root = default_store(self.pipeline.root).absolute()
-        is_folder_of_user = presence(root) and not presence(root / VERSION_FILE)
-        return () if root == self.store.root or is_folder_of_user else private_paths(root)
+        root = locate_default_store(self.pipeline.root).absolute()
+        is_folder_of_user = observe_presence(root) and not observe_presence(root / VERSION_FILE)
+        return () if root == self.store.root or is_folder_of_user else list_private_paths(root)
 
     def _resolve_target(self, target: Target) -> Target:
         """Return a target with absolute paths, and with its Python if that is not the stage's."""
         stage = self.step.stage
-        environment = stage.environment_of(target)
-        python = None if environment == stage.environment else venvs.interpreter(environment)
-        return target.below(self.pipeline.root, python)
+        environment = stage.choose_environment(target)
+        python = None if environment == stage.environment else venvs.choose_interpreter(environment)
+        return target.resolve_paths(self.pipeline.root, python)
 
     def store_result(self, result: JobResult, done: Mapping[str, Done]) -> Action:
         """Check that nothing the stage read has changed meanwhile, then store its artifact and its action record.
@@ -119,11 +131,11 @@ class StageExecution(Record, frozen=True):
         self.require_unchanged()
         self._require_packages(result)
         implicit_deps, writes = self._collect_implicit_dependencies(result), self._read_undeclared_writes(result)
-        if reused := find_reused_writes(implicit_deps, self.store.latest(self.pipeline.name, self.step.stage.id)):
+        if reused := find_reused_writes(implicit_deps, self.store.find_latest(self.pipeline.name, self.step.stage.id)):
             writes = {**reused, **writes}
             result = replace(result, notes=(*result.notes, describe_reused_writes(sorted(reused))))
         IsolationCheck(self.pipeline, done, self.store).require(self.step.stage, implicit_deps, writes)
-        with self.store.together():
+        with self.store.flush_together():
             return self._store(result, implicit_deps, writes)
 
     def _store(
@@ -131,8 +143,8 @@ class StageExecution(Record, frozen=True):
     ) -> Action:
         tree = self.store.add_tree(self.session_folder / "output")
         step, spec = self.step, self._kind.spec
-        packages = venvs.packages(step.stage.environment_of(step.stage.target))
-        host = device.made_on(spec.stage_class, step.stage.target, packages)
+        packages = venvs.read_packages(step.stage.choose_environment(step.stage.target))
+        host = device.fingerprint_origin(spec.stage_class, step.stage.target, packages)
         action = Action(
             key=step.key,
             components=step.components,
@@ -160,7 +172,7 @@ class StageExecution(Record, frozen=True):
         """Return the first result of the same inputs while its objects are undamaged, otherwise the new one."""
         spec = self._kind.spec
         same_inputs = (
-            stored for stored in self.store.actions(action.key) if stored.implicit_deps == action.implicit_deps
+            stored for stored in self.store.list_actions(action.key) if stored.implicit_deps == action.implicit_deps
         )
         first = next(same_inputs, None)
         measures = spec.stage_class == "measurement" or (spec.output == "metrics" and not spec.deterministic)
@@ -179,12 +191,12 @@ class StageExecution(Record, frozen=True):
         result = f"kept the first ({old}), not the new result ({new})"
         if kept is action:
             result = f"the first result ({old}) is damaged, so the new one ({new}) was stored"
-        stage = quoted(self.step.stage.id)
-        options = command_options(self.pipeline.overrides, self.store.root, self.pipeline.root)
+        stage = quote(self.step.stage.id)
+        options = format_command_options(self.pipeline.overrides, self.store.root, self.pipeline.root)
         return (
             f"{stage} was rebuilt differently from the same inputs: {result}; it is not deterministic, or reads "
-            f"something that orun cannot see; to compare: orun verify {quoted(self.pipeline.file)} --rebuild {stage}"
-            f"{options}; to build it anew: rm -r {quoted(self.store.record_of(kept).parent)}"
+            f"something that orun cannot see; to compare: orun verify {quote(self.pipeline.file)} --rebuild {stage}"
+            f"{options}; to build it anew: rm -r {quote(self.store.locate_record(kept).parent)}"
         )
 
     def discard(self) -> None:
@@ -194,7 +206,7 @@ class StageExecution(Record, frozen=True):
     def require_unchanged(self) -> None:
         """Raise InputChanged unless code, paths and input artifacts still match the cache key."""
         for reference in self.step.stage.references:
-            content = value_of(self.step.components, ComponentKind.CONTENT, reference.parameter)
+            content = find_value(self.step.components, ComponentKind.CONTENT, reference.parameter)
             if self.store.files.digest_path(self.pipeline.root / reference.path) != content:
                 raise self._refuse(Path(reference.path).as_posix())
         now = _sign_declared(self.pipeline, self.store, self.step)
@@ -207,7 +219,7 @@ class StageExecution(Record, frozen=True):
 
     def _require_packages(self, result: JobResult) -> None:
         """Raise InputChanged if a package changed since the run began: the cache key has the version of then."""
-        then, now = distributions.exact(), distributions.exact_now()
+        then, now = distributions.list_exact(), distributions.list_exact_now()
         # Packages of an isolated environment are recorded when it is made.
         if then is now or self.step.stage.environment:
             return
@@ -217,16 +229,16 @@ class StageExecution(Record, frozen=True):
         for name in sorted({*names, *result.packages}):
             versions = [packages.get(name, distributions.ABSENT) for packages in (then, now)]
             if len(set(versions)) > 1:
-                raise changed_meanwhile(self.step.stage.id, f"package {name} was changed ({' -> '.join(versions)})")
+                raise build_changed_error(self.step.stage.id, f"package {name} was changed ({' -> '.join(versions)})")
 
     def _refuse(self, path: str) -> InputChanged:
-        return changed_meanwhile(self.step.stage.id, f"{path} was edited")
+        return build_changed_error(self.step.stage.id, f"{path} was edited")
 
     def _read_undeclared_writes(self, result: JobResult) -> dict[str, UndeclaredWrite]:
         if self._kind.spec.publishes:
             return {}  # to write to its destination is its purpose
         writes = {
-            path: UndeclaredWrite(how, "" if how == "added" else digest_now(Path(path), self.store.files))
+            path: UndeclaredWrite(how, "" if how == "added" else digest_current(Path(path), self.store.files))
             for path, how in result.undeclared_writes.items()
         }
         return _make_portable(writes, self.pipeline.root, self.pipeline.project)
@@ -236,15 +248,17 @@ class StageExecution(Record, frozen=True):
         project = self.pipeline.project
         declared = {os.path.realpath(root / reference.path) for reference in self.step.stage.references}
         reads = {path: signature for path, signature in result.reads.items() if path not in declared}
-        exact = venvs.packages(self.step.stage.environment) or package_versions(root)
+        exact = venvs.read_packages(self.step.stage.environment) or read_package_versions(root)
         implicit_deps = ImplicitDependencies(
             files=collect_files(self.step.stage.id, reads, root, project, files),
             folders=_make_portable(result.listings, root, project),
             packages={name: exact.get(name, distributions.ABSENT) for name in sorted(result.packages)},
-            environment={name: secrets.state(name, value) for name, value in sorted(result.environment.items())},
+            environment={
+                name: secrets.compute_state(name, value) for name, value in sorted(result.environment.items())
+            },
             probed=_make_portable(result.probed, root, project),
         )
-        earlier = [action.implicit_deps for action in self.store.actions(self.step.key)]
+        earlier = [action.implicit_deps for action in self.store.list_actions(self.step.key)]
         return carry_over(implicit_deps, earlier, root, files, secrets, exact)
 
 
@@ -259,9 +273,9 @@ class StageEnd(Record, frozen=True):
 def _sign_declared(pipeline: Pipeline, store: Store, step: Step) -> dict[str, Signature | None]:
     """Return the signature of each file that the parameters of a stage name, or that is in a folder that they name."""
     paths = [pipeline.root / reference.path for reference in step.stage.references]
-    return {name: seen for path in paths for name, seen in store.files.signatures(path).items()}
+    return {name: seen for path in paths for name, seen in store.files.read_signatures(path).items()}
 
 
 def _make_portable(by_path: Mapping[str, Value], root: Path, project: Path) -> dict[str, Value]:
     """Replace absolute paths by paths that are the same in every checkout."""
-    return {portable_name(Path(path), root, project): value for path, value in sorted(by_path.items())}
+    return {to_portable_name(Path(path), root, project): value for path, value in sorted(by_path.items())}

@@ -21,7 +21,7 @@ from orun.core.events import Event, StageWaiting
 from orun.core.serialization import Record
 from orun.executors import find_enclosing_stage
 from orun.fs.locks import Lock
-from orun.fs.machine_locks import MachineClaim, MachineLock, machine_lock
+from orun.fs.machine_locks import MachineClaim, MachineLock, build_machine_lock
 from orun.pipeline.model import Stage
 from orun.planning.plan import Step
 from orun.stages.contract import Spec
@@ -102,7 +102,7 @@ class RunLocks:
     emit: Callable[[Event], None]
     project: str  # its folder, told to processes that wait for this run
     pipeline: str  # its name, told likewise
-    machine: Callable[[bool, MachineClaim], MachineLock] = machine_lock
+    machine: Callable[[bool, MachineClaim], MachineLock] = build_machine_lock
     clock: Callable[[], float] = monotonic  # monotonic seconds
     refused: set[LockMode] = field(default_factory=set)  # modes refused in this round, not tried again in it
     _locks: dict[str, StageLocks] = field(default_factory=dict)
@@ -117,7 +117,7 @@ class RunLocks:
             claim = MachineClaim(os.getpid(), self.project, self.pipeline, name, step.seconds)
             none = mode is LockMode.REMOTE or find_enclosing_stage()
             machine = None if none else self.machine(mode is LockMode.EXCLUSIVE, claim)
-            self._locks[name] = StageLocks(name, step.key, self.store.key_lock(step.key), machine, mode)
+            self._locks[name] = StageLocks(name, step.key, self.store.build_key_lock(step.key), machine, mode)
         return self._locks[name]
 
     def may_try(self, mode: LockMode) -> bool:
@@ -145,7 +145,7 @@ class RunLocks:
 
     def _find_measurement(self, locks: StageLocks) -> str:
         if self.clock() - self._measuring[0] >= LOOK_AGAIN:
-            self._measuring = self.clock(), describe_measurement(locks.machine.claim() if locks.machine else None)
+            self._measuring = self.clock(), describe_measurement(locks.machine.find_claim() if locks.machine else None)
         return self._measuring[1]
 
     def report_waiting(self, stage: str, holder: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Failure, Outcome, StageResult, Unjudged
 from orun.errors import StageError
@@ -17,7 +17,7 @@ def build_up_to_date_result(step: Step, action: Action, outcome: Outcome, out: s
         step.stage.id,
         step.stage.uses,
         outcome,
-        (reason(ReasonCode.FETCHED), *step.reasons) if fetched else step.reasons,
+        (build_reason(ReasonCode.FETCHED), *step.reasons) if fetched else step.reasons,
         key=action.key,
         tree=action.tree,
         out=out,

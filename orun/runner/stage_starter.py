@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Outcome
 from orun.core.serialization import replace
 from orun.errors import StageError
 from orun.pipeline.model import Stage
-from orun.planning.implicit_deps import keeps_changing
-from orun.planning.key_diff import key_changes
+from orun.planning.implicit_deps import build_changing_error
+from orun.planning.key_diff import list_key_changes
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
 from orun.runner.local_stages import LocalStages
@@ -93,7 +93,7 @@ class StageStarter:
         if isinstance(outcome, StageError):
             self._fail(step, self.local.reports.mask.hide_in_error(outcome))
         elif outcome and end.stored:
-            reasons = reason(ReasonCode.ON_MACHINE, machine=step.machine), reason(ReasonCode.UP_TO_DATE)
+            reasons = build_reason(ReasonCode.ON_MACHINE, machine=step.machine), build_reason(ReasonCode.UP_TO_DATE)
             self._finish(replace(step, reasons=reasons), outcome, "cached")
         elif outcome:
             self._finish(step, outcome, "built")
@@ -131,7 +131,7 @@ class StageStarter:
             else:
                 return True
         elif stage.id not in self.allowed or not step.key:
-            self._settle_not_run(stage, "blocked", (reason(ReasonCode.NOT_SELECTED), *step.reasons))
+            self._settle_not_run(stage, "blocked", (build_reason(ReasonCode.NOT_SELECTED), *step.reasons))
         elif start and self.orders and step.machine:
             return self._send(self.orders, step)
         elif start and self.schedule.fits(stage) and not self._must_run_later(stage):
@@ -180,7 +180,9 @@ class StageStarter:
             self._changes[stage.id] += 1
             if self._changes[stage.id] < MOST_CHANGES:
                 return self._settle_or_start(stage, start=True)
-            self._fail(step, keeps_changing(stage.id, key_changes(stage, before.components, step.components)))
+            self._fail(
+                step, build_changing_error(stage.id, list_key_changes(stage, before.components, step.components))
+            )
             return False
         self.schedule.start(stage, step.machine)
         if self.orders and step.machine:
@@ -207,7 +209,7 @@ class StageStarter:
         if not downloads.fetch(step):
             return True
         self.locks.release(stage.id)
-        if self.planner.store.actions(step.key):
+        if self.planner.store.list_actions(step.key):
             del self._steps[stage.id]  # decided again: a result is in the store now
         return self._settle_or_start(stage, start=False)
 
@@ -226,7 +228,7 @@ class StageStarter:
         self.schedule.settle(step.stage.id)
 
     def _fail(self, step: Step, error: StageError) -> None:
-        self._stop_reason = None if self.keep_going else reason(ReasonCode.STOPPED)
+        self._stop_reason = None if self.keep_going else build_reason(ReasonCode.STOPPED)
         self.outcome.add_failure(step, error)
         self.schedule.settle(step.stage.id)
 

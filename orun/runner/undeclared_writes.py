@@ -12,14 +12,14 @@ from pathlib import Path
 
 from orun.core.serialization import Record
 from orun.errors import UndeclaredInput
-from orun.fs.observed_state import portable_name
+from orun.fs.observed_state import to_portable_name
 from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Pipeline, Stage
-from orun.planning.implicit_deps import digest_now
+from orun.planning.implicit_deps import digest_current
 from orun.planning.plan import Done
 from orun.store import Action, ImplicitDependencies, Store, UndeclaredWrite
-from orun.store.layout import safe_name
-from orun.text.lists import first_few
+from orun.store.layout import to_safe_name
+from orun.text.lists import join_few
 
 Writes = Mapping[str, UndeclaredWrite]
 
@@ -57,9 +57,9 @@ class IsolationCheck(Record, frozen=True):
         if not names:
             return
         needed = find_reachable([stage.id], {each.id: each.before for each in self.pipeline.stages})
-        not_needed = {safe_name(each.id): each.id for each in self.pipeline.stages if each.id not in needed}
-        out = self.store.root / "out" / safe_name(self.pipeline.name)
-        tops = {portable_name(path, self.pipeline.root, self.pipeline.project) for path in (out, out.resolve())}
+        not_needed = {to_safe_name(each.id): each.id for each in self.pipeline.stages if each.id not in needed}
+        out = self.store.root / "out" / to_safe_name(self.pipeline.name)
+        tops = {to_portable_name(path, self.pipeline.root, self.pipeline.project) for path in (out, out.resolve())}
         for name in names:
             folder = next((name[len(top) :].split("/")[1] for top in tops if name.startswith(f"{top}/")), "")
             if folder in not_needed:
@@ -73,14 +73,14 @@ class IsolationCheck(Record, frozen=True):
             if seen is None and (
                 probed or any(Path(name).is_relative_to(path) for path in self._iter_references(stage))
             ):
-                seen = digest_now(self.pipeline.root / name, self.store.files)
+                seen = digest_current(self.pipeline.root / name, self.store.files)
             if seen not in (None, write.digest):
                 yield name
 
     def _iter_references(self, stage: Stage) -> Iterator[str]:
         """Yield the files and folders that the stage's parameters name."""
         root, project = self.pipeline.root, self.pipeline.project
-        return (portable_name(root / reference.path, root, project) for reference in stage.references)
+        return (to_portable_name(root / reference.path, root, project) for reference in stage.references)
 
 
 def find_reused_writes(dependencies: ImplicitDependencies, last: Action | None) -> dict[str, UndeclaredWrite]:
@@ -99,7 +99,7 @@ def find_reused_writes(dependencies: ImplicitDependencies, last: Action | None) 
 def describe_reused_writes(names: Sequence[str]) -> str:
     """Return the note that a result may contain stale content of such files."""
     return (
-        f"it read {first_few(names)}, written beside its output by an earlier run: the content may come from code or "
+        f"it read {join_few(names)}, written beside its output by an earlier run: the content may come from code or "
         f"data that has changed since; to build it anew, remove {'it' if len(names) == 1 else 'them'} and run again"
     )
 

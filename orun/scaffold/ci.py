@@ -7,8 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
-from orun.fs.observed_state import project_of
-from orun.fs.os_errors import quoted
+from orun.fs.observed_state import find_project
+from orun.fs.os_errors import quote
 from orun.text.suggestions import show_path
 
 System = Literal["github", "gitlab"]
@@ -20,7 +20,7 @@ GITLAB_MAIN = ".gitlab-ci.yml"
 
 def locate_workflow(system: System, file: Path, name: str) -> Path:
     """Return where the workflow of a pipeline file belongs, in the project around it."""
-    project = project_of(file.absolute().parent)
+    project = find_project(file.absolute().parent)
     if system == "github":
         return project / ".github" / "workflows" / f"{name}.yml"
     main = project / GITLAB_MAIN
@@ -29,19 +29,19 @@ def locate_workflow(system: System, file: Path, name: str) -> Path:
 
 def format_workflow(system: System, file: Path, name: str) -> str:
     """Return the text of a workflow that runs a pipeline from the top of its project."""
-    path = Path(os.path.relpath(file.absolute(), project_of(file.absolute().parent))).as_posix()
+    path = Path(os.path.relpath(file.absolute(), find_project(file.absolute().parent))).as_posix()
     text = files("orun.scaffold").joinpath(f"{system}.yml").read_text("utf-8")
     note = _explain_inclusion(locate_workflow(system, file, name))
-    return "".join(f"# {line}\n" for line in note) + text.replace(FILE, quoted(path)).replace(NAME, name)
+    return "".join(f"# {line}\n" for line in note) + text.replace(FILE, quote(path)).replace(NAME, name)
 
 
 def list_workflow_notes(file: Path, path: Path) -> list[str]:
     """Return what the workflow of a pipeline file lacks before its CI system can run it."""
     notes = _explain_inclusion(path)
-    requirements = project_of(file.absolute().parent) / "requirements.txt"
+    requirements = find_project(file.absolute().parent) / "requirements.txt"
     if not os.path.lexists(requirements):
         install = f"it installs {show_path(str(requirements))}, which is not there yet"
-        notes.append(f"{install}: `{REQUIREMENT}`, or a wheel of it; and what `orun doctor {quoted(file)}` lists")
+        notes.append(f"{install}: `{REQUIREMENT}`, or a wheel of it; and what `orun doctor {quote(file)}` lists")
     return notes
 
 

@@ -13,7 +13,7 @@ from orun.environment import distributions
 from orun.environment.providers import explain
 from orun.errors import MissingPackages, StageFailed, UsageError
 from orun.eventlog import Listener
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.report.run_options import find_store
 from orun.scaffold.data_text import FUNCTION, format_data
 from orun.scaffold.goal import Condition, build_gates, list_objectives
@@ -247,7 +247,7 @@ def _require(file: Path, stage: StageResult) -> None:
     if failure is None:
         return
     hints = [failure.hint] if failure.hint else []
-    hints.append(f"Edit {quoted(file)}, then: orun {quoted(file)}")
+    hints.append(f"Edit {quote(file)}, then: orun {quote(file)}")
     message = f"stage {stage.stage}: {failure.problem}"
     raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
 
@@ -275,8 +275,8 @@ def require_supported(file: Path, request: Request) -> None:
     raise UsageError(
         f"{source} has operators that ONNX Runtime does not have: {', '.join(facts.graph.unknown)}",
         why="it runs only with the library that defines them",
-        hint=f"{again} --dry-run > {quoted(file)}; name the library there, in the `session` of the target: "
-        f"custom_op_libraries: [FILE]; then: orun {quoted(file)}",
+        hint=f"{again} --dry-run > {quote(file)}; name the library there, in the `session` of the target: "
+        f"custom_op_libraries: [FILE]; then: orun {quote(file)}",
     )
 
 

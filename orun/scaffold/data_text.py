@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from orun.core.dynamic_axes import batch_place, is_unbatched
+from orun.core.dynamic_axes import find_batch_index, is_unbatched
 from orun.core.serialization import replace
 from orun.scaffold.model_facts import ColumnFact, InputFact, ModelFacts
 
@@ -107,7 +107,7 @@ def _list_example_axes(item: InputFact, facts: ModelFacts) -> list[int]:
     sizes = [axis if isinstance(axis, int) else facts.choose_size(axis, LENGTH) for axis in item.shape]
     if not is_unbatched(item.shape):
         return sizes[1:]
-    if place := batch_place(item.shape):
+    if place := find_batch_index(item.shape):
         sizes[place] = 1
     return sizes
 

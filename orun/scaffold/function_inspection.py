@@ -6,11 +6,11 @@ import ast
 from pathlib import Path
 
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.stages.code import load_function
 from orun.stages.codefile import EVERYTHING, CodeFile, Function, parse
-from orun.text.suggestions import closest
+from orun.text.suggestions import find_closest
 
 
 def inspect_function(source: str, name: str, inputs: tuple[InputFact, ...]) -> ModelFacts:
@@ -54,8 +54,8 @@ def strip_function(path: Path, problem: str, wanted: str = "") -> UsageError:
     """Return the error for a Python file that lacks a function, with a hint on one that may return the model."""
     names = _list_callables(parse(path))
     why = f"it has {', '.join(names)}" if names else "it has none"
-    function = closest(wanted, names) or next(iter(names), "FUNCTION")
-    return UsageError(problem, why=why, hint=f"orun init {quoted(path)}:{function}")
+    function = find_closest(wanted, names) or next(iter(names), "FUNCTION")
+    return UsageError(problem, why=why, hint=f"orun init {quote(path)}:{function}")
 
 
 def _require_no_arguments(file: CodeFile, path: Path, function: str) -> None:
@@ -65,7 +65,7 @@ def _require_no_arguments(file: CodeFile, path: Path, function: str) -> None:
         raise UsageError(
             f"{path}:{function} needs arguments, and orun has none to give",
             hint=f"write a function that passes them: def load(): return {function}(...); then: "
-            f"orun init {quoted(path)}:load",
+            f"orun init {quote(path)}:load",
         )
 
 

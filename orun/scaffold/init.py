@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orun.api import PathLike, as_list, choose_listener
 from orun.eventlog import Listener
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.fs.output_file import OutputFile
 from orun.scaffold.create import create, declare_examples, format_text, require_supported
 from orun.scaffold.goal import build_gates, check_goal
@@ -45,7 +45,7 @@ def init(  # noqa: PLR0913 - the options of the command line
         inputs: `NAME=DTYPE[AXES]` for each input that the file of the model does not describe; a single input may be a
             text.
         trust: unpickle a scikit-learn file, which runs the code in it.
-        store: the store's folder; see `default_store`.
+        store: the store's folder; see `locate_default_store`.
         on_event: as for `run`.
 
     Raises:
@@ -56,7 +56,7 @@ def init(  # noqa: PLR0913 - the options of the command line
     name = os.fspath(model)
     file = Path(output) if output else choose_file(name)
     if output:
-        require_free(file, f"orun {quoted(file)}")
+        require_free(file, f"orun {quote(file)}")
     conditions, wanted = check_goal(goal, data), find_target(target)
     facts = read_model(name, file.parent, as_list("inputs", inputs), trust=trust)
     request = Request(facts, wanted, declare_data(data, file.parent, facts), conditions)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from orun.core.serialization import decode, encode
 from orun.errors import MissingPackages, OrunError, PipelineError, UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.pipeline.axes import NAMELESS
 from orun.scaffold.inspection_process import MARK
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
 from orun.scaffold.paths import make_relative
 from orun.scaffold.recipe import LabelKind
 from orun.stages.common_parameters import DType
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import find_closest, format_choices
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
@@ -135,7 +135,7 @@ def _suggest_look(source: str) -> str:
         return "export it anew, or write a function that returns the model: orun init file.py:function"
     path, _, function = source.rpartition(":")
     call = f"import runpy; runpy.run_path({json.dumps(path)})[{json.dumps(function)}]()"
-    return f"to see where: python -c {quoted(call)}"
+    return f"to see where: python -c {quote(call)}"
 
 
 def parse_inputs(texts: Sequence[str]) -> tuple[InputFact, ...]:
@@ -151,8 +151,8 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputFact, ...]:
                 hint="--input 'image=float32[batch,3,224,224]'",
             )
         if matched["dtype"] not in known:
-            near = closest(matched["dtype"], known)
-            why = f"did you mean {near}?" if near else f"expected {one_of(known)}"
+            near = find_closest(matched["dtype"], known)
+            why = f"did you mean {near}?" if near else f"expected {format_choices(known)}"
             raise UsageError(f"the input {matched['name']!r} has an unknown type {matched['dtype']!r}", why=why)
         axes = matched["shape"].split(",") if matched["shape"] else []
         inputs.append(
@@ -263,7 +263,7 @@ def _inspect_folder(name: str, path: Path, inputs: tuple[InputFact, ...]) -> Mod
         return inspect_transformers(name, path)
     if models:
         names = ", ".join(model.relative_to(path).as_posix() for model in models[:SHOWN])
-        raise UsageError(f"{path} is a folder around {names}", hint=f"orun init {quoted(models[0])}")
+        raise UsageError(f"{path} is a folder around {names}", hint=f"orun init {quote(models[0])}")
     if (path / "adapter_config.json").is_file():
         raise UsageError(
             f"{path} is an adapter, not a whole model",
@@ -277,7 +277,7 @@ def _inspect_folder(name: str, path: Path, inputs: tuple[InputFact, ...]) -> Mod
             hint="write a function that returns one of them: orun init file.py:function --input ...",
         )
     why = "a folder of transformers has config.json, a SavedModel has saved_model.pb"
-    raise UsageError(f"{path} is not a model", why=why, hint=f"ls {quoted(path)}")
+    raise UsageError(f"{path} is not a model", why=why, hint=f"ls {quote(path)}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.stages._graph.io import nodes
 
@@ -39,7 +39,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     try:
         model = load_graph(path)
     except UsageError as error:
-        hint = f"export it anew, or copy it again with the files beside it: ls -l {quoted(path.parent)}"
+        hint = f"export it anew, or copy it again with the files beside it: ls -l {quote(path.parent)}"
         raise UsageError(error.problem, why=error.why, hint=error.hint or hint) from error
     implied, declared = find_implied_sizes(model), sizes_of(model)
     outputs, unknown = tuple(value.name for value in model.graph.output), _list_unknown_operators(model)

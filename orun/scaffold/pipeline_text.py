@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.scaffold.data_text import FUNCTION
 from orun.scaffold.model_facts import ModelFacts
 from orun.scaffold.recipe import Gates, Number, Request, StageText, list_stages, needs_examples
@@ -27,9 +27,9 @@ def format_pipeline(file: str, name: str, data_file: str, request: Request, gate
         *_iter_comment(f"A release of {request.facts.source}, written by `orun init`. Edit it freely.", ""),
         *_iter_facts(request.facts),
         "#",
-        f"#   orun {quoted(file)}                  build what changed, judge the gates",
-        f"#   orun plan {quoted(file)}             what would run, and why",
-        f"#   orun baseline accept {quoted(file)}  accept this release: later ones are compared with it",
+        f"#   orun {quote(file)}                  build what changed, judge the gates",
+        f"#   orun plan {quote(file)}             what would run, and why",
+        f"#   orun baseline accept {quote(file)}  accept this release: later ones are compared with it",
         f"name: {name}",
         "",
         *variables,

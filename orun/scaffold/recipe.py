@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from orun.core.dynamic_axes import batch_axes
+from orun.core.dynamic_axes import list_batch_axes
 from orun.core.serialization import Record, replace
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.goal import Condition, Fidelity, Objective, choose_search, list_accuracy_metrics
@@ -285,7 +285,7 @@ def _build_latency(request: Request, compared: Mapping[str, str]) -> StageText:
     facts = request.facts
     inputs = facts.graph.inputs if facts.graph else facts.inputs
     dynamic = {axis for item in inputs for axis in item.shape if isinstance(axis, str)}
-    dynamic -= batch_axes(item.shape for item in inputs)
+    dynamic -= list_batch_axes(item.shape for item in inputs)
     size = min(TIMED, facts.longest or TIMED)
     shape = {axis: facts.choose_size(axis, size) for axis in sorted(dynamic) if axis.isidentifier()}
     timed = "Both models timed side by side." if "reference" in compared else "The model timed."

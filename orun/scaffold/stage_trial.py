@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 from orun import api
 from orun.core.run_record import INTERRUPTED, StageResult
 from orun.core.serialization import Record
-from orun.environment.env_vars import variable
+from orun.environment.env_vars import set_variable
 from orun.errors import UsageError
 from orun.eventlog import Listener
-from orun.fs.os_errors import convert_os_errors, quoted
+from orun.fs.os_errors import convert_os_errors, quote
 from orun.report.failures import read_log_tail
 from orun.stages import registry
 
@@ -117,7 +117,7 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
         _write_temporary(folder, ".py", helpers) as code,
         _write_temporary(folder, ".yaml", _format_pipeline(kind, code, inputs, folder)) as file,
         TemporaryDirectory(prefix="orun-test-") as store,
-        variable(HISTORY, None),
+        set_variable(HISTORY, None),
     ):
         values = {f"stages.{stage}.with.{name}": value for name, value in overrides.items()}
         run = api.run(api.load(file, values), store=store, on_event=listener)
@@ -146,12 +146,12 @@ def _require_inputs(reference: str, kind: Kind, inputs: Mapping[str, str]) -> No
             why = f"its inputs are {', '.join(kind.spec.inputs)}" if kind.spec.inputs else "it takes none"
             raise UsageError(f"{reference} has no input '{name}'", why=why)
         if not Path(path).exists():
-            raise UsageError(f"there is no {path}", hint=f"orun test {quoted(reference)} --input {name}=PATH")
+            raise UsageError(f"there is no {path}", hint=f"orun test {quote(reference)} --input {name}=PATH")
     for name, port in kind.spec.inputs.items():
         if name not in inputs and port.accepts != ("onnx",):
             raise UsageError(
                 f"input '{name}' of {reference} takes {port.accepts[0]}, which cannot be made up",
-                hint=f"name a file or a folder: orun test {quoted(reference)} --input {name}=PATH",
+                hint=f"name a file or a folder: orun test {quote(reference)} --input {name}=PATH",
             )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from orun.core.serialization import replace
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.report.summary import iter_skip_reasons
 from orun.scaffold.create import Created
 from orun.scaffold.goal import parse_goal
@@ -90,5 +90,5 @@ def explain_unjudged(created: Created) -> str:
     rules = {rule for metrics in created.gates.values() for rules in metrics.values() for rule in rules}
     if rules - {"max_regression"}:
         return ""
-    file = f"{quoted(created.file)}{created.store_option}"
+    file = f"{quote(created.file)}{created.store_option}"
     return f"note: no gate is judged before a release is accepted: orun {file} && orun baseline accept {file}"

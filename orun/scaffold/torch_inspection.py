@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from orun.core.dynamic_axes import batch_axes, compute_size, list_free
+from orun.core.dynamic_axes import compute_size, list_batch_axes, list_free
 from orun.errors import UsageError
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
 from orun.stages._graph.feeds import SIZES
@@ -130,7 +130,7 @@ def _list_sizes(inputs: Sequence[InputFact], size: int) -> list[Sizes]:
     """Return choices of two sizes for each dynamic axis, except that of the batch; a waveform is long at first."""
     shapes = [item.shape for item in inputs]
     floats = [item.shape for item in inputs if item.dtype.startswith("float")]
-    batch, image_axes = batch_axes(shapes), list_free(shape for shape in floats if len(shape) == IMAGE_AXES)
+    batch, image_axes = list_batch_axes(shapes), list_free(shape for shape in floats if len(shape) == IMAGE_AXES)
     usual = {
         axis: IMAGE_SIZES if axis in image_axes else _widen(size) for axis in list_free(shapes) if axis not in batch
     }

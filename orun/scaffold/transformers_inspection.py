@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import UsageError
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.scaffold.image_declaration import USUAL_SIDE
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.model_files import PREPARATION, read_json, read_object
@@ -39,7 +39,7 @@ def inspect_transformers(name: str, path: Path) -> ModelFacts:
     """Return the facts about a folder of transformers."""
     if not has_weights(path):
         why = "expected model.safetensors or pytorch_model.bin beside its config.json"
-        raise UsageError(f"{path} has no weights", why=why, hint=f"git lfs pull, or copy them there: ls {quoted(path)}")
+        raise UsageError(f"{path} has no weights", why=why, hint=f"git lfs pull, or copy them there: ls {quote(path)}")
     stated = json.loads((path / "config.json").read_text("utf-8"))
     if not isinstance(stated, dict) or "model_type" not in stated:
         raise UsageError(

@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from orun.core.dynamic_axes import batch_axes, list_free
+from orun.core.dynamic_axes import list_batch_axes, list_free
 from orun.core.serialization import Record
 from orun.errors import UsageError
 from orun.scaffold.model_facts import fit_size
@@ -105,7 +105,7 @@ def _guess_roles(inputs: Sequence[Input]) -> dict[str, Role]:
 def _iter_default_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> Iterator[Sizes]:
     """Yield the sizes at which stages compare the model, and those at which it is timed."""
     yield from assign_sizes(inputs, sizes)
-    batch = batch_axes(item.shape for item in inputs)
+    batch = list_batch_axes(item.shape for item in inputs)
     usual = {axis: 1 if axis in batch else TIMED for axis in list_axes(inputs)}
     yield {axis: fit_size(size, sizes.get(axis, ())) for axis, size in usual.items()}
 

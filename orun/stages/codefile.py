@@ -15,7 +15,7 @@ from orun.core.serialization import Record
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
 from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
-from orun.text.suggestions import Unknown, closest, one_of
+from orun.text.suggestions import Unknown, find_closest, format_choices
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 LINE_END = re.compile(r"\r\n?|\n")  # what Python counts as the end of a line; a form feed is none
@@ -66,8 +66,8 @@ class CodeFile(Record, frozen=True):
             return
         raise Unknown(
             f"{self.path.name} has no function {name!r}",
-            expected=one_of(self.functions()) or "a function; it has none",
-            suggestion=closest(name, names),
+            expected=format_choices(self.functions()) or "a function; it has none",
+            suggestion=find_closest(name, names),
         )
 
 

@@ -13,13 +13,13 @@ from typing import Any
 from orun.core.source_location import Problem
 from orun.core.targets import StageClass
 from orun.errors import PipelineError
-from orun.fs.bounded_reads import unreachable
+from orun.fs.bounded_reads import explain_unreachable
 from orun.stages.annotations import ALLOWED, Unreadable, read_annotation
 from orun.stages.codefile import CodeFile, CodeFiles, Function
 from orun.stages.contract import Artifact, Port, Spec
 from orun.stages.kind import Kind
 from orun.stages.params import REQUIRED, Param, ParamType, doc_of, type_of
-from orun.text.suggestions import Unknown, closest, one_of, similar_path
+from orun.text.suggestions import Unknown, find_closest, find_similar_path, format_choices
 from orun.text.units import parse_duration, parse_ratio, parse_size
 
 DECORATOR = "stage"
@@ -57,9 +57,9 @@ def read(uses: str, root: Path, files: CodeFiles) -> Kind:
         file = files.get(root / name)
     except OSError as error:
         raise Unknown(
-            unreachable(root / name, name, "code file"),
+            explain_unreachable(root / name, name, "code file"),
             expected="the path of a Python file, relative to the pipeline file",
-            suggestion=f"{meant}:{function}" if (meant := similar_path(root / name, name, (".py",))) else "",
+            suggestion=f"{meant}:{function}" if (meant := find_similar_path(root / name, name, (".py",))) else "",
         ) from error
     file.require(function)
     node = file.function(function)
@@ -135,7 +135,9 @@ class _Declaration:
             self._wrong(node, f"{ast.unparse(node)} is not of the type {kind.name}")
         if kind.name == "literal" and value not in kind.choices:
             self._wrong(
-                node, f"{ast.unparse(node)} is not among the values of its type", one_of(map(repr, kind.choices))
+                node,
+                f"{ast.unparse(node)} is not among the values of its type",
+                format_choices(map(repr, kind.choices)),
             )
         return value
 
@@ -168,28 +170,28 @@ class _Declaration:
             name = ast.unparse(call.func if call else decorator).rpartition(".")[2]
             if name == DECORATOR:
                 if call and call.args:
-                    self._wrong(call.args[0], f"@{DECORATOR} takes arguments by name", one_of(ARGUMENTS))
+                    self._wrong(call.args[0], f"@{DECORATOR} takes arguments by name", format_choices(ARGUMENTS))
                 return call.keywords if call else []
         return []
 
     def _argument(self, keyword: ast.keyword) -> Any:
         """Return the value of an argument of the decorator; None when it is wrong."""
         if keyword.arg not in ARGUMENTS:
-            near = closest(keyword.arg or "", ARGUMENTS)
-            self._wrong(keyword, f"@{DECORATOR} has no argument {keyword.arg!r}", one_of(ARGUMENTS), near)
+            near = find_closest(keyword.arg or "", ARGUMENTS)
+            self._wrong(keyword, f"@{DECORATOR} has no argument {keyword.arg!r}", format_choices(ARGUMENTS), near)
             return None
         value = self._literal(keyword.value)
         if value is None:
             return None
         if choices := CHOICES.get(keyword.arg):
-            return self._checked(keyword, value, value in choices, one_of(choices))
+            return self._checked(keyword, value, value in choices, format_choices(choices))
         if keyword.arg in FLAGS:
             return self._checked(keyword, value, isinstance(value, bool), "True or False")
         if keyword.arg in NAMES:
             good = isinstance(value, list | tuple | set) and all(isinstance(name, str) for name in value)
             return self._checked(keyword, value, good, "a list of names")
         good = isinstance(value, dict) and all(kind in ARTIFACTS for kind in value.values())
-        return self._checked(keyword, value, good, f"a mapping of inputs to {one_of(ARTIFACTS)}")
+        return self._checked(keyword, value, good, f"a mapping of inputs to {format_choices(ARTIFACTS)}")
 
     def _checked(self, keyword: ast.keyword, value: Any, good: bool, expected: str) -> Any:
         if good:

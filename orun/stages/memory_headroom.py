@@ -36,9 +36,9 @@ def require_memory(context: Context, copies: float, weights: int | None = None) 
 
 def free_memory() -> int:
     """Return the free bytes of this machine, or of the control group of this process if those are fewer."""
-    from orun.environment.physical_memory import memory_here
+    from orun.environment.physical_memory import measure_memory
 
-    here = memory_here()
+    here = measure_memory()
     if MEMINFO.exists():
         sizes = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
         here = min(here, int(sizes["MemAvailable"].split()[0]) * 1024)

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from orun.core.serialization import decode, encode
-from orun.environment.entry_points import Group, package_of
+from orun.environment.entry_points import Group, name_package
 from orun.stages.contract import Spec
 from orun.stages.kind import Kind, metrics_of
 from orun.stages.params import params_of
@@ -29,15 +29,15 @@ def load(points: tuple[EntryPoint, ...]) -> Kind:
     """
     point, module = points[0], KINDS.load(points)
     if why := _why_no_kind(module, point.value):
-        raise KINDS.broken(point, why)
+        raise KINDS.build_broken_error(point, why)
     try:
         spec = decode(Spec, encode(module.SPEC))
     except (ValueError, TypeError) as error:
-        raise KINDS.broken(point, f"SPEC: {error}") from error
+        raise KINDS.build_broken_error(point, f"SPEC: {error}") from error
     try:
         params = params_of(module.Params)
     except (TypeError, NameError) as error:
-        raise KINDS.broken(point, f"Params: {error}") from error
+        raise KINDS.build_broken_error(point, f"Params: {error}") from error
     return Kind(
         name=point.name,
         origin="plug-in",
@@ -46,7 +46,7 @@ def load(points: tuple[EntryPoint, ...]) -> Kind:
         params=params,
         spec=spec,
         metrics=metrics_of(module),
-        distribution=package_of(point),
+        distribution=name_package(point),
     )
 
 
@@ -58,7 +58,7 @@ def load_all(library: Collection[str]) -> Iterator[Kind | Unknown]:
     """
     for name, points in KINDS.find().items():
         try:
-            yield KINDS.shadowed(points[0]) if name in library else load(points)
+            yield KINDS.build_shadowed_error(points[0]) if name in library else load(points)
         except Unknown as error:
             yield error
 

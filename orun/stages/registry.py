@@ -14,14 +14,14 @@ from pathlib import Path
 from types import ModuleType
 
 from orun.errors import PipelineError
-from orun.fs.bounded_reads import unreachable
-from orun.fs.observed_state import FILE, presence
+from orun.fs.bounded_reads import explain_unreachable
+from orun.fs.observed_state import FILE, observe_presence
 from orun.stages import custom, plugins
 from orun.stages.codefile import CodeFiles
 from orun.stages.contract import module_name
 from orun.stages.kind import Kind, metrics_of
 from orun.stages.params import params_of
-from orun.text.suggestions import Unknown, closest, one_of
+from orun.text.suggestions import Unknown, find_closest, format_choices
 
 BUILTIN: tuple[str, ...] = (
     "train/distill",
@@ -124,10 +124,10 @@ def _plug_in(uses: str, root: Path, files: CodeFiles) -> Kind:
         return plugins.load(points)
     if in_file := PYTHON_FILE.fullmatch(uses):
         raise _no_function(in_file["file"], in_file["rest"] or "", root, files)
-    from orun.text.aliases import meant, note  # lazy: only for errors
+    from orun.text.aliases import note, resolve_alias  # lazy: only for errors
 
     known, instead = (*BUILTIN, *offered), note(uses, "kind of stage")
-    near = _similar_function(uses, root) or (meant(uses, known) if instead else closest(uses, known))
+    near = _similar_function(uses, root) or (resolve_alias(uses, known) if instead else find_closest(uses, known))
     raise Unknown(
         f"there is no kind of stage {uses!r}",
         expected="./file.py:function" if uses.startswith((".", "/")) else _same_folder(near or uses, known),
@@ -139,7 +139,7 @@ def _plug_in(uses: str, root: Path, files: CodeFiles) -> Kind:
 def _same_folder(name: str, known: Sequence[str]) -> str:
     """Return the kinds of the folder that a name has, as all of them are too many to be read."""
     folder = name.partition("/")[0]
-    return one_of(kind for kind in known if kind.partition("/")[0] == folder) or EXPECTED
+    return format_choices(kind for kind in known if kind.partition("/")[0] == folder) or EXPECTED
 
 
 def _no_function(name: str, rest: str, root: Path, files: CodeFiles) -> Unknown:
@@ -147,7 +147,7 @@ def _no_function(name: str, rest: str, root: Path, files: CodeFiles) -> Unknown:
     try:
         functions = files.get(root / name).functions()
     except OSError:
-        return Unknown(unreachable(root / name, name, "code file"), expected="./file.py:function")
+        return Unknown(explain_unreachable(root / name, name, "code file"), expected="./file.py:function")
     except PipelineError:  # not Python
         functions = ()
     kinds = [f"{name}:{function}" for function in functions if not function.startswith("_")]
@@ -155,7 +155,7 @@ def _no_function(name: str, rest: str, root: Path, files: CodeFiles) -> Unknown:
     message = f"{name!r} is a file, and a stage is a function in it"
     return Unknown(
         f"{rest!r} cannot be the name of a function in {name!r}" if rest else message,
-        expected=one_of(kinds) or f"{name}:FUNCTION",
+        expected=format_choices(kinds) or f"{name}:FUNCTION",
         suggestion=meant[0] if meant != kinds or len(kinds) == 1 else "",
         hint="orun stages",
     )
@@ -166,4 +166,6 @@ def _similar_function(uses: str, root: Path) -> str:
     file, _, function = uses.partition(":")
     path = f"{file.removesuffix('.py')}.py"
     name = function.strip(":").removesuffix("()")
-    return f"./{path.removeprefix('./')}:{name}" if name.isidentifier() and presence(root / path) == FILE else ""
+    return (
+        f"./{path.removeprefix('./')}:{name}" if name.isidentifier() and observe_presence(root / path) == FILE else ""
+    )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.dynamic_axes import batch_axes
+from orun.core.dynamic_axes import list_batch_axes
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Input, list_axes, make_cases
@@ -112,13 +112,15 @@ def count_examples(model: Path, feed: Mapping[str, Array], batch: int) -> int:
         size
         for item in inputs
         for axis, size in zip(item.shape, feed[item.name].shape, strict=True)
-        if isinstance(axis, str) and axis in batch_axes([item.shape])
+        if isinstance(axis, str) and axis in list_batch_axes([item.shape])
     ]
     return sizes[0] if sizes and not (batch > 1 and batch in sizes) else batch
 
 
 def _require_batch(name: str, inputs: Sequence[Input], batch: int) -> None:
-    if batch > 1 and not any(isinstance(axis, str) or axis == batch for axis in batch_axes(i.shape for i in inputs)):
+    if batch > 1 and not any(
+        isinstance(axis, str) or axis == batch for axis in list_batch_axes(i.shape for i in inputs)
+    ):
         raise UsageError(
             f"`batch` is {batch}, and no input of the {name} has such a batch",
             why=", ".join(f"{item.name} is {item.dtype} {list(item.shape)}" for item in inputs),
@@ -167,7 +169,7 @@ def _make_up(
     """Return random values within the bounds of each input; masks hide nothing."""
     import numpy as np
 
-    batch = batch_axes(item.shape for item in inputs)
+    batch = list_batch_axes(item.shape for item in inputs)
     default = {axis: sizes.batch if axis in batch else _default_size(declared.get(axis)) for axis in list_axes(inputs)}
     feed = next(make_cases(inputs, {axis: (size,) for axis, size in (default | dict(sizes.axes)).items()}, seed)).feed
     return dict(feed) | {item.name: np.ones_like(feed[item.name]) for item in inputs if item.fill != "random"}

@@ -10,15 +10,15 @@ from pathlib import Path
 
 from orun.fs.durable import READ_ONLY, set_mode
 from orun.fs.locks import Lock
-from orun.fs.signatures import Signature, is_settled, read_steadily, signature_of
+from orun.fs.signatures import Signature, is_settled, read_steadily, to_signature
 from orun.store.index import Index
-from orun.store.layout import safe_name
+from orun.store.layout import to_safe_name
 from orun.store.materialize import EXECUTABLE, Materializer, make_writable, move_folder
 from orun.store.objects import Objects
 from orun.store.quarantine import Quarantine
 from orun.store.records import Entry, Tree
 from orun.store.session_directory import Session
-from orun.store.trees import parents
+from orun.store.trees import list_parents
 
 
 class Checkouts:
@@ -45,11 +45,11 @@ class Checkouts:
 
         The folder is replaced as a whole. Files that are not part of a stored result are moved to quarantine.
         """
-        target = self.path(pipeline, stage)
+        target = self.locate(pipeline, stage)
         if self.holds(target, tree):
             return Path(target), False
         self._objects.lease(tree.objects)  # before the lock: garbage collection, which it may wait for, takes the lock
-        with self._locked(pipeline, stage):
+        with self._lock(pipeline, stage):
             if self.holds(target, tree):  # another process has done it
                 return Path(target), False
             self._replace(target, tree, f"out/{pipeline}/{stage}")
@@ -57,29 +57,29 @@ class Checkouts:
 
     def withdraw(self, tree: Tree, pipeline: str, stage: str) -> bool:
         """Remove the checkout of a stage if it is equal to a tree; return whether it was."""
-        target = self.path(pipeline, stage)
+        target = self.locate(pipeline, stage)
         if not self.holds(target, tree):
             return False
-        with self._locked(pipeline, stage):
+        with self._lock(pipeline, stage):
             held = self.holds(target, tree)
             if held:
                 self._materializer.discard(target)
         return held
 
-    def names(self, pipeline: str) -> frozenset[str]:
+    def list_names(self, pipeline: str) -> frozenset[str]:
         """Return the names of the checkouts of a pipeline."""
-        with suppress(FileNotFoundError), os.scandir(f"{self._root}/out/{safe_name(pipeline)}") as entries:
+        with suppress(FileNotFoundError), os.scandir(f"{self._root}/out/{to_safe_name(pipeline)}") as entries:
             return frozenset(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
         return frozenset()
 
-    def path(self, pipeline: str, stage: str) -> str:
+    def locate(self, pipeline: str, stage: str) -> str:
         """Return the path of the checkout of a stage."""
-        return f"{self._root}/out/{safe_name(pipeline)}/{safe_name(stage)}"
+        return f"{self._root}/out/{to_safe_name(pipeline)}/{to_safe_name(stage)}"
 
     def holds(self, target: str, tree: Tree) -> bool:
         """Return whether a folder holds the files of a tree and nothing else."""
         expected = {entry.path: entry for entry in tree.entries}
-        folders = {parent for path in expected for parent in parents(path)}
+        folders = {parent for path in expected for parent in list_parents(path)}
         pending = [""]
         try:
             if os.path.islink(target):
@@ -91,13 +91,13 @@ class Checkouts:
                         name = prefix + item.name
                         if item.is_dir(follow_symlinks=False) and name in folders:
                             pending.append(f"{name}/")
-                        elif name not in expected or not self._holds(item.path, expected.pop(name)):
+                        elif name not in expected or not self._matches(item.path, expected.pop(name)):
                             return False
         except (FileNotFoundError, NotADirectoryError):
             return False
         return not expected
 
-    def _holds(self, path: str, entry: Entry) -> bool:
+    def _matches(self, path: str, entry: Entry) -> bool:
         """Return whether a file has the content of an entry; correct its mode."""
         status = os.lstat(path)
         mode = EXECUTABLE if entry.executable else READ_ONLY
@@ -106,22 +106,22 @@ class Checkouts:
         if stat.S_IMODE(status.st_mode) != mode and not self._session.read_only:
             set_mode(path, mode)
             status = os.lstat(path)
-        if self._index.get(signature_of(status)) == entry.digest:
+        if self._index.get(to_signature(status)) == entry.digest:
             return True
         if status.st_size != entry.size:
             return False
         reading = read_steadily(path)
         if reading.digest == entry.digest and reading.steady and is_settled(reading.status):
-            self._index.put(signature_of(reading.status), reading.digest)
+            self._index.put(to_signature(reading.status), reading.digest)
         return reading.digest == entry.digest
 
-    def _locked(self, pipeline: str, stage: str) -> Lock:
-        lock = Lock(f"{self._root}/locks/{safe_name(f'out {safe_name(pipeline)} {safe_name(stage)}')}")
+    def _lock(self, pipeline: str, stage: str) -> Lock:
+        lock = Lock(f"{self._root}/locks/{to_safe_name(f'out {to_safe_name(pipeline)} {to_safe_name(stage)}')}")
         lock.acquire()
         return lock
 
     def _replace(self, target: str, tree: Tree, name: str) -> None:
-        fresh, old = self._session.path("checkout"), self._session.path("old")
+        fresh, old = self._session.choose_path("checkout"), self._session.choose_path("old")
         self._materializer.materialize(tree, fresh, folder_mode=0o755, lasting=True)
         os.makedirs(os.path.dirname(target), exist_ok=True)
         expected = {entry.path for entry in tree.entries}
@@ -143,9 +143,9 @@ class Checkouts:
             The signatures of the files that are in the store, for the next call.
         """
         stored = set(known)
-        for path in _files(folder):
+        for path in _list_files(folder):
             with suppress(FileNotFoundError):  # another process has removed it
-                signature = signature_of(os.lstat(path))
+                signature = to_signature(os.lstat(path))
                 if signature in stored or self._is_stored(path):
                     stored.add(signature)
                 else:
@@ -159,12 +159,12 @@ class Checkouts:
     def _is_stored(self, path: str) -> bool:
         """Return whether the content of a file is in the store."""
         status = os.lstat(path)
-        if self._index.get(signature_of(status)) is not None:
+        if self._index.get(to_signature(status)) is not None:
             return True
-        return stat.S_ISREG(status.st_mode) and os.path.exists(self._objects.path(read_steadily(path).digest))
+        return stat.S_ISREG(status.st_mode) and os.path.exists(self._objects.locate(read_steadily(path).digest))
 
 
-def _files(path: str) -> list[str]:
+def _list_files(path: str) -> list[str]:
     """Return everything at or below a path that is not a folder."""
     if os.path.islink(path) or not os.path.isdir(path):
         return [path] if os.path.lexists(path) else []

@@ -15,7 +15,7 @@ from orun.core.serialization import from_json, to_json
 from orun.errors import StoreError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.fs.digests import LENGTH, digest_bytes
-from orun.fs.os_errors import convert_os_errors, quoted
+from orun.fs.os_errors import convert_os_errors, quote
 
 _HEAD = b'{"seal":"'
 _MIDDLE = b'","record":'
@@ -28,7 +28,7 @@ class ChecksumError(ValueError):
     """The bytes are not what was written."""
 
 
-def canonical(data: Any) -> bytes:
+def encode_canonical(data: Any) -> bytes:
     """Return the canonical JSON text of plain data: sorted keys, no spaces, ASCII."""
     return json.dumps(data, sort_keys=True, separators=(",", ":")).encode("ascii")
 
@@ -64,13 +64,13 @@ def read_record(path: Path) -> Any:
     try:
         return decode_checksummed(content)
     except ValueError as error:
-        raise unusable_record(path, "was damaged", error) from error
+        raise build_record_error(path, "was damaged", error) from error
 
 
-def unusable_record(path: Path, problem: str, error: Exception) -> StoreError:
+def build_record_error(path: Path, problem: str, error: Exception) -> StoreError:
     """Return the error for a record that cannot be used."""
     return StoreError(
         f"the record {path} {problem}",
         why=str(error),
-        hint=f"Remove it; results do not depend on it: rm {quoted(path)}",
+        hint=f"Remove it; results do not depend on it: rm {quote(path)}",
     )

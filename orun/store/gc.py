@@ -16,10 +16,10 @@ from pathlib import Path
 from orun.fs.os_errors import convert_os_errors
 from orun.store.gc_candidates import GcCandidates
 from orun.store.inventory import Inventory, read_inventory
-from orun.store.layout import note_path
+from orun.store.layout import locate_note
 from orun.store.materialize import move_folder
 from orun.store.pins import list_pins
-from orun.store.session_directory import live_leases
+from orun.store.session_directory import read_live_leases
 from orun.store.store import Store
 
 SETTLED = 3600.0  # seconds since the last change of a finished run's folder: reports may follow its end
@@ -99,18 +99,18 @@ def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
     with Store.open(store.root) as own, convert_os_errors("collect garbage", store.root):
         own.sweep()
         candidates = GcCandidates(own.root)
-        with candidates.lock() as lock:
+        with candidates.build_lock() as lock:
             lock.acquire()
-            choice = _choose(own, keep).sparing(live_leases(own.root / "tmp"))
+            choice = _choose(own, keep).spare(read_live_leases(own.root / "tmp"))
             if dry_run:
-                outcome = _outcome(choice)
+                outcome = _build_outcome(choice)
             else:
                 candidates.write(choice.candidates | choice.runs)
                 try:
-                    leased = live_leases(own.root / "tmp")
+                    leased = read_live_leases(own.root / "tmp")
                     # A process whose lease is gone by now has ended, and what it recorded can be read.
-                    choice = choice.confirmed_by(_choose(own, keep)).sparing(leased)
-                    outcome = _outcome(choice)
+                    choice = choice.confirm(_choose(own, keep)).spare(leased)
+                    outcome = _build_outcome(choice)
                     _carry_out(own, choice)
                 finally:
                     candidates.clear()
@@ -128,11 +128,11 @@ class _Choice:
     runs: frozenset[str]
     sizes: Mapping[str, int]
 
-    def sparing(self, leased: set[str]) -> _Choice:
+    def spare(self, leased: set[str]) -> _Choice:
         """Return the choice without what running processes rely on."""
         return replace(self, trees=self.trees - leased, candidates=self.candidates - leased, runs=self.runs - leased)
 
-    def confirmed_by(self, later: _Choice) -> _Choice:
+    def confirm(self, later: _Choice) -> _Choice:
         """Return of a later choice what this one had already."""
         return replace(
             later,
@@ -144,16 +144,16 @@ class _Choice:
 
 def _choose(store: Store, keep: Keep) -> _Choice:
     inventory = read_inventory(store)
-    sizes = {digest: status.st_size for digest, status in store.parts.objects.all()}
-    used = inventory.last_used()
+    sizes = {digest: status.st_size for digest, status in store.parts.objects.iter_all()}
+    used = inventory.find_last_uses()
     roots = {pin.tree for pin in list_pins(store)} | set(keep.trees)
     runs = _find_old_runs(inventory, keep, roots)
-    kept = roots.union(*(run.trees for run in inventory.last_runs(keep.runs)))
-    needed = {digest for tree in kept for digest in inventory.objects_of(tree)}
+    kept = roots.union(*(run.trees for run in inventory.list_last_runs(keep.runs)))
+    needed = {digest for tree in kept for digest in inventory.list_objects(tree)}
     total = sum(sizes.get(digest, 0) for digest in needed)
     recent_first = sorted(used.keys() - kept, key=lambda tree: -used[tree])
     for tree in recent_first if keep.size is not None or keep.age is not None else ():
-        more = inventory.objects_of(tree) - needed
+        more = inventory.list_objects(tree) - needed
         total += sum(sizes.get(digest, 0) for digest in more)
         too_old = keep.age is not None and used[tree] < time.time() - keep.age
         if too_old or (keep.size is not None and total > keep.size):
@@ -166,7 +166,7 @@ def _choose(store: Store, keep: Keep) -> _Choice:
 def _find_old_runs(inventory: Inventory, keep: Keep, roots: set[str]) -> frozenset[str]:
     """Return the runs whose folders may be removed. Of each root, the last run that built it is kept."""
     now = time.time()
-    kept = {run.id for run in inventory.last_runs(keep.runs)} | set(keep.named_runs)
+    kept = {run.id for run in inventory.list_last_runs(keep.runs)} | set(keep.named_runs)
     builders = {tree: run.id for run in sorted(inventory.runs, key=lambda run: run.id) for tree in run.built}
     kept |= {builders[tree] for tree in roots if tree in builders}
     if keep.age is not None:
@@ -175,7 +175,7 @@ def _find_old_runs(inventory: Inventory, keep: Keep, roots: set[str]) -> frozens
     finished = {run.id for run in inventory.runs}
     return frozenset(
         folder.name
-        for folder in inventory.store.runs()
+        for folder in inventory.store.list_runs()
         if folder.name not in kept and folder.stat().st_mtime < now - (SETTLED if folder.name in finished else _WEEK)
     )
 
@@ -183,9 +183,9 @@ def _find_old_runs(inventory: Inventory, keep: Keep, roots: set[str]) -> frozens
 def _carry_out(store: Store, choice: _Choice) -> None:
     """Remove checkouts, then records, then the objects that these name: a death in between leaves only garbage."""
     actions, by_path = store.parts.actions, {record.path: record for record in choice.inventory.records}
-    for pipeline, stage, path in actions.pointers():
+    for pipeline, stage, path in actions.iter_pointers():
         tree = by_path[path].action.tree if path in by_path else ""
-        if tree in choice.trees and (content := store.tree(tree)):
+        if tree in choice.trees and (content := store.read_tree(tree)):
             store.parts.checkouts.withdraw(content, pipeline, stage)
         if tree in choice.trees or not os.path.lexists(path):  # a new record may be newer than the inventory
             actions.remove_pointer(pipeline, stage)
@@ -196,17 +196,17 @@ def _carry_out(store: Store, choice: _Choice) -> None:
         store.parts.objects.remove(digest)
     store.parts.index.forget(choice.candidates)
     for run in choice.runs:
-        temporary = store.parts.session.path("run")  # so that nobody sees half a folder
+        temporary = store.parts.session.choose_path("run")  # so that nobody sees half a folder
         move_folder(str(store.root / "runs" / run), temporary)
         store.parts.materializer.discard(temporary)
     store.parts.quarantine.empty(older_than=_WEEK)
-    for note in store.root.glob(str(note_path(Path(), "*"))):  # the next run makes it again
+    for note in store.root.glob(str(locate_note(Path(), "*"))):  # the next run makes it again
         if note.stat().st_mtime < time.time() - _WEEK:
             note.unlink()
 
 
-def _outcome(choice: _Choice) -> Collected:
-    used, size = choice.inventory.last_used(), choice.sizes
+def _build_outcome(choice: _Choice) -> Collected:
+    used, size = choice.inventory.find_last_uses(), choice.sizes
     removed = []
     for record in choice.inventory.records:
         action = record.action
@@ -220,10 +220,10 @@ def _outcome(choice: _Choice) -> Collected:
         kept_objects=len(kept),
         kept_size=sum(size[digest] for digest in kept),
         runs=tuple(
-            RemovedRun(run, _size_of(choice.inventory.store.root / "runs" / run)) for run in sorted(choice.runs)
+            RemovedRun(run, _measure_folder(choice.inventory.store.root / "runs" / run)) for run in sorted(choice.runs)
         ),
     )
 
 
-def _size_of(folder: Path) -> int:
+def _measure_folder(folder: Path) -> int:
     return sum(os.lstat(f"{root}/{name}").st_size for root, _, names in os.walk(folder) for name in names)

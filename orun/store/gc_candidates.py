@@ -22,7 +22,7 @@ class GcCandidates:
         self._path = str(root / "tmp" / "condemned")  # a name that other versions of orun know
         self._root = root
 
-    def lock(self) -> Lock:
+    def build_lock(self) -> Lock:
         """Return the lock that a collection holds from before it writes the list until it has removed it."""
         return Lock(self._root / "locks" / "gc")
 
@@ -40,7 +40,7 @@ class GcCandidates:
         """Remove the list of a collection that was killed. Does nothing while one is in progress."""
         folder, prefix = os.path.split(self._path)
         leftovers = [f"{folder}/{name}" for name in os.listdir(folder) if name.startswith(prefix)]
-        with self.lock() as lock:
+        with self.build_lock() as lock:
             if leftovers and lock.take(wait=False):
                 for path in leftovers:
                     Path(path).unlink(missing_ok=True)
@@ -53,6 +53,6 @@ class GcCandidates:
         except FileNotFoundError:
             return
         if not candidates.isdisjoint(names):
-            with self.lock() as lock:
+            with self.build_lock() as lock:
                 lock.acquire()
                 self.clear()  # it is still there if the collection was killed

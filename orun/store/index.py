@@ -55,7 +55,7 @@ class Index:
         self._rows: dict[_File, _Row] = {}
         self._unsaved: set[_File] = set()
         self._flushed = float("-inf")
-        self._held: dict[_File, _Row | None] | None = None  # rows from before a block `holding`
+        self._held: dict[_File, _Row | None] | None = None  # rows from before a block `hold_writes`
         self.pause = 0.0
         self.problem = ""
         self._database: sqlite3.Connection | None = None
@@ -83,7 +83,7 @@ class Index:
         self._unsaved.add(file)
 
     @contextmanager
-    def holding(self) -> Iterator[None]:
+    def hold_writes(self) -> Iterator[None]:
         """Write nothing during a block, and forget what was put if the block fails.
 
         During the block files may not be on the disk yet. Such a file can lose its content and keep its signature.
@@ -219,7 +219,7 @@ def _is_damage(code: int) -> bool:
 
 
 def _load(database: sqlite3.Connection, file: _File) -> _Row | None:
-    name = _name(file)
+    name = _name_row(file)
     record = database.execute("SELECT record FROM seen WHERE file = ?", (name,)).fetchone()
     return None if record is None else _decode(name, str(record[0]))
 
@@ -236,23 +236,23 @@ def _delete(database: sqlite3.Connection, digests: Collection[str]) -> None:
         database.executemany("DELETE FROM seen WHERE file = ?", gone)
 
 
-def _name(file: _File) -> str:
+def _name_row(file: _File) -> str:
     return f"{file[0]:x}:{file[1]:x}"  # text, because an inode's number may not fit SQLite's integers
 
 
 def _encode(file: _File, row: _Row) -> tuple[str, str]:
-    name = _name(file)
+    name = _name_row(file)
     text = f"{row[0]} {row[1]} {row[2]} {row[3]}"
-    return name, f"{text} {_checksum(name, text)}"
+    return name, f"{text} {_compute_checksum(name, text)}"
 
 
 def _decode(name: str, record: str) -> _Row | None:
     text, _, checksum = record.rpartition(" ")
-    if checksum != _checksum(name, text):
+    if checksum != _compute_checksum(name, text):
         return None
     size, mtime, ctime, digest = text.split(" ")
     return int(size), int(mtime), int(ctime), digest
 
 
-def _checksum(name: str, text: str) -> str:
+def _compute_checksum(name: str, text: str) -> str:
     return digest_bytes(f"{name} {text}".encode())[:_CHECKSUM]

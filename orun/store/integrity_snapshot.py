@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 
 from orun.core.serialization import Record
-from orun.fs.observed_state import listing_digest
-from orun.fs.signatures import CLOCK, Signature, signature_of
+from orun.fs.observed_state import digest_listing
+from orun.fs.signatures import CLOCK, Signature, to_signature
 from orun.store.parts import Parts
 from orun.store.records import Tree
-from orun.store.trees import parents
+from orun.store.trees import list_parents
 
 
 class IntegritySnapshot(Record, frozen=True):
@@ -46,14 +46,14 @@ def take_snapshot(
         tree = parts.trees.get(digest)
         if tree is None:
             return None
-        checkout = parts.checkouts.path(pipeline, stage)
+        checkout = parts.checkouts.locate(pipeline, stage)
         try:
-            before = {path: signature_of(os.stat(path)) for path in _paths(parts, tree, checkout)}
-            below = {checkout, *(f"{checkout}/{name}" for entry in tree.entries for name in parents(entry.path))}
-            before |= _settled(below) if folder_times else {}
-            listed = {path: listing_digest(path) for path in below - before.keys()}
+            before = {path: to_signature(os.stat(path)) for path in _iter_paths(parts, tree, checkout)}
+            below = {checkout, *(f"{checkout}/{name}" for entry in tree.entries for name in list_parents(entry.path))}
+            before |= _read_settled(below) if folder_times else {}
+            listed = {path: digest_listing(path) for path in below - before.keys()}
             intact = not parts.trees.check(digest) and parts.checkouts.holds(checkout, tree)
-            after = {path: signature_of(os.stat(path)) for path in before}
+            after = {path: to_signature(os.stat(path)) for path in before}
         except OSError:
             return None
         if not intact or before != after:
@@ -63,14 +63,14 @@ def take_snapshot(
     return IntegritySnapshot(files, folders)
 
 
-def _settled(folders: Iterable[str]) -> dict[str, Signature]:
+def _read_settled(folders: Iterable[str]) -> dict[str, Signature]:
     """Return the signatures of folders that are so old that a new name must change them."""
-    signatures, limit = {path: signature_of(os.stat(path)) for path in folders}, time.time_ns() - CLOCK
+    signatures, limit = {path: to_signature(os.stat(path)) for path in folders}, time.time_ns() - CLOCK
     return {path: signature for path, signature in signatures.items() if max(signature[3:]) < limit}
 
 
-def _paths(parts: Parts, tree: Tree, checkout: str) -> Iterator[str]:
-    yield parts.objects.path(tree.digest)
+def _iter_paths(parts: Parts, tree: Tree, checkout: str) -> Iterator[str]:
+    yield parts.objects.locate(tree.digest)
     for entry in tree.entries:
-        yield parts.objects.path(entry.digest)
+        yield parts.objects.locate(entry.digest)
         yield f"{checkout}/{entry.path}"

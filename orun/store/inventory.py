@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orun.errors import StoreError
-from orun.fs.observed_state import seen_at
+from orun.fs.observed_state import stat_presence
 from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.fs.signatures import Signature
 from orun.store.checksummed_json import read_record
@@ -48,7 +48,7 @@ class Inventory:
     records: tuple[ActionRecord, ...]
     runs: tuple[Run, ...]
 
-    def last_used(self) -> dict[str, float]:
+    def find_last_uses(self) -> dict[str, float]:
         """Return when each tree was made or used last, in seconds since the epoch."""
         used: dict[str, float] = defaultdict(float)
         for record in self.records:
@@ -58,16 +58,16 @@ class Inventory:
                 used[tree] = max(used[tree], run.started_at)
         return dict(used)
 
-    def last_runs(self, count: int) -> list[Run]:
+    def list_last_runs(self, count: int) -> list[Run]:
         """Return so many last runs of each pipeline."""
         by_pipeline: dict[str, list[Run]] = defaultdict(list)
         for run in sorted(self.runs, key=lambda run: run.id, reverse=True):
             by_pipeline[run.pipeline].append(run)
         return [run for runs in by_pipeline.values() for run in runs[:count]]
 
-    def objects_of(self, tree: str) -> set[str]:
+    def list_objects(self, tree: str) -> set[str]:
         """Return the objects that a tree and its records need."""
-        content = self.store.tree(tree)
+        content = self.store.read_tree(tree)
         return {tree, *(content.objects if content else ()), *self._logs.get(tree, ())}
 
     @functools.cached_property
@@ -85,14 +85,14 @@ def read_inventory(store: Store) -> Inventory:
         StoreError: if one cannot be read, because the objects that it needs are not known.
     """
     with convert_os_errors("read what is in the store", store.root):
-        records = tuple(ActionRecord(*record) for record in store.parts.actions.all())
-        return Inventory(store, records, tuple(_runs(store)))
+        records = tuple(ActionRecord(*record) for record in store.parts.actions.iter_all())
+        return Inventory(store, records, tuple(_read_runs(store)))
 
 
-def _runs(store: Store) -> Iterator[Run]:
-    for folder in store.runs():
+def _read_runs(store: Store) -> Iterator[Run]:
+    for folder in store.list_runs():
         path = folder / RECORD_FILE
-        if not seen_at(path):
+        if not stat_presence(path):
             continue  # it is running, or was killed
         try:
             record: Mapping[str, Any] = read_record(path)

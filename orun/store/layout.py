@@ -12,9 +12,9 @@ from orun.errors import StoreError, UsageError
 from orun.fs.bounded_reads import TEXT_LIMIT, read_bounded
 from orun.fs.digests import ALGORITHM, digest_bytes
 from orun.fs.durable import make_folder, sync_folders, write_if_absent
-from orun.fs.observed_state import presence, project_of
-from orun.fs.os_errors import convert_os_errors, quoted
-from orun.text.suggestions import settings, show_path
+from orun.fs.observed_state import find_project, observe_presence
+from orun.fs.os_errors import convert_os_errors, quote
+from orun.text.suggestions import format_settings, show_path
 
 # objects     immutable files by digest, read-only
 # actions     action records by key, one for each set of implicit dependencies
@@ -70,7 +70,7 @@ def is_writable(root: Path) -> bool:
     True if there is no store: then `prepare` reports why it cannot be made.
     """
     folders = [root, *filter(os.path.exists, [root / "runs"])]
-    return not presence(root / VERSION_FILE) or all(os.access(path, os.W_OK) for path in folders)
+    return not observe_presence(root / VERSION_FILE) or all(os.access(path, os.W_OK) for path in folders)
 
 
 def require_known(root: Path) -> None:
@@ -91,14 +91,14 @@ def require_known(root: Path) -> None:
         raise StoreError(
             f"{file} was damaged",
             why=f"it says {version[:80]!r} instead of {VERSION!r}",
-            hint=f"Remove it, and the next run writes it anew and checks what is there: rm {quoted(file)}",
+            hint=f"Remove it, and the next run writes it anew and checks what is there: rm {quote(file)}",
         )
     if version != VERSION:
         raise StoreError(
             f"the store {root} has a layout that this version of orun does not know",
             why=f"{file} says {version[:80]!r} instead of {VERSION!r}",
             hint=f"Use the version of orun that made it, or put it aside and begin a new one:\n"
-            f"mv {quoted(root)} {quoted(f'{root}.old')}",
+            f"mv {quote(root)} {quote(f'{root}.old')}",
         )
 
 
@@ -122,7 +122,7 @@ def _require_own(root: Path) -> bytes | None:
     own = {name for name in names.intersection(FOLDERS) if _holds_objects(root) or _is_empty(root / name)}
     partial = {name for name in names if name.startswith((f"{VERSION_FILE}.", ".gitignore."))}  # of `write_if_absent`
     if foreign := names - ALLOWED_FILES - own - partial:
-        why = f"it holds {quoted(min(foreign))}" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
+        why = f"it holds {quote(min(foreign))}" + (f" and {len(foreign) - 1} more" if len(foreign) > 1 else "")
         raise UsageError(f"{root} is no store, and not empty", why=why, hint=OTHER_FOLDER)
     return None
 
@@ -138,44 +138,44 @@ def _is_empty(folder: Path) -> bool:
     return folder.is_dir() and not os.listdir(folder)
 
 
-def default_store(folder: Path) -> Path:
-    """Where results of a folder's pipelines go: `$ORUN_STORE`, or else `artifacts/` at the top of its project."""
+def locate_default_store(folder: Path) -> Path:
+    """Return where results of a folder's pipelines go: `$ORUN_STORE`, or `artifacts/` at the top of its project."""
     chosen = os.environ.get("ORUN_STORE")
-    return Path(chosen) if chosen else project_of(folder) / "artifacts"
+    return Path(chosen) if chosen else find_project(folder) / "artifacts"
 
 
 def store_option(store: Path, folder: Path) -> str:
     """Return the `--store` option, to append to a command about a folder's pipelines; empty for its default store."""
-    if store.absolute() == default_store(folder.absolute()).absolute():
+    if store.absolute() == locate_default_store(folder.absolute()).absolute():
         return ""
-    return f" --store {quoted(show_path(str(store)))}"
+    return f" --store {quote(show_path(str(store)))}"
 
 
-def command_options(overrides: Mapping[str, str], store: Path, folder: Path) -> str:
+def format_command_options(overrides: Mapping[str, str], store: Path, folder: Path) -> str:
     """Return the `--set` and `--store` options, to append to a command about a pipeline file in a folder."""
-    return settings(overrides) + store_option(store, folder)
+    return format_settings(overrides) + store_option(store, folder)
 
 
-def history_path(root: Path) -> Path:
+def locate_history(root: Path) -> Path:
     """Return the database of measurements: `$ORUN_HISTORY`, which several stores may share, or one in the store."""
     chosen = os.environ.get("ORUN_HISTORY")
     return Path(chosen) if chosen else root / HISTORY_FILE
 
 
-def private_paths(root: Path) -> tuple[str, ...]:
+def list_private_paths(root: Path) -> tuple[str, ...]:
     """Return the folders and files of a store that only orun reads, and those of its history."""
     folders = (f"{root}/{name}" for name in FOLDERS if name != "out")
-    history = (f"{history_path(root).absolute()}{suffix}" for suffix in DATABASE_SUFFIXES)
+    history = (f"{locate_history(root).absolute()}{suffix}" for suffix in DATABASE_SUFFIXES)
     return (*folders, f"{root}/{VERSION_FILE}", *history)
 
 
-def note_path(root: Path, name: str) -> Path:
+def locate_note(root: Path, name: str) -> Path:
     """Return the path of the no-op record of a request; see `orun.noop.check`."""
     return root / "index" / f"run-{name}.json"
 
 
 @functools.cache
-def safe_name(name: str) -> str:
+def to_safe_name(name: str) -> str:
     """Return a readable file name for any text; different texts have different file names.
 
     They may differ in case alone.

@@ -14,13 +14,13 @@ from functools import cached_property
 from orun.errors import StoreError
 from orun.fs.copying import copy_file, link, reflink
 from orun.fs.durable import READ_ONLY, set_mode
-from orun.fs.signatures import is_settled, set_stamp, signature_of
+from orun.fs.signatures import is_settled, set_stamp, to_signature
 from orun.fs.traits import FilesystemTraits, probe
 from orun.store.index import Index
 from orun.store.objects import Objects
 from orun.store.records import Entry, Tree
 from orun.store.session_directory import Session
-from orun.store.trees import parents
+from orun.store.trees import list_parents
 
 EXECUTABLE = 0o555
 LONG_PATH = 700  # bytes; systems allow 4096, or 1024
@@ -52,12 +52,12 @@ class Materializer:
             StoreError: if a file is missing or damaged.
         """
         self._objects.lease(tree.objects)
-        folders = sorted({parent for entry in tree.entries for parent in parents(entry.path)})
+        folders = sorted({parent for entry in tree.entries for parent in list_parents(entry.path)})
         os.makedirs(folder)
         try:
             for name in folders:
                 os.mkdir(f"{folder}/{name}")
-            unlinkable = _unlinkable(tree)
+            unlinkable = _list_unlinkable(tree)
             for entry in tree.entries:
                 self._put(entry, f"{folder}/{entry.path}", linkable=entry.path not in unlinkable, lasting=lasting)
         except FileExistsError as error:  # nobody else writes to this folder
@@ -92,13 +92,13 @@ class Materializer:
         self._index.settle()
 
     def _put(self, entry: Entry, target: str, *, linkable: bool, lasting: bool) -> None:
-        source = self._objects.path(entry.digest)
+        source = self._objects.locate(entry.digest)
         mode = EXECUTABLE if entry.executable else READ_ONLY
         linkable = linkable and self._traits.hardlink
         shared = False
         if self._traits.reflink or linkable:
-            if problem := self._objects.problem(entry.digest):
-                raise _unusable_error(entry, problem)
+            if problem := self._objects.find_problem(entry.digest):
+                raise _build_unusable_error(entry, problem)
             before = os.lstat(source)
             shared = self._traits.reflink and reflink(source, target, mode)
             if not shared and linkable and link(source, target):
@@ -109,22 +109,22 @@ class Materializer:
         set_stamp(target, os.lstat(source).st_mtime_ns)
         status = os.lstat(target)
         if lasting and is_settled(status):
-            self._index.put(signature_of(status), entry.digest)
+            self._index.put(to_signature(status), entry.digest)
 
     def _copy(self, entry: Entry, target: str, mode: int, *, sync: bool) -> None:
-        source = self._objects.path(entry.digest)
+        source = self._objects.locate(entry.digest)
         if not os.path.lexists(source):
-            raise _unusable_error(entry, "missing")
+            raise _build_unusable_error(entry, "missing")
         if copy_file(source, target, mode, sync=sync) != entry.digest:
-            self._objects.problem(entry.digest)  # moves it to quarantine
-            raise _unusable_error(entry, "damaged")
+            self._objects.find_problem(entry.digest)  # moves it to quarantine
+            raise _build_unusable_error(entry, "damaged")
 
     def _unlink(self, path: str) -> None:
         status = os.lstat(path)
-        digest = self._index.get(signature_of(status)) if status.st_nlink > 1 else None
+        digest = self._index.get(to_signature(status)) if status.st_nlink > 1 else None
         os.unlink(path)
         if digest is not None:
-            self._carry(self._objects.path(digest), status, digest)
+            self._carry(self._objects.locate(digest), status, digest)
 
     def _carry(self, path: str, before: os.stat_result, digest: str) -> None:
         """Keep trusting an object of which only the number of links has changed."""
@@ -132,9 +132,9 @@ class Materializer:
             after = os.lstat(path)
         except FileNotFoundError:
             return
-        known = signature_of(before)
-        if self._index.get(known) == digest and signature_of(after)[:4] == known[:4]:
-            self._index.put(signature_of(after), digest)
+        known = to_signature(before)
+        if self._index.get(known) == digest and to_signature(after)[:4] == known[:4]:
+            self._index.put(to_signature(after), digest)
 
 
 def _shorten(folder: str, top: str) -> str:
@@ -168,7 +168,7 @@ def make_writable(folder: str) -> None:
         os.chmod(folder, stat.S_IRWXU)
 
 
-def _unlinkable(tree: Tree) -> set[str]:
+def _list_unlinkable(tree: Tree) -> set[str]:
     """Return the files that must not share an inode with their object.
 
     An executable needs its own mode. The onnx package (from 1.21) refuses external data with more than one hard link,
@@ -180,7 +180,7 @@ def _unlinkable(tree: Tree) -> set[str]:
     return external_data | {entry.path for entry in tree.entries if entry.executable}
 
 
-def _unusable_error(entry: Entry, problem: str) -> StoreError:
+def _build_unusable_error(entry: Entry, problem: str) -> StoreError:
     return StoreError(
         f"{entry.path} cannot be taken from the store",
         why=f"its object {entry.digest} is {problem}",

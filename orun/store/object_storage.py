@@ -80,7 +80,7 @@ class Bucket:
         self._long = _request(lambda: _connect(url, LONG))
         self.ranged = not url.startswith(("http://", "https://", "file://"))  # a web server may not support ranges
 
-    def size(self, name: str) -> int | None:
+    def read_size(self, name: str) -> int | None:
         """Return the bytes of an object, or None if it is missing or not a file."""
         if self._is_special(name):
             return None
@@ -217,16 +217,16 @@ def _request(call: Callable[[], T]) -> T:
     except AlreadyExistsError:
         raise
     except (PermissionDeniedError, UnauthenticatedError, PermissionError) as error:
-        raise DeniedError(_sentence(error)) from None
+        raise DeniedError(_shorten_error(error)) from None
     except BaseError as error:
-        raise UnreachableError(_sentence(error)) from None
+        raise UnreachableError(_shorten_error(error)) from None
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise UnreachableError(_sentence(error)) from None
+        raise UnreachableError(_shorten_error(error)) from None
 
 
-def _sentence(error: Exception) -> str:
+def _shorten_error(error: Exception) -> str:
     """Return the first line of an error, without queries of addresses, which may hold a signature."""
     text = str(error).partition("\n")[0]
     if MACHINE_ROLE.search(text):

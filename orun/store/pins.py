@@ -8,10 +8,10 @@ from pathlib import Path
 
 from orun.errors import StoreError, UsageError
 from orun.fs.durable import replace_file
-from orun.fs.observed_state import seen_at
+from orun.fs.observed_state import stat_presence
 from orun.fs.os_errors import convert_os_errors
 from orun.store.checksummed_json import encode_checksummed, read_record
-from orun.store.layout import safe_name
+from orun.store.layout import to_safe_name
 from orun.store.store import Store
 
 
@@ -33,8 +33,8 @@ def pin(store: Store, name: str, tree: str) -> Pin:
     """
     if not (name and name.isprintable()):
         raise UsageError(f"a pin cannot be called {name!r}", why="its name must be printable")
-    path = _path(store, name)
-    if store.ignores_case and seen_at(path) and (other := Pin(**read_record(path)).name) != name:
+    path = _locate(store, name)
+    if store.ignores_case and stat_presence(path) and (other := Pin(**read_record(path)).name) != name:
         raise UsageError(
             f"there is a pin {other!r} already",
             why=f"the file system of {store.root} ignores case in names",
@@ -49,7 +49,7 @@ def pin(store: Store, name: str, tree: str) -> Pin:
     new = Pin(name, tree, time.time())
     with convert_os_errors("pin an artifact", store.root):
         record = {"name": name, "tree": tree, "at": new.at}
-        replace_file(str(path), encode_checksummed(record), store.parts.session.path("pin"))
+        replace_file(str(path), encode_checksummed(record), store.parts.session.choose_path("pin"))
     return new
 
 
@@ -61,7 +61,7 @@ def unpin(store: Store, name: str) -> None:
     """
     with convert_os_errors("unpin an artifact", store.root):
         try:
-            _path(store, name).unlink()
+            _locate(store, name).unlink()
         except FileNotFoundError:
             names = ", ".join(pin.name for pin in list_pins(store)) or "none"
             raise UsageError(f"there is no pin {name!r}", why=f"pins: {names}", hint="orun store pins") from None
@@ -78,5 +78,5 @@ def list_pins(store: Store) -> tuple[Pin, ...]:
     return tuple(Pin(**read_record(path)) for path in paths)
 
 
-def _path(store: Store, name: str) -> Path:
-    return store.root / "pins" / f"{safe_name(name)}.json"
+def _locate(store: Store, name: str) -> Path:
+    return store.root / "pins" / f"{to_safe_name(name)}.json"

@@ -7,7 +7,7 @@ import shutil
 import time
 from pathlib import Path
 
-from orun.store.layout import safe_name
+from orun.store.layout import to_safe_name
 
 
 class Quarantine:
@@ -54,6 +54,6 @@ class Quarantine:
 
     def save(self, path: str, problem: str, name: str) -> None:
         """Move a file here that must not get lost; OSError if that is impossible."""
-        target = self._folder / f"{time.time_ns()}-{safe_name(name)}"
+        target = self._folder / f"{time.time_ns()}-{to_safe_name(name)}"
         os.rename(path, target)
         self._notices.append(f"{problem}; moved to quarantine as {target}")

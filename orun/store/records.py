@@ -49,7 +49,7 @@ class ImplicitDependencies(Record, frozen=True):
         packages: packages that the user's code imported: distribution -> version.
         environment: variables that the user's code looked up: name -> digest of the value, empty if unset, or `secret`.
         probed: paths that were looked at without being opened: path -> `file`, `folder` or empty, with size or link
-            target if the stage asked for it (`orun.fs.observed_state.appearance`).
+            target if the stage asked for it (`orun.fs.observed_state.observe_appearance`).
     """
 
     files: Mapping[str, str] = field(default_factory=dict)

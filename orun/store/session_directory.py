@@ -61,7 +61,7 @@ class Session:
         """The path of the folder."""
         return self.begin()[0]
 
-    def path(self, name: str) -> str:
+    def choose_path(self, name: str) -> str:
         """Return a path in the folder that was never used before."""
         self._count += 1
         return f"{self.folder}/{self._count}-{name}"
@@ -88,7 +88,7 @@ class Session:
 
 def sweep(tmp: Path, remove: Callable[[str], None]) -> None:
     """Remove the folders of sessions whose owners are dead; `remove` deletes their files."""
-    for folder in _folders(tmp):
+    for folder in _list_folders(tmp):
         lock = Lock(f"{folder}/{_LEASE}", keep=True, create=False)
         try:
             dead = lock.take(wait=False)
@@ -99,10 +99,10 @@ def sweep(tmp: Path, remove: Callable[[str], None]) -> None:
             _remove_session(folder, lock, remove)
 
 
-def live_leases(tmp: Path) -> set[str]:
+def read_live_leases(tmp: Path) -> set[str]:
     """Return every digest, and the id of every run, that a live process relies on."""
     names: set[str] = set()
-    for folder in _folders(tmp):
+    for folder in _list_folders(tmp):
         try:
             with open(f"{folder}/{_LEASE}", encoding="ascii", errors="replace") as lease:
                 names.update(lease.read().splitlines())
@@ -146,7 +146,7 @@ def _remove_empty(folder: str) -> bool:
     return True
 
 
-def _folders(tmp: Path) -> list[str]:
+def _list_folders(tmp: Path) -> list[str]:
     try:
         with os.scandir(tmp) as entries:
             return [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]

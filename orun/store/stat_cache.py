@@ -14,7 +14,7 @@ from pathlib import Path
 from orun.fs.bounded_reads import require_regular
 from orun.fs.digests import digest_bytes
 from orun.fs.os_errors import to_store_error
-from orun.fs.signatures import CLOCK, Signature, read_steadily, signature_at, signature_of
+from orun.fs.signatures import CLOCK, Signature, read_signature, read_steadily, to_signature
 from orun.fs.traits import has_stable_inodes, is_local
 from orun.store.index import Index
 
@@ -39,22 +39,22 @@ class StatCache:
         self._stable: dict[int, bool] = {}  # device -> whether its inode numbers are stable
         self._this_run: dict[tuple[str, Signature], str] = {}  # digests of files without a stable inode number
 
-    def signatures(self, path: str | Path) -> dict[str, Signature | None]:
+    def read_signatures(self, path: str | Path) -> dict[str, Signature | None]:
         """Return the signature of a file, or of each file of a folder that counts in `digest_path`, by path.
 
         Raises:
             StoreError: as `digest_path`.
         """
         if not os.path.isdir(path):
-            return {str(path): signature_at(path)}
+            return {str(path): read_signature(path)}
         try:
-            return {name: signature_at(name) for name, is_folder in self._walk(str(path)) if not is_folder}
+            return {name: read_signature(name) for name, is_folder in self._walk(str(path)) if not is_folder}
         except OSError as error:
             raise to_store_error(error, f"read {path}", error.filename or path) from error
 
     def keeps_inodes(self, path: str | Path) -> bool:
         """Return whether a file there keeps its inode number."""
-        return self._has_stable_inodes(path, signature_of(os.stat(path)))
+        return self._has_stable_inodes(path, to_signature(os.stat(path)))
 
     def is_same(self, path: str | Path, before: Signature | None, after: Signature | None) -> bool:
         """Return whether a file is unchanged by its signatures; inode numbers count only if they are stable."""
@@ -66,7 +66,7 @@ class StatCache:
         """Return whether the digest of a file with this signature is known without reading it."""
         return self._stable.get(signature[0], True) and self._index.get(signature) is not None
 
-    def below(self, folder: str) -> Iterator[str]:
+    def iter_below(self, folder: str) -> Iterator[str]:
         """Yield the path of a folder and of every folder and file in it that counts in `digest_path`."""
         yield folder
         for path, _ in self._walk(folder):
@@ -78,7 +78,7 @@ class StatCache:
         Raises:
             OSError: if it is missing, not a regular file, cannot be read, or changes while it is read.
         """
-        signature = signature_of(require_regular(path))
+        signature = to_signature(require_regular(path))
         stable = self._has_stable_inodes(path, signature)
         known = self._index.get(signature) if stable else self._this_run.get((str(path), signature))
         return known or self._read(path)
@@ -119,7 +119,7 @@ class StatCache:
             reading = read_steadily(path)
             if reading.steady:
                 if not held and max(reading.status.st_mtime_ns, reading.status.st_ctime_ns) < now - CLOCK:
-                    self._put(path, signature_of(reading.status), reading.digest)
+                    self._put(path, to_signature(reading.status), reading.digest)
                 return reading.digest
         raise OSError(errno.EBUSY, "Changes while it is read", str(path))
 

@@ -22,7 +22,7 @@ class Usage:
     size: int
 
 
-def stats(store: Store) -> Mapping[str, Usage]:
+def measure_usage(store: Store) -> Mapping[str, Usage]:
     """Return the usage of each folder of a store; a file with several names counts in the first folder.
 
     Raises:
@@ -30,10 +30,10 @@ def stats(store: Store) -> Mapping[str, Usage]:
     """
     seen: set[tuple[int, int]] = set()
     with convert_os_errors("measure the store", store.root):
-        return {name: _usage(store.root / name, seen) for name in FOLDERS}
+        return {name: _measure_folder(store.root / name, seen) for name in FOLDERS}
 
 
-def _usage(folder: Path, seen: set[tuple[int, int]]) -> Usage:
+def _measure_folder(folder: Path, seen: set[tuple[int, int]]) -> Usage:
     files = size = 0
     for root, _, names in os.walk(folder):
         for name in names:

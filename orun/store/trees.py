@@ -15,7 +15,7 @@ from typing import Any
 
 from orun.errors import StoreError
 from orun.fs.digests import ALGORITHM, digest_bytes, digest_descriptor, is_digest
-from orun.store.checksummed_json import canonical
+from orun.store.checksummed_json import encode_canonical
 from orun.store.objects import Objects
 from orun.store.records import Entry, Tree
 from orun.store.session_directory import Session
@@ -62,12 +62,14 @@ class Trees:
 
         With `quarantine` damaged objects are moved there.
         """
-        tree = None if self._objects.problem(digest, quarantine=quarantine) else self.get(digest)
+        tree = None if self._objects.find_problem(digest, quarantine=quarantine) else self.get(digest)
         if tree is None:
             return ("its list of files is missing or was damaged",)
         if self._session.active:
             self._session.lease(tree.objects)
-        problems = ((entry.path, self._objects.problem(entry.digest, quarantine=quarantine)) for entry in tree.entries)
+        problems = (
+            (entry.path, self._objects.find_problem(entry.digest, quarantine=quarantine)) for entry in tree.entries
+        )
         texts = {"missing": "is missing from the store", "damaged": "was damaged in the store"}
         return tuple(f"{path} {texts[problem]}" for path, problem in problems if problem)
 
@@ -99,7 +101,7 @@ def encode(entries: tuple[Entry, ...]) -> bytes:
         {"path": entry.path, "size": entry.size, "digest": entry.digest, "executable": entry.executable}
         for entry in entries
     ]
-    return canonical({"tree": _FORMAT, "hash": ALGORITHM, "files": files})
+    return encode_canonical({"tree": _FORMAT, "hash": ALGORITHM, "files": files})
 
 
 def decode(data: bytes) -> tuple[Entry, ...]:
@@ -110,7 +112,7 @@ def decode(data: bytes) -> tuple[Entry, ...]:
     """
     try:
         content = json.loads(data)
-        entries = tuple(_entry(item) for item in content["files"])
+        entries = tuple(_parse_entry(item) for item in content["files"])
     except (TypeError, KeyError, RecursionError) as error:
         raise ValueError("it is not a list of files") from error
     if encode(entries) != data:
@@ -118,14 +120,14 @@ def decode(data: bytes) -> tuple[Entry, ...]:
     paths = [entry.path for entry in entries]
     if paths != sorted(set(paths)):
         raise ValueError("the list of files is not sorted, or names one twice")
-    folders = {folder for path in paths for folder in parents(path)}
+    folders = {folder for path in paths for folder in list_parents(path)}
     if not folders.isdisjoint(paths):
         raise ValueError("the list of files names one as a folder too")
     return entries
 
 
-def parents(path: str) -> list[str]:
-    """The folders of a tree that a file of it is in, the outermost first."""
+def list_parents(path: str) -> list[str]:
+    """Return the folders of a tree that a file of it is in, the outermost first."""
     parts = path.split("/")[:-1]
     return ["/".join(parts[: count + 1]) for count in range(len(parts))]
 
@@ -158,7 +160,7 @@ def _describe(folder: Path, name: str, executable: bool) -> Entry:
     return Entry(name, size, digest, executable)
 
 
-def _entry(item: Any) -> Entry:
+def _parse_entry(item: Any) -> Entry:
     path, size, digest, executable = item["path"], item["size"], item["digest"], item["executable"]
     if not (isinstance(path, str) and isinstance(size, int) and isinstance(executable, bool) and is_digest(digest)):
         raise ValueError("the list of files holds a value of another type")

@@ -6,7 +6,7 @@ import errno
 from dataclasses import dataclass
 
 from orun.errors import StoreError
-from orun.fs.observed_state import seen_at
+from orun.fs.observed_state import stat_presence
 from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.store.checksummed_json import read_record
 from orun.store.layout import RECORD_FILE
@@ -32,29 +32,29 @@ def verify(store: Store, in_remotes: ActionSet = ()) -> Verified:
         StoreError: if the store cannot be read.
     """
     with convert_os_errors("verify the store", store.root):
-        sizes = {digest: status.st_size for digest, status in store.parts.objects.all()}
+        sizes = {digest: status.st_size for digest, status in store.parts.objects.iter_all()}
         for digest in sizes:
-            store.parts.objects.problem(digest, read=True)
-        records = [action for _, _, action in store.parts.actions.all()]
-        list(store.parts.actions.pointers())
+            store.parts.objects.find_problem(digest, read=True)
+        records = [action for _, _, action in store.parts.actions.iter_all()]
+        list(store.parts.actions.iter_pointers())
         store.parts.index.flush()
     problems = [notice for notice in store.drain_notices() if notice != store.parts.index.problem]  # no damage
     left = 0
     for action in records:
-        if action in in_remotes and store.tree(action.tree) is None:
+        if action in in_remotes and store.read_tree(action.tree) is None:
             left += 1
             continue
         name = f"{action.pipeline}/{action.stage}"
         problems += (f"the artifact of {name}: {problem}" for problem in store.check(action.tree))
-    return Verified(len(sizes), sum(sizes.values()), len(records), (*problems, *_bad_runs(store)), left)
+    return Verified(len(sizes), sum(sizes.values()), len(records), (*problems, *_list_bad_runs(store)), left)
 
 
-def _bad_runs(store: Store) -> list[str]:
+def _list_bad_runs(store: Store) -> list[str]:
     problems = []
-    for folder in store.runs():
+    for folder in store.list_runs():
         path = folder / RECORD_FILE
         try:
-            if seen_at(path):
+            if stat_presence(path):
                 read_record(path)
         except StoreError as error:
             cause = error.__cause__

@@ -13,10 +13,12 @@ from typing import Any
 SEPARATORS = re.compile(r"[^a-z0-9]")
 
 
-def meant(word: str, options: Iterable[str]) -> str:
+def resolve_alias(word: str, options: Iterable[str]) -> str:
     """Return the option that another tool calls by that name, or an empty text."""
-    known, plain = set(options), _plain(word)
-    return next((name for name, aliases in names().items() if name in known and plain in map(_plain, aliases)), "")
+    known, plain = set(options), _normalise(word)
+    return next(
+        (name for name, aliases in read_names().items() if name in known and plain in map(_normalise, aliases)), ""
+    )
 
 
 def note(word: str, noun: str) -> str:
@@ -26,29 +28,29 @@ def note(word: str, noun: str) -> str:
         word: the key.
         noun: what it was meant to be: `key of a stage`, `parameter of quantize/dynamic`.
     """
-    entries = (entry for place, its_notes in notes().items() if noun.startswith(place) for entry in its_notes)
-    return next((entry["instead"] for entry in entries if _plain(word) in map(_plain, entry["names"])), "")
+    entries = (entry for place, its_notes in read_notes().items() if noun.startswith(place) for entry in its_notes)
+    return next((entry["instead"] for entry in entries if _normalise(word) in map(_normalise, entry["names"])), "")
 
 
-def names() -> Mapping[str, list[str]]:
+def read_names() -> Mapping[str, list[str]]:
     """Return each of our names with the names that other tools have for it."""
-    aliases: Mapping[str, list[str]] = _table()["names"]
+    aliases: Mapping[str, list[str]] = _read_table()["names"]
     return aliases
 
 
-def notes() -> Mapping[str, list[dict[str, Any]]]:
+def read_notes() -> Mapping[str, list[dict[str, Any]]]:
     """Return the notes by the beginning of the noun that they are for: `names`, and what to do `instead`."""
-    by_noun: Mapping[str, list[dict[str, Any]]] = _table()["notes"]
+    by_noun: Mapping[str, list[dict[str, Any]]] = _read_table()["notes"]
     return by_noun
 
 
 @functools.cache
-def _table() -> Mapping[str, Any]:
+def _read_table() -> Mapping[str, Any]:
     import tomllib
     from importlib.resources import files
 
     return tomllib.loads(files(__package__).joinpath("aliases.toml").read_text("utf-8"))
 
 
-def _plain(name: str) -> str:
+def _normalise(name: str) -> str:
     return SEPARATORS.sub("", name.lower())

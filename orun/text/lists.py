@@ -7,6 +7,6 @@ from collections.abc import Sequence
 SHOWN = 3  # texts of a list, such as files or differences between two values
 
 
-def first_few(texts: Sequence[str], most: int = SHOWN, separator: str = ", ") -> str:
+def join_few(texts: Sequence[str], most: int = SHOWN, separator: str = ", ") -> str:
     """Return a list of texts; of many only the first, and how many more there are."""
     return separator.join(texts[:most]) + (f" and {len(texts) - most} more" if len(texts) > most else "")

@@ -22,7 +22,7 @@ STEMS = 20  # names of files whose stems are like the one that was typed
 SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
 
-def closest(word: str, options: Iterable[str]) -> str:
+def find_closest(word: str, options: Iterable[str]) -> str:
     """Return the option that was probably meant by a misspelt word or another tool's name; else an empty text.
 
     Of options that differ in capitals alone, the first counts.
@@ -31,7 +31,7 @@ def closest(word: str, options: Iterable[str]) -> str:
         return ""
     from difflib import get_close_matches  # needed where something is wrong, and not for a run with nothing to do
 
-    from orun.text.aliases import meant
+    from orun.text.aliases import resolve_alias
 
     options = list(options)
     known = {option.lower(): option for option in reversed(options)}
@@ -41,11 +41,11 @@ def closest(word: str, options: Iterable[str]) -> str:
     looks = {name.translate(LOOK_ALIKES): option for name, option in known.items()}
     if seen := looks.get(lowered.translate(LOOK_ALIKES)):
         return seen
-    if alias := meant(word, options):
+    if alias := resolve_alias(word, options):
         return alias
-    like = _like(lowered, known)
+    like = _list_similar(lowered, known)
     last = "" if get_close_matches(lowered, like, n=1, cutoff=ALIKE) else word.rpartition("/")[2]
-    if "/" in word and (alias := meant(last, [option for option in options if "/" in option])):
+    if "/" in word and (alias := resolve_alias(last, [option for option in options if "/" in option])):
         return alias  # `convert/keras`: a folder of ours, and a name that is known from elsewhere
     if close := get_close_matches(lowered, like, n=1):
         return known[close[0]]
@@ -53,17 +53,17 @@ def closest(word: str, options: Iterable[str]) -> str:
     return begun[0] if len(begun) == 1 else ""
 
 
-def nearest(word: str, options: Iterable[str]) -> Sequence[str]:
+def list_nearest(word: str, options: Iterable[str]) -> Sequence[str]:
     """Return the options that were probably meant: every stage of a matrix for its bare name, else the closest option.
 
     `int8` stands for `int8[per_channel=true]`, `int8.size` for `int8[per_channel=true].size`.
     """
     options = list(options)
     of_matrix = [option for option in options if MATRIX_VALUES.sub("", option, count=1) == word]
-    return of_matrix or list(filter(None, [closest(word, options)]))
+    return of_matrix or list(filter(None, [find_closest(word, options)]))
 
 
-def similar_path(path: Path, written: str, endings: tuple[str, ...] = ("",)) -> str:
+def find_similar_path(path: Path, written: str, endings: tuple[str, ...] = ("",)) -> str:
     """Return the probable path in place of one that is not there.
 
     It is the same path in a folder above, or the nearest name in the same folder. The part of the name before its
@@ -89,12 +89,12 @@ def similar_path(path: Path, written: str, endings: tuple[str, ...] = ("",)) -> 
         return ""
     stems = {Path(name).stem.lower() for name in names}
     stem = path.stem.lower()[:LONGEST]
-    alike = {*get_close_matches(stem, _like(stem, stems), n=STEMS)}
-    name = closest(path.name, [name for name in names if Path(name).stem.lower() in alike])
+    alike = {*get_close_matches(stem, _list_similar(stem, stems), n=STEMS)}
+    name = find_closest(path.name, [name for name in names if Path(name).stem.lower() in alike])
     return f"{written[: len(written) - len(path.name)]}{name}" if name else ""
 
 
-def _like(word: str, names: Collection[str]) -> Collection[str]:
+def _list_similar(word: str, names: Collection[str]) -> Collection[str]:
     """Return the candidates for a misspelt word: if there are very many, those with the most similar start or end."""
     if len(names) <= MANY:
         return names
@@ -114,8 +114,8 @@ def find_misspelt(word: str, options: Iterable[str]) -> str:
     return "" if word in known else next(iter(get_close_matches(word, known, n=1, cutoff=MISSPELT)), "")
 
 
-def one_of(options: Iterable[str]) -> str:
-    """`a`, `a or b`, `one of a, b, c`, and of very many the first."""
+def format_choices(options: Iterable[str]) -> str:
+    """Return `a`, `a or b`, or `one of a, b, c`; of very many only the first."""
     names = list(options)
     few = 2
     if len(names) > MOST:
@@ -140,7 +140,7 @@ class Unknown(UsageError):
         self.suggestion = suggestion
 
 
-def settings(overrides: Mapping[str, str]) -> str:
+def format_settings(overrides: Mapping[str, str]) -> str:
     """Return the `--set` options for these values, to append to a command."""
     import shlex
 

@@ -72,7 +72,7 @@ _QUANTITY = re.compile(rf"({NUMBER}) *([a-zA-Zµ%]*|{RATE})")
 
 
 def parse_duration(text: str | float) -> float:
-    """Seconds of `12ms`, `1.5s`, `2min`, `1h` or a number of seconds.
+    """Return the seconds of `12ms`, `1.5s`, `2min`, `1h` or a number of seconds.
 
     Raises:
         ValueError: when it is none of these; the message lists the forms.
@@ -81,7 +81,7 @@ def parse_duration(text: str | float) -> float:
 
 
 def parse_size(text: str | float) -> int:
-    """Bytes of `300MB` (10^6), `300MiB` (2^20) or a number of bytes, rounded to whole ones.
+    """Return the bytes of `300MB` (10^6), `300MiB` (2^20) or a number of bytes, rounded to whole ones.
 
     Raises:
         ValueError: when it is none of these; the message lists the forms.
@@ -90,7 +90,7 @@ def parse_size(text: str | float) -> int:
 
 
 def parse_energy(text: str | float) -> float:
-    """Joules of `20mJ`, `1.5J` or a number of joules.
+    """Return the joules of `20mJ`, `1.5J` or a number of joules.
 
     Raises:
         ValueError: when it is none of these; the message lists the forms.
@@ -115,7 +115,7 @@ def split(text: str) -> tuple[float, str] | None:
     return number, matched[2]
 
 
-def respelt(text: str) -> str:
+def respell(text: str) -> str:
     """Return a quantity with its unit spelt right: `2MB` for `2mb`, `2 MB` for `2 megabytes`; else an empty text."""
     if not (parts := split(text)):
         return ""
@@ -159,19 +159,19 @@ def show(value: float, unit: Unit) -> str:
     if unit in _SCALES:
         return _show_scaled(value, _SCALES[unit])
     if unit == "ratio":
-        return f"{_show_near(100 * value, 100)} %" if math.isfinite(100 * value) else f"{_digits(value)}x"
+        return f"{_show_near(100 * value, 100)} %" if math.isfinite(100 * value) else f"{_show_digits(value)}x"
     if unit == "x":
-        return f"{value:.2f}x" if abs(value) < LONGEST else f"{_digits(value)}x"
-    return f"{_digits(value)}{RATE}" if unit == "1/s" else _show_near(value, 1, 4)
+        return f"{value:.2f}x" if abs(value) < LONGEST else f"{_show_digits(value)}x"
+    return f"{_show_digits(value)}{RATE}" if unit == "1/s" else _show_near(value, 1, 4)
 
 
 def show_in_full(value: float, unit: Unit) -> str:
     """Show a finite value to nine significant digits: `5.04138825 %`, `12.3456789 ms`."""
     if unit == "ratio":
-        return f"{_digits(100 * value, FULL)} %"
+        return f"{_show_digits(100 * value, FULL)} %"
     if unit in _SCALES:
         return _show_scaled(value, _SCALES[unit], FULL)
-    return f"{_digits(value, FULL)}{_SUFFIXES.get(unit, '')}"
+    return f"{_show_digits(value, FULL)}{_SUFFIXES.get(unit, '')}"
 
 
 def show_beside(value: float, unit: Unit, limit: float) -> str:
@@ -181,7 +181,7 @@ def show_beside(value: float, unit: Unit, limit: float) -> str:
     return show_in_full(value, unit) if shown == show(limit, unit) and differs and math.isfinite(value) else shown
 
 
-def amount(value: float, unit: Unit, written: str = "%", limit: float | None = None) -> str:
+def show_amount(value: float, unit: Unit, written: str = "%", limit: float | None = None) -> str:
     """Show a value in its unit; a proportion is shown in percent if `written`, the threshold next to it, is.
 
     `limit` is that of the threshold: the value gets digits that tell it from the limit.
@@ -207,17 +207,17 @@ def show_change(old: float | None, new: float | None, unit: Unit) -> str:
 
 
 def _show_signed(value: float, significant: int = 2) -> str:
-    return f"{'-' if value < 0 else '+'}{_digits(abs(value), significant)}"
+    return f"{'-' if value < 0 else '+'}{_show_digits(abs(value), significant)}"
 
 
-def span(interval: Estimate | None, unit: Unit, written: str = "%") -> str:
-    """`7.95 ms to 8.2 ms`; `7.95 ms and up` where nothing bounds it above, `unknown` where nothing does at all.
+def show_interval(interval: Estimate | None, unit: Unit, written: str = "%") -> str:
+    """Show `7.95 ms to 8.2 ms`; `7.95 ms and up` where nothing bounds it above, `unknown` where nothing does at all.
 
     Empty for an exact value.
     """
     if interval is None:
         return ""
-    low, high = (amount(end, unit, written) for end in (interval.low, interval.high))
+    low, high = (show_amount(end, unit, written) for end in (interval.low, interval.high))
     if math.isinf(interval.low):
         return "unknown" if math.isinf(interval.high) else f"{high} and down"
     return f"{low} and up" if math.isinf(interval.high) else f"{low} to {high}"
@@ -230,26 +230,26 @@ def _show_time(seconds: float) -> str:
     if seconds_left < _HOUR:
         return f"{sign}{seconds_left // _MINUTE} min {seconds_left % _MINUTE} s"
     if seconds_left >= LONGEST:
-        return f"{_digits(seconds)} s"
+        return f"{_show_digits(seconds)} s"
     return f"{sign}{seconds_left // _HOUR} h {seconds_left % _HOUR // _MINUTE} min"
 
 
 def _show_scaled(value: float, scales: Sequence[tuple[float, str]], significant: int = 3) -> str:
-    """In the largest unit of which there is at least one, after rounding to three digits."""
+    """Show a number in the largest unit of which there is at least one, after rounding to three digits."""
     factor, name = next(
         ((factor, name) for factor, name in reversed(scales) if abs(value) >= 0.9995 * factor),
         scales[0] if value else next(scale for scale in scales if scale[0] == 1),
     )
-    return f"{_digits(value / factor, significant)} {name}"
+    return f"{_show_digits(value / factor, significant)} {name}"
 
 
 def _show_near(value: float, bound: float, significant: int = 3) -> str:
     """Show a number to so many significant digits, and to more if it would look like a bound that it is not."""
-    shown = (_digits(value, number) for number in range(significant, NINES + 1))
+    shown = (_show_digits(value, number) for number in range(significant, NINES + 1))
     return next((text for text in shown if value == bound or text != f"{bound:g}"), f"{bound:g}")
 
 
-def _digits(value: float, significant: int = 3) -> str:
+def _show_digits(value: float, significant: int = 3) -> str:
     """Show a number to so many significant digits, without trailing zeros, or an exponent unless tiny or huge."""
     if value == 0:
         return "0"

@@ -62,7 +62,7 @@ def copy_plugin(file: Path, library: str, into: Path) -> Path:
     A plug-in finds the libraries that it loads itself beside it.
     """
     (environment,) = {name for stage in load(file).stages for name in stage.environments}
-    (path,) = Path(venvs.interpreter(environment).python).parents[1].rglob(library)
+    (path,) = Path(venvs.choose_interpreter(environment).python).parents[1].rglob(library)
     for folder in path.parents[1].glob(f"{path.parent.name}*"):
         shutil.copytree(folder, into / folder.name)
     return into / path.parent.name / library

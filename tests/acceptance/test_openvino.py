@@ -189,7 +189,7 @@ def test_a_cache_that_its_provider_does_not_take_back_is_no_engine(project: Path
     require_measured(result)
     (project / "cache").mkdir()
     (environment,) = {name for stage in load(project / "pipeline.yaml").stages for name in stage.environments}
-    python = venvs.interpreter(environment).python
+    python = venvs.choose_interpreter(environment).python
     seen = {command(python, "-c", OPEN, "cache", cwd=project) for _ in range(2)}
     if len(seen) == 1:  # what it took back is what is there
         assert values(result, "engine")["compiled"] == 1

@@ -10,7 +10,7 @@ import pytest
 
 import orun
 from orun.errors import PipelineError
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.stages.models import convolution
 
 PIPELINES = Path(__file__).parents[2] / "pipelines"
@@ -43,10 +43,10 @@ def test_what_cannot_run_here_is_skipped_with_all_that_comes_after_it(tmp_path: 
     assert {stage.stage: stage.outcome for stage in result.stages} == {
         "import": "built", "engine": "skipped", "size": "built", "after": "skipped",
     }  # fmt: skip
-    assert sentences(result["engine"].reasons)[0].startswith(
+    assert describe_reasons(result["engine"].reasons)[0].startswith(
         "target trt: TensorrtExecutionProvider does not load on this machine"
     )
-    assert sentences(result["after"].reasons) == ("engine was skipped",)
+    assert describe_reasons(result["after"].reasons) == ("engine was skipped",)
     assert result.exit_code == 0
 
 
@@ -54,7 +54,7 @@ def test_what_must_run_is_planned_and_then_refused_before_anything_starts(tmp_pa
     file = write(tmp_path, "error")
     step = orun.plan(file, store=tmp_path / "store")["engine"]
     assert step.action == "run"
-    assert sentences(step.reasons) == (
+    assert describe_reasons(step.reasons) == (
         "the GPU of this machine cannot be read, so nothing built for it can be told from another's",
     )
     with pytest.raises(PipelineError) as caught:

@@ -309,7 +309,7 @@ class Driver:
 
     def content(self, tree: str) -> bytes:
         """Return the content of the only file of a tree."""
-        listed = self.store.tree(tree)
+        listed = self.store.read_tree(tree)
         assert listed
         (entry,) = listed.entries
         return self.store.read(entry.digest)

@@ -22,13 +22,13 @@ from orun.agent.frames import Hello, encode_frame
 from orun.agent.local_machine import describe_machine
 from orun.core.component_kinds import ComponentKind
 from orun.core.events import Notice
-from orun.core.key_component import value_of
+from orun.core.key_component import find_value
 from orun.core.machines import Built, Failed, Joined, Leaving, Lost, Refused
-from orun.core.reason import reason
+from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Failure
 from orun.core.serialization import from_json, replace
-from orun.environment.env_vars import AGENT_TOKEN, variable
+from orun.environment.env_vars import AGENT_TOKEN, set_variable
 from orun.errors import StoreError, UsageError
 from orun.executors import Progress
 from orun.runner.fleet import FleetMessage
@@ -59,7 +59,7 @@ def agents(folder: Path) -> Iterator[tuple[AgentProcess, AgentProcess]]:
         AgentProcess.start("a", folder / "a", *LABELS),
         AgentProcess.start("b", folder / "b", variables={"MARK": "of b", "RAY_MARK": "of Ray", AGENT_TOKEN: "of b"}),
     )
-    with variable("ORUN_LOCKS", str(folder)):
+    with set_variable("ORUN_LOCKS", str(folder)):
         yield both
     assert [agent.stop() for agent in both] == [0, 0]
     assert not any(Path(agent.url.removeprefix("unix://")).exists() for agent in both)
@@ -124,8 +124,8 @@ def test_a_real_model_is_built(driver: Driver) -> None:
 def test_facts_are_those_of_each_machine(driver: Driver) -> None:
     facts = {each.machine: each for each in driver.fleet.facts(driver.snapshot, driver.remote)}
     assert list(facts) == ["a", "b"]
-    assert facts["a"].of("make") == facts["b"].of("make")
-    assert facts["a"].of("variable") != facts["b"].of("variable")
+    assert facts["a"].find_facts("make") == facts["b"].find_facts("make")
+    assert facts["a"].find_facts("variable") != facts["b"].find_facts("variable")
     assert facts["a"].packages["onnx"] == driver.fleet.machines()[0].versions["onnx"]
     assert facts["a"].variables["HOME"] != facts["b"].variables["HOME"]
     assert not {"RAY_MARK", AGENT_TOKEN} & facts["b"].variables.keys()
@@ -134,8 +134,8 @@ def test_facts_are_those_of_each_machine(driver: Driver) -> None:
 def test_an_order_with_another_key_is_refused_with_what_differs(driver: Driver) -> None:
     driver.fleet.start(driver.order("variable"), "b")
     facts = {each.machine: each for each in driver.fleet.facts(driver.snapshot, driver.remote)}
-    mark = value_of(facts["b"].of("variable").components, ComponentKind.VARIABLE, "MARK")
-    differing = reason(ReasonCode.VARIABLE_CHANGED, subject="MARK", old="unset", new=mark)
+    mark = find_value(facts["b"].find_facts("variable").components, ComponentKind.VARIABLE, "MARK")
+    differing = build_reason(ReasonCode.VARIABLE_CHANGED, subject="MARK", old="unset", new=mark)
     assert driver.last("variable") == Refused("variable", "b", (differing,))
 
 

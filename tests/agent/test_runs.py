@@ -12,7 +12,7 @@ from orun.agent.address import Address
 from orun.agent.local_machine import describe_machine
 from orun.core.events import Event, Notice, Planning, StageStarted
 from orun.errors import NoMachine
-from orun.text.wording.reasons import sentences
+from orun.text.wording.reasons import describe_reasons
 from tests.agent.support import AgentProcess, make_project, serving
 from tests.project import outcomes
 
@@ -132,7 +132,7 @@ def test_a_result_that_an_agent_has_is_cached(tmp_path: Path, agents: tuple[Agen
         override = {"stages.make.with.text": "stored before"}
         store = tmp_path / name
         result = orun.run(file, only=["make"], set=override, store=store, remote=remote, executor=agents[0].url)
-        return result["make"].outcome, sentences(result["make"].reasons)
+        return result["make"].outcome, describe_reasons(result["make"].reasons)
 
     assert run("first") == ("built", ("never run before",))
     assert run("second") == ("cached", ("one had its result", "up to date"))

@@ -64,7 +64,7 @@ def test_a_snapshot_is_a_tree_with_a_list_of_what_stayed(file: Path, store: Stor
     tree = take_snapshot(load(file, {"seed": "3"}), store)
     assert tree.snapshot.file == "pipeline.yaml"
     assert tree.snapshot.overrides == {"seed": "3"}
-    entries = store.tree(tree.snapshot.tree)
+    entries = store.read_tree(tree.snapshot.tree)
     assert entries
     assert [entry.path for entry in entries.entries] == [LEFT_OUT, ".gitignore", "pipeline.yaml", "stages.py"]
     assert store.read(entries.entries[0].digest) == b"data/\n"

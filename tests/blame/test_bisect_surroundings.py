@@ -49,7 +49,7 @@ def run_badly(file: Path, store: Path, path: Sequence[Path], *options: str) -> s
     )
     assert process.returncode == 1, process.stderr
     with Store.open(store) as opened:
-        return opened.runs()[-1].name
+        return opened.list_runs()[-1].name
 
 
 def test_a_variable_that_was_set(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from orun.blame import accuracy, latency
 from orun.blame.blame import find_requests
 from orun.cli.main import main
 from orun.core.serialization import replace
-from orun.pipeline.model import conditions
+from orun.pipeline.model import iter_gates
 from tests.blame.conftest import PIPELINES, Planted
 from tests.processors import exact_sums
 from tests.report.support import PASSED, verdict
@@ -45,7 +45,7 @@ def test_a_member_that_failed_in_a_group_that_passed_is_not_looked_into(planted:
         verdict("accuracy", "cosine.min", "min", "0.97", 1, 0.5),
         outcome="failed",
         depth=1,
-        position=next(conditions([group])).position,
+        position=next(iter_gates([group])).position,
     )
     passed = replace(verdict("accuracy", "any of 2", "any", "", 1, None), position=group.position)
     result = replace(PASSED, verdicts=(passed, member))

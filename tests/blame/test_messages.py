@@ -36,7 +36,7 @@ def diagnosis_of(proof: Proof | None) -> Diagnosis:
 )
 def test_what_the_variant_costs(seconds: Estimate | None, cost: str) -> None:
     proof = Proof("excluded", "int8 without", 0.97, passes=True, seconds=seconds)
-    assert messages.accuracy(diagnosis_of(proof), "fuse") == (
+    assert messages.describe_accuracy(diagnosis_of(proof), "fuse") == (
         "`int8` lost 9 points of recall; 83 % of the error enters at /MatMul; "
         f"excluding it brings back 7 points{cost}; the gate then passes"
     )
@@ -50,7 +50,7 @@ def test_a_gate_that_the_first_model_fails_already() -> None:
     )
     start = "the gate fails at `export` already, where recall is 95 %; `int8` lost 9 points of recall"
     assert messages.name_stage_and_start(bad) == start
-    assert messages.accuracy(bad, "export") == (
+    assert messages.describe_accuracy(bad, "export") == (
         f"{start}; 83 % of the error enters at /MatMul; excluding it brings back 8 points; the gate still fails"
     )
     unknown = replace(bad, levels=(Level("load", None, why="it failed"), Level("export", 0.99, None), LEVELS[1]))
@@ -69,7 +69,7 @@ def test_a_gate_that_the_first_model_fails_already() -> None:
     ],
 )
 def test_an_answer_that_was_not_shown(proof: Proof | None, end: str) -> None:
-    assert messages.accuracy(diagnosis_of(proof), "fuse") == (
+    assert messages.describe_accuracy(diagnosis_of(proof), "fuse") == (
         "`int8` lost 9 points of recall; 83 % of the error enters at /MatMul, "
         f"where `MatMul` is now MatMulInteger; {end}"
     )
@@ -89,11 +89,11 @@ def test_an_earlier_model_that_is_gone() -> None:
         "run-7", "export", "aa", "bb", reasons_of("train.py changed", "weights.pt changed"), here=False
     )
     start = "`export` is not the model that it was in run-7 (train.py changed; weights.pt changed)"
-    assert messages.changed_model(earlier) == f"{start}, and the earlier model is not in the store any more"
-    assert messages.changed_model(replace(earlier, here=True, changes=())) == (
+    assert messages.describe_changed_model(earlier) == f"{start}, and the earlier model is not in the store any more"
+    assert messages.describe_changed_model(replace(earlier, here=True, changes=())) == (
         "`export` is not the model that it was in run-7 (nothing that the runs recorded differs)"
     )
     lost = replace(diagnosis_of(Proof("mixed", "int8 before", why="it failed")), culprit="fuse")
-    assert messages.origin(lost, earlier) == (
+    assert messages.describe_origin(lost, earlier) == (
         "`fuse` added 9 points to recall since run-7: train.py changed; weights.pt changed; not verified: it failed"
     )

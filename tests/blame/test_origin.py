@@ -15,13 +15,13 @@ from orun.blame.blame import BlameRequest, blame
 from orun.blame.diagnosis import Diagnosis, Level
 from orun.blame.experiment import Experiment
 from orun.blame.origin import EarlierModel, find_earlier_model, import_model
-from orun.blame.upstream_metrics import model_chain
+from orun.blame.upstream_metrics import list_model_chain
 from orun.cli.main import main
 from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
-from orun.pipeline.model import conditions
+from orun.pipeline.model import iter_gates
 from orun.store import Store
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.processors import exact_sums
 
 DATA = """
@@ -73,7 +73,7 @@ class Project:
         pipeline = orun.load(self.file)
         stage = pipeline.stage("accuracy")
         (gate,) = [
-            condition for condition in conditions(stage.gates) if (condition.metric, condition.rule) == (metric, rule)
+            condition for condition in iter_gates(stage.gates) if (condition.metric, condition.rule) == (metric, rule)
         ]
         return BlameRequest(pipeline, stage, gate, result["accuracy"].metrics[metric], result)
 
@@ -85,7 +85,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 def past_of(project: Project, question: BlameRequest) -> EarlierModel | None:
-    chain = model_chain(question.pipeline, question.stage)
+    chain = list_model_chain(question.pipeline, question.stage)
     with Store.open(project.store) as store:
         return find_earlier_model(store, question.pipeline, question.result, (question.stage, question.gate), chain)
 
@@ -118,7 +118,7 @@ def test_of_a_fixed_limit_the_last_run_counts_in_which_it_was_kept(project: Proj
 def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_are_named(project: Project) -> None:
     assert project.good.exit_code == 0
     question = project.question(project.run(outlier=4000), "cosine.min", "min")
-    chain = model_chain(question.pipeline, question.stage)
+    chain = list_model_chain(question.pipeline, question.stage)
     then = past_of(project, question)
     assert then is not None
     experiment = Experiment(question.pipeline, project.store, PATIENT)
@@ -136,14 +136,14 @@ def test_a_stage_that_does_not_bear_the_new_weights_is_to_blame_and_the_weights_
 def test_a_time_is_that_of_the_new_model_where_the_stages_after_it_are_as_they_were(project: Project) -> None:
     """They make of the model of then what they made then: nothing has to be timed for it."""
     question = project.question(project.bad, "accuracy", "min")
-    chain = model_chain(question.pipeline, question.stage)
+    chain = list_model_chain(question.pipeline, question.stage)
     slow = Comparison(0.010, Estimate(1.2, 1.1, 1.3), Estimate(0.002, 0.001, 0.003), "by test")
     diagnosis = Diagnosis("", "accuracy", "p50", "s", "`int8` is slow", (Level("int8", 0.012),), "int8")
     first, last = (project.good[name].tree for name in ("import", "int8"))
     then = past_of(project, question)
     assert then is not None
     assert replace(then, changes=()) == EarlierModel(project.good.run, "import", first, last, (), here=True)
-    assert sentences(then.changes) == ("model.onnx changed",)
+    assert describe_reasons(then.changes) == ("model.onnx changed",)
     experiment = Experiment(question.pipeline, project.store, PATIENT)
     with Store.open(project.store) as store, import_model(experiment, store, question.stage, first, then.name):
         case = latency.Investigation(

@@ -49,7 +49,7 @@ def test_an_error_of_the_kernels_of_this_processor_says_what_to_do(
     )
     why = "this processor, without VNNI, saturates sums of 8-bit products"
     advice = f"{why}: `reduce_range: true` of `int8` avoids it"
-    assert [*accuracy.kernel_notes(table, stage)] == [start, *([advice] if cut_off else [])]
-    assert [*accuracy.kernel_notes(table, replace(stage, params={"reduce_range": True}))] == [start]
-    assert [*accuracy.kernel_notes(table, replace(stage, uses="optimize/float16", params={}))] == [start]
-    assert [*accuracy.kernel_notes(table | {"optimized_error": 0.1}, stage)] == []
+    assert [*accuracy.describe_kernel_error(table, stage)] == [start, *([advice] if cut_off else [])]
+    assert [*accuracy.describe_kernel_error(table, replace(stage, params={"reduce_range": True}))] == [start]
+    assert [*accuracy.describe_kernel_error(table, replace(stage, uses="optimize/float16", params={}))] == [start]
+    assert [*accuracy.describe_kernel_error(table | {"optimized_error": 0.1}, stage)] == []

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from orun.blame.search import next_index
-from orun.blame.upstream_metrics import judged_metric, metric_sign
+from orun.blame.search import choose_next_index
+from orun.blame.upstream_metrics import choose_judged_metric, choose_sign
 from orun.core.metrics import Better
 from orun.core.serialization import replace
 from orun.pipeline.model import Rule
@@ -17,7 +17,7 @@ from tests.gates.support import compared, gate, metric
 def measured(values: Sequence[float | None], sign: int = 1) -> list[int]:
     """The places of a chain in the order in which they are measured."""
     known: dict[int, float | None] = {}
-    while (place := next_index(known, len(values), sign)) is not None:
+    while (place := choose_next_index(known, len(values), sign)) is not None:
         known[place] = values[place]
     return list(known)
 
@@ -59,8 +59,8 @@ def test_no_more_than_it_takes(values: list[float | None], order: list[int]) -> 
 )
 def test_what_is_worse_is_said_by_the_rule_or_else_by_the_metric(rule: Rule, better: Better, sign: int) -> None:
     condition = gate("score", rule, "1", 1.0)
-    assert metric_sign(condition, {"score": metric(1.0, better=better)}) == sign
-    assert metric_sign(condition, {}) == metric_sign(condition, {"score": metric(1.0)})
+    assert choose_sign(condition, {"score": metric(1.0, better=better)}) == sign
+    assert choose_sign(condition, {}) == choose_sign(condition, {"score": metric(1.0)})
 
 
 def test_one_bad_step_of_many_takes_a_logarithm() -> None:
@@ -78,8 +78,11 @@ def test_of_a_gate_by_slices_the_worst_slice_is_looked_into() -> None:
         )
         for name, (value, other) in drops.items()
     } | {"accuracy": metric(0.8, "ratio", "higher"), "accuracy[day=1]": metric(0.1, "ratio", "higher")}
-    assert judged_metric(gate("accuracy", "min", "75%", 0.75), metrics) == "accuracy"
-    assert judged_metric(replace(gate("accuracy", "min", "75%", 0.75), by="part"), metrics) == "accuracy[part=c]"
-    assert judged_metric(replace(gate("accuracy", "max", "75%", 0.75), by="part"), metrics) == "accuracy[part=a]"
-    assert judged_metric(replace(gate("accuracy", "max_drop", "1%", 0.01), by="part"), metrics) == "accuracy[part=b]"
-    assert judged_metric(replace(gate("accuracy", "min", "75%", 0.75), by="hour"), metrics) == "accuracy"
+    assert choose_judged_metric(gate("accuracy", "min", "75%", 0.75), metrics) == "accuracy"
+    assert choose_judged_metric(replace(gate("accuracy", "min", "75%", 0.75), by="part"), metrics) == "accuracy[part=c]"
+    assert choose_judged_metric(replace(gate("accuracy", "max", "75%", 0.75), by="part"), metrics) == "accuracy[part=a]"
+    assert (
+        choose_judged_metric(replace(gate("accuracy", "max_drop", "1%", 0.01), by="part"), metrics)
+        == "accuracy[part=b]"
+    )
+    assert choose_judged_metric(replace(gate("accuracy", "min", "75%", 0.75), by="hour"), metrics) == "accuracy"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orun.errors import PipelineError
 from orun.pipeline import load
-from orun.pipeline.graph import text
+from orun.pipeline.graph import render_text
 from orun.pipeline.problems import render
 
 HERE = Path(__file__).parent
@@ -30,7 +30,7 @@ def overrides(file: Path) -> dict[str, str]:
 
 def drawn(file: Path) -> str:
     """The graph of a good file as text."""
-    return text(load(file, overrides(file))) + "\n"
+    return render_text(load(file, overrides(file))) + "\n"
 
 
 def message(file: Path) -> str:

@@ -6,10 +6,10 @@ import pytest
 from click.testing import CliRunner
 
 from orun.cli.agent import command
-from orun.environment.resources import available_resources
+from orun.environment.resources import find_available_resources
 from orun.text.units import show
 
-HERE = available_resources(memory=True)
+HERE = find_available_resources(memory=True)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def test_only_the_tools_of_its_stages_are_listed(orun: CommandLine, project: Pat
     (project / "model.onnx").touch()
     (project / "lean.yaml").write_text(PIPELINE)
     shown = orun("doctor", "lean.yaml", "--json")
-    installed = distributions.installed()
+    installed = distributions.list_installed()
     runtime = distributions.find("onnxruntime")
     assert runtime is not None
     row = {"version": None, "needed_by": ["latency"], "install": "", "environment": "apart", "made": False}

@@ -279,8 +279,8 @@ def test_a_package_that_reads_models_is_named_with_its_install(
 def test_a_search_without_its_package_is_refused_at_once(
     model: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine
 ) -> None:
-    there = {name: text for name, text in distributions.exact().items() if name != "optuna"}
-    monkeypatch.setattr(distributions, "exact", lambda: there)
+    there = {name: text for name, text in distributions.list_exact().items() if name != "optuna"}
+    monkeypatch.setattr(distributions, "list_exact", lambda: there)
     assert orun("init", "mlp.onnx", "--goal", "size<1MB").err == (
         "error: the search for a model that reaches a goal needs optuna, which is not installed\n"
         f"  hint: {install_hint('tune')}\n"

@@ -17,7 +17,7 @@ import pytest
 from orun import api
 from orun.cli.crash import report_bug
 from orun.cli.main import VERBS, group, main
-from orun.environment.install_commands import install_command
+from orun.environment.install_commands import format_install_command
 from orun.errors import StoreError
 
 from .conftest import CommandLine
@@ -183,7 +183,7 @@ def test_a_package_of_an_extra_that_is_not_installed_is_no_bug(
     assert (shown.code, shown.out, shown.err) == (
         2,
         "",
-        f"error: this command needs {package}, which is not installed\n  hint: {install_command([package])}\n",
+        f"error: this command needs {package}, which is not installed\n  hint: {format_install_command([package])}\n",
     )
 
 

@@ -17,7 +17,7 @@ import anyio
 import pytest
 from mcp import ClientSession, StdioServerParameters, stdio_client
 
-from orun.environment.processes import descendants
+from orun.environment.processes import iter_descendants
 from tests.agent.support import ended
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are looked for in /proc")
@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> Path:
 
 def run_of(server: int) -> list[int]:
     """The processes below a server, once the stage's program is among them; empty before that."""
-    below = list(descendants(server))
+    below = list(iter_descendants(server))
     return below if any(command_of(process).startswith(b"sleep\0") for process in below) else []
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.fs.signatures import signature_of
+from orun.fs.signatures import to_signature
 from tests.cli.conftest import CommandLine
 
 FORMS = ("junit", "markdown", "html")
@@ -232,9 +232,9 @@ def test_a_baseline_that_is_a_link(orun: CommandLine, project: Path) -> None:
 def test_a_run_that_did_not_start_leaves_the_last_report(orun: CommandLine, project: Path, arguments: str) -> None:
     (project / "bad.yaml").write_text("stages: []\n")
     (project / "report").write_text(OLD)
-    before = signature_of((project / "report").stat())
+    before = to_signature((project / "report").stat())
     assert orun(*arguments.split(), "--html", "report", "--reports", "reports").code == 2
-    assert ((project / "report").read_text(), signature_of((project / "report").stat())) == (OLD, before)
+    assert ((project / "report").read_text(), to_signature((project / "report").stat())) == (OLD, before)
     assert not (project / "reports").exists()
 
 

@@ -161,9 +161,9 @@ stages:
 
 def test_what_a_run_would_refuse(orun: CommandLine, project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`orun plan` said what to type, and that was refused then."""
-    there = {name: text for name, text in distributions.exact().items() if name != "onnxslim"}
-    monkeypatch.setattr(distributions, "exact", lambda: there)
-    monkeypatch.setattr("orun.environment.physical_memory.memory_here", lambda: 8 * 10**9)
+    there = {name: text for name, text in distributions.list_exact().items() if name != "onnxslim"}
+    monkeypatch.setattr(distributions, "list_exact", lambda: there)
+    monkeypatch.setattr("orun.environment.physical_memory.measure_memory", lambda: 8 * 10**9)
     (project / "lacking.yaml").write_text(LACKING)
     (project / "model.onnx").touch()
     slim = "stage 'slim' (optimize/simplify) needs onnxslim for `tool: onnxslim`, which is not installed"

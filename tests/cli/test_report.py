@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from orun.core.source_location import abridged
+from orun.core.source_location import abridge
 from orun.report.html.stored import read_samples
 from orun.text.units import show
 from tests.faults.projects import write_model
@@ -121,7 +121,7 @@ def test_a_failed_gate_says_what_changed_where_the_accepted_run_is_not_stored(
     longer = "b" * 9000
     text = f"stages.named.with.doc_string=hf_9f3c2e1d7b{longer}"
     change = ("--set", text, "--store", "runner", "--markdown", "summary.md")
-    now = abridged(json.dumps(f"***{longer}")).replace("*", "\\*")
+    now = abridge(json.dumps(f"***{longer}")).replace("*", "\\*")
     note = f'since the accepted release: named.doc\\_string "a" -\\> {now}'
     for run in ("first", "repeated"):
         assert orun("release.yaml", *change).code == 1, run

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.environment.install_commands import installer
+from orun.environment.install_commands import choose_installer
 from tests.site_packages import Site
 
 from .conftest import CommandLine
@@ -99,7 +99,7 @@ def test_a_package_that_cannot_be_imported(orun: CommandLine, project: Path, ins
     assert answer.err == (
         "error: the report 'names' of the package acme_reports cannot be used: ModuleNotFoundError: No module named"
         " 'nothing_of_that_name' at environment/lib/python3/site-packages/acme_reports.py:1\n"
-        f"  hint: {installer()} --upgrade acme_reports\n"
+        f"  hint: {choose_installer()} --upgrade acme_reports\n"
     )
     assert not (project / "artifacts").exists()
 

@@ -210,7 +210,7 @@ def test_a_pin_of_what_cannot_be_read_is_refused(orun: CommandLine, project: Pat
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Actions, "pointers", fail)
+        patch.setattr(Actions, "iter_pointers", fail)
         refused = orun("store", "pin", "v1", "words/write")
     store = project / "artifacts"
     assert (refused.code, refused.out, refused.err) == (
@@ -231,7 +231,7 @@ def test_a_pinned_model_was_made_by_the_pipeline_that_accepted_it(orun: CommandL
     assert orun("words.yaml").code == 0
     assert orun("baseline", "accept", "words.yaml").code == 0
     with Store.open(project / "artifacts") as store:
-        latest = store.latest("words", "write")
+        latest = store.find_latest("words", "write")
         assert latest
         store.put_action(replace(latest, key="f" * 64, pipeline="words.blame", stage="write without"))
     assert orun("store", "pins").out.splitlines()[1].split("  ")[::2] == ["baseline of words: count", "words/write"]
@@ -363,7 +363,7 @@ def test_releases_are_kept(orun: CommandLine, project: Path) -> None:
     assert removed() == {trees[""]}
     assert removed("--releases", "1") == {trees["1.0"], trees[""]}
     with Store.open(project / "artifacts") as store:
-        tree = store.tree(trees["1.1"])
+        tree = store.read_tree(trees["1.1"])
         assert tree is not None
         (manifest,) = (object_path(store, entry.digest) for entry in tree.entries if entry.path == MANIFEST)
     flip(manifest)

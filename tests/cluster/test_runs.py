@@ -88,7 +88,7 @@ def test_a_stage_of_a_lost_machine_starts_again_on_another(cluster: Cluster, tmp
 def sleepers(agent: subprocess.Popen[str]) -> list[int]:
     """Return the processes below an agent that its stages have started."""
     sleeping = []
-    for process in processes.descendants(agent.pid):
+    for process in processes.iter_descendants(agent.pid):
         with contextlib.suppress(OSError):  # it ended meanwhile
             if Path(f"/proc/{process}/cmdline").read_bytes().startswith(b"sleep\0"):
                 sleeping.append(process)

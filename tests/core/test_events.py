@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from orun.core.events import KINDS, Event, StageProgress, StageWaiting, event_from_json, line_of, name_of
+from orun.core.events import KINDS, Event, StageProgress, StageWaiting, build_line, name_kind, parse_event
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode
 from orun.errors import StoreError
@@ -133,9 +133,9 @@ def test_every_event_comes_back_from_its_line(project: Project) -> None:
     project.run()
     events: list[Event] = [*project.events, StageWaiting("make", "another"), StageProgress("make", 1, 2, "rows")]
     for event in events:
-        line = json.loads(json.dumps(line_of(event, encode(event), 1.0)))
+        line = json.loads(json.dumps(build_line(event, encode(event), 1.0)))
         assert problems([line]) == []
-        assert event_from_json(line) == event
+        assert parse_event(line) == event
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_every_event_comes_back_from_its_line(project: Project) -> None:
     ],
 )
 def test_what_is_not_documented_is_found(change: dict[str, Any], problem: str) -> None:
-    line = line_of(WAITING, encode(WAITING), 1.0) | change
+    line = build_line(WAITING, encode(WAITING), 1.0) | change
     validator = jsonschema.Draft7Validator({**event_schema.build(), "oneOf": [{"$ref": "#/definitions/StageWaiting"}]})
     messages = [error.message for outer_error in validator.iter_errors(line) for error in outer_error.context or ()]
     assert problem in messages
@@ -156,9 +156,9 @@ def test_what_is_not_documented_is_found(change: dict[str, Any], problem: str) -
 
 
 def test_another_version_is_refused() -> None:
-    line = line_of(WAITING, encode(WAITING), 1.0) | {"version": 2}
+    line = build_line(WAITING, encode(WAITING), 1.0) | {"version": 2}
     with pytest.raises(ValueError, match=r"^the event log has version 2, and this orun reads version 3$"):
-        event_from_json(line)
+        parse_event(line)
 
 
 def test_the_log_of_a_run_that_goes_on_makes_no_result(project: Project, tmp_path: Path) -> None:
@@ -167,11 +167,11 @@ def test_the_log_of_a_run_that_goes_on_makes_no_result(project: Project, tmp_pat
     with pytest.raises(ValueError, match=r"^the run has not ended$"):
         read_log(tmp_path / "cut.jsonl")
     with pytest.raises(ValueError, match=r"^no run_started among the events$"):
-        Reducer().result(0, 1.0)
+        Reducer().build_result(0, 1.0)
 
 
 def test_the_names_of_events() -> None:
-    assert [name_of(kind) for kind in KINDS] == [
+    assert [name_kind(kind) for kind in KINDS] == [
         "run_started", "stage_waiting", "stage_started", "stage_progress", "stage_finished", "gate_judged", "notice",
         "run_finished",
     ]  # fmt: skip

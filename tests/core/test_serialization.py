@@ -11,7 +11,17 @@ from typing import Any, Literal
 
 import pytest
 
-from orun.core.serialization import MAX_DEPTH, Record, decode, encode, field, foreign_json, from_json, replace, to_json
+from orun.core.serialization import (
+    MAX_DEPTH,
+    Record,
+    decode,
+    encode,
+    field,
+    from_json,
+    parse_foreign_json,
+    replace,
+    to_json,
+)
 
 
 class Part(Record, frozen=True):
@@ -120,13 +130,13 @@ def test_a_text_that_is_no_json() -> None:
 @pytest.mark.parametrize("text", [b"[" * 200_000, b'{"a":' * 200_000, b"[NaN," + b"[" * 200_000])
 def test_a_text_that_is_nested_too_deep(text: bytes) -> None:
     """Both decoders raise RecursionError, each at a depth of its own."""
-    for read in (from_json, foreign_json):
+    for read in (from_json, parse_foreign_json):
         with pytest.raises(ValueError, match=r"^its lists and objects are nested too deep$"):
             read(text)
 
 
 def test_what_others_wrote_is_nested_no_deeper_than_code_can_follow() -> None:
     for opened, closed in ((b"[", b"]"), (b'{"a":', b"}")):
-        foreign_json(opened * MAX_DEPTH + b"1" + closed * MAX_DEPTH)
+        parse_foreign_json(opened * MAX_DEPTH + b"1" + closed * MAX_DEPTH)
         with pytest.raises(ValueError, match=r"^its lists and objects are nested too deep$"):
-            foreign_json(opened * (MAX_DEPTH + 1) + b"1" + closed * (MAX_DEPTH + 1))
+            parse_foreign_json(opened * (MAX_DEPTH + 1) + b"1" + closed * (MAX_DEPTH + 1))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from orun.core.targets import Provider, Target, gpus_of
+from orun.core.targets import Provider, Target, count_gpus
 
 
 def test_a_target_on_a_gpu_takes_one() -> None:
     cpu, cuda = Target("cpu"), Target("gpu", providers=(Provider("CUDAExecutionProvider"),))
-    assert (gpus_of([cpu]), gpus_of([cpu, cuda, cuda]), gpus_of([])) == (0, 1, 0)
+    assert (count_gpus([cpu]), count_gpus([cpu, cuda, cuda]), count_gpus([])) == (0, 1, 0)

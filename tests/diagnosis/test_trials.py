@@ -52,14 +52,14 @@ def alone(pair: Pair, comparison: Comparison, segment: Segment) -> float:
     probe, tally = Probe(restore(pair.model, pair.reference, [segment], comparison.elements), (), CPU), Tally()
     for feed, answer in zip(pair.feeds, comparison.answers, strict=True):
         tally.add("y", probe.run(feed)["y"], answer["y"])
-    return tally.error()
+    return tally.compute_error()
 
 
 @pytest.mark.parametrize("kind", ["quantize/dynamic", "quantize/weights"])
 def test_each_switch_is_worth_a_model_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     pair = pair_of(kind, tmp_path)
     comparison, changed = compared(pair)
-    total = comparison.outputs.error()
+    total = comparison.outputs.compute_error()
     right = {segment.theirs.tensor: 1 - alone(pair, comparison, segment) / total for segment in changed}
     assert len(right) >= 3
     for held in (trials.HELD, 1):  # all in one session, and one in each

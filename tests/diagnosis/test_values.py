@@ -26,13 +26,13 @@ def tallied(*values: list[float]) -> Tally:
 def test_signal_and_noise_are_summed_over_examples() -> None:
     tally = tallied([3.0, 5.0], [3.0, 4.0])
     assert tally.sqnr("y") == pytest.approx(10 * math.log10(50 / 1))
-    assert tally.error() == pytest.approx(1 / 50)
+    assert tally.compute_error() == pytest.approx(1 / 50)
 
 
 def test_one_value_that_is_not_finite_is_all_wrong() -> None:
     tally = tallied([math.nan, 4.0], [3.0, 4.0])
     assert tally.sqnr("y") == -SQNR_LIMIT
-    assert tally.error() == math.inf
+    assert tally.compute_error() == math.inf
 
 
 def test_what_is_not_finite_in_the_reference_is_left_out() -> None:
@@ -44,9 +44,9 @@ def test_what_is_not_finite_in_the_reference_is_left_out() -> None:
 def test_each_tensor_counts_by_its_own_size() -> None:
     tally = tallied([3.0, 5.0])
     tally.add("large", 1000 * np.array([3.0, 5.0], np.float32), 1000 * RIGHT)
-    assert tally.error() == pytest.approx(1 / 25)
+    assert tally.compute_error() == pytest.approx(1 / 25)
     tally.add("zero", np.array([0.5], np.float32), np.array([0.0], np.float32))
-    assert tally.error() == pytest.approx((1 / 25 + 1 / 25 + 0.25) / 3)
+    assert tally.compute_error() == pytest.approx((1 / 25 + 1 / 25 + 0.25) / 3)
 
 
 @pytest.mark.parametrize("value", [np.zeros(3, np.float32), np.zeros(2, np.int64)])
@@ -54,7 +54,7 @@ def test_of_another_shape_or_type_nothing_is_told(value: np.ndarray) -> None:
     tally = tallied([3.0, 4.0])
     tally.add("y", value, RIGHT)
     assert tally.sqnr("y") is None
-    assert tally.error() == 0.0
+    assert tally.compute_error() == 0.0
     assert tally.sqnr("other") is None
 
 

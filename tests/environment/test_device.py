@@ -53,15 +53,15 @@ def cpuinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A file that takes the place of /proc/cpuinfo."""
     path = tmp_path / "cpuinfo"
     monkeypatch.setattr(processor, "CPUINFO", path)
-    processor.cpu.cache_clear()
+    processor.read_cpu.cache_clear()
     yield path
-    processor.cpu.cache_clear()
+    processor.read_cpu.cache_clear()
 
 
 @pytest.mark.parametrize("cores", [1, 2, 300])
 def test_the_processor_is_that_of_the_first_core(cpuinfo: Path, cores: int) -> None:
     cpuinfo.write_text("\n".join(X86.format(core=core) for core in range(cores)) + "\n")
-    models = processor.cpu()
+    models = processor.read_cpu()
     assert models["cpu"] == "Intel(R) Xeon(R) Processor"
     assert models["cpu flags"] == blake3(b"amx_int8 fpu vme").hexdigest()[:16]
 
@@ -88,12 +88,12 @@ def test_a_processor_of_arm_is_known_by_its_numbers(cpuinfo: Path, monkeypatch: 
     models = []
     for part in ("0xd0c", "0xd40"):
         cpuinfo.write_text("\n".join(ARM.format(core=core, part=part) for core in range(2)))
-        processor.cpu.cache_clear()
-        models.append(processor.cpu()["cpu"])
+        processor.read_cpu.cache_clear()
+        models.append(processor.read_cpu()["cpu"])
     assert models == ["aarch64 0x41 0xd0c 0x1 1", "aarch64 0x41 0xd40 0x1 1"]
     cpuinfo.unlink()
-    processor.cpu.cache_clear()
-    assert processor.cpu()["cpu"] == "aarch64"
+    processor.read_cpu.cache_clear()
+    assert processor.read_cpu()["cpu"] == "aarch64"
 
 
 def test_variables_by_which_runtimes_choose_their_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_a_target_brings_the_versions_of_its_libraries() -> None:
 
 def test_a_gpu_that_cannot_be_read_is_never_guessed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    device.gpu.cache_clear()
+    device.read_gpu.cache_clear()
     with pytest.raises(DeviceUnknown) as caught:
         device.fingerprint("device", Target("gpu", (Provider("CUDAExecutionProvider"),)))
     assert str(caught.value) == (
@@ -137,13 +137,13 @@ def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    device.gpu.cache_clear()
+    device.read_gpu.cache_clear()
     yield path
-    device.gpu.cache_clear()
+    device.read_gpu.cache_clear()
 
 
 def test_the_gpu_is_read_from_nvidia_smi(nvidia_smi: Path) -> None:
-    assert device.gpu() == {
+    assert device.read_gpu() == {
         "gpu name": "NVIDIA H200",
         "gpu compute_cap": "9.0",
         "gpu memory.total": "143771",
@@ -156,9 +156,9 @@ def test_the_gpu_is_read_from_nvidia_smi(nvidia_smi: Path) -> None:
 def test_the_gpu_is_the_one_that_the_target_uses(nvidia_smi: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     second = Target("gpu", (Provider("CUDAExecutionProvider", {"device_id": "1"}),))
     assert device.fingerprint("device", second)["gpu name"] == "NVIDIA L4"
-    device.gpu.cache_clear()
+    device.read_gpu.cache_clear()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert device.gpu()["gpu name"] == "NVIDIA L4"
+    assert device.read_gpu()["gpu name"] == "NVIDIA L4"
     assert "--id=1" in nvidia_smi.read_text()
 
 
@@ -173,7 +173,7 @@ def test_an_engine_of_tensorrt_is_bound_to_its_version(
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
     assert device.fingerprint("device", target, {})["tensorrt"] == "libnvinfer.so.10.13.3"
     monkeypatch.delenv("LD_LIBRARY_PATH")
-    monkeypatch.setattr(device, "libraries_of_loader", lambda _: [])
+    monkeypatch.setattr(device, "list_loader_libraries", lambda _: [])
     with pytest.raises(DeviceUnknown, match="the version of TensorRT cannot be read"):
         device.fingerprint("device", target, {})
 

@@ -14,7 +14,7 @@ from orun.environment import distributions as tools
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("sys.path", [str(tmp_path), str(tmp_path / "not there")])
-    caches = (tools.installed, tools.exact, tools.metadata_paths)
+    caches = (tools.list_installed, tools.list_exact, tools.list_metadata_paths)
     for cache in caches:
         cache.cache_clear()
     yield tmp_path
@@ -23,12 +23,12 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_every_installed_distribution_has_the_version_that_importlib_reports() -> None:
-    tools.installed.cache_clear()
+    tools.list_installed.cache_clear()
     expected = {
         tools.normalise(distribution.metadata["Name"]): distribution.version
         for distribution in importlib.metadata.distributions()
     }
-    assert dict(tools.installed()) == expected
+    assert dict(tools.list_installed()) == expected
 
 
 def test_names_are_compared_as_package_indexes_do(packages: Path) -> None:
@@ -47,16 +47,16 @@ def test_a_module_in_a_folder_that_its_package_adds_to_the_path(
     monkeypatch.setattr("sys.path", [str(packages), str(inside)])
     files = {"helper": [str(inside / "helper.py")], "stranger": [str(inside / "stranger.py")]}
     files["other"] = [str(packages / "bar" / ".." / "foo" / "parts" / "helper.py")]
-    assert tools.owners(files) == {"helper": ["foo"], "other": ["foo"]}
+    assert tools.find_owners(files) == {"helper": ["foo"], "other": ["foo"]}
 
 
 @pytest.mark.parametrize("name", ["Foo_Bar-1.2.egg-info", "foo_bar-1.2-py3.11.egg-info"])
 def test_metadata_of_the_older_kind(packages: Path, name: str) -> None:
     (packages / name).write_text("Name: foo-bar")
     (packages / "mine.egg-info").mkdir()  # of a project that is developed in this folder
-    assert dict(tools.installed()) == {"foo-bar": "1.2"}
+    assert dict(tools.list_installed()) == {"foo-bar": "1.2"}
     (packages / "foo_bar-1.3.dist-info").mkdir()
-    assert tools.installed_in([str(packages)]) == {"foo-bar": "1.3"}
+    assert tools.list_installed_in([str(packages)]) == {"foo-bar": "1.3"}
 
 
 def test_the_first_alternative_that_is_installed_is_found(packages: Path) -> None:

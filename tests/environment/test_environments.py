@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 import orun
-from orun.core.events import Notice, name_of
+from orun.core.events import Notice, name_kind
 from orun.core.serialization import encode
 from orun.core.targets import Environment
 from orun.environment import providers, venvs
@@ -23,7 +23,7 @@ from orun.report.console import Console
 from orun.report.terminal import Terminal
 from orun.store import Store
 from tests.environment.wheels import use_index, wheel
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, built, outcomes
 from tests.thin import mostly_slow
 
@@ -102,7 +102,7 @@ def prepared(first: FirstRun, project: Project, tmp_path: Path) -> Project:
 
 def reasons(project: Project) -> dict[str, tuple[str, ...]]:
     plan = orun.plan(project.folder / "pipeline.yaml", store=project.store)
-    return {step.stage.id: (step.action, *sentences(step.reasons)) for step in plan.steps}
+    return {step.stage.id: (step.action, *describe_reasons(step.reasons)) for step in plan.steps}
 
 
 def notices(project: Project) -> list[str]:
@@ -123,7 +123,7 @@ def test_a_stage_runs_with_the_packages_of_its_environment_alone(first: FirstRun
 
 def test_where_orun_is_found_is_not_what_a_stage_reads(first: FirstRun) -> None:
     with Store.open(first.project.store) as store:
-        action = store.latest("text", "there")
+        action = store.find_latest("text", "there")
     assert action
     assert {name: digest == "" for name, digest in action.implicit_deps.files.items()} == {
         "tiny/__init__.py": True,  # it would be imported instead
@@ -138,7 +138,7 @@ def test_what_is_made_is_in_the_log_of_the_run_once_it_has_begun(first: FirstRun
     log = [json.loads(line) for line in (first.result.folder / "events.jsonl").read_text().splitlines()]
     assert [line["event"] for line in log[:3]] == ["run_started", "notice", "stage_started"]
     assert log[1]["text"] == "environment 'old': making it, once for this machine (tiny==1.0)"
-    assert [name_of(type(event)) for event in first.project.events] == [line["event"] for line in log]
+    assert [name_kind(type(event)) for event in first.project.events] == [line["event"] for line in log]
 
 
 def test_what_is_made_is_shown_before_the_first_stage(first: FirstRun, capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,7 +156,7 @@ def test_another_version_runs_its_stages_again_and_says_why(prepared: Project) -
     assert reasons(prepared)["there"] == ("maybe", "after environment 'old' is made")
     result = prepared.run()
     assert outcomes(result) == {"there": "built", "after": "built"}
-    assert sentences(result["there"].reasons) == ("package tiny: 1.0 -> 2.0",)
+    assert describe_reasons(result["there"].reasons) == ("package tiny: 1.0 -> 2.0",)
     prepared.edit("pipeline.yaml", "tiny==2.0", "tiny==1.0")
     assert built(prepared.run()) == []
     assert not any("making" in notice for notice in notices(prepared))
@@ -165,7 +165,7 @@ def test_another_version_runs_its_stages_again_and_says_why(prepared: Project) -
 def test_a_run_with_nothing_to_do_needs_no_environment_but_its_record(prepared: Project) -> None:
     prepared.run()
     folder = next(iter(venvs.read_all()))
-    shutil.rmtree(venvs.prefix(folder))
+    shutil.rmtree(venvs.locate_prefix(folder))
     assert built(prepared.run()) == []
     shutil.rmtree(folder)
     assert reasons(prepared)["there"] == ("maybe", "after environment 'old' is made")
@@ -183,10 +183,10 @@ def test_an_environment_that_cannot_be_made_stops_the_run_before_a_stage_starts(
         "stage 'there' cannot run: environment 'old' cannot be made: ERROR: Could not find a version that satisfies the"
         " requirement tiny==3.0 (from versions: 1.0, 2.0); ERROR: No matching distribution found for tiny==3.0"
     )
-    folder = venvs.folder_of(Environment("old", ("tiny==3.0",)))
+    folder = venvs.locate_folder(Environment("old", ("tiny==3.0",)))
     assert problem.hint == f"all that pip said: {folder}/pip.log"
-    assert venvs.damage(folder) == "it is not there"
-    assert [name_of(type(event)) for event in project.events] == ["run_started", "notice", "run_finished"]
+    assert venvs.describe_damage(folder) == "it is not there"
+    assert [name_kind(type(event)) for event in project.events] == ["run_started", "notice", "run_finished"]
     (run,) = (project.store / "runs").iterdir()
     assert read_log(run / "events.jsonl").exit_code == PipelineError.exit_code
 
@@ -257,7 +257,7 @@ def test_a_target_whose_environment_was_removed_is_asked_once_it_is_there_again(
     """Its record is what plans rest on, and says nothing of its providers."""
     targeted(project, tmp_path, missing)
     empty = Environment("empty", ("onnx==1.0", "onnxruntime==1.0", "numpy==1.0"))
-    record = venvs.record_of(empty)
+    record = venvs.locate_record(empty)
     record.parent.mkdir(parents=True)
     versions = dict.fromkeys(("onnx", "onnxruntime", "numpy"), "1.0")
     record.write_text(json.dumps(encode(venvs.EnvironmentRecord(empty.requirements, versions))))
@@ -269,4 +269,4 @@ def test_a_target_whose_environment_was_removed_is_asked_once_it_is_there_again(
         with pytest.raises(PipelineError) as caught:
             project.run()
         assert caught.value.problems[0].message.startswith("target 'vino' of stage 'covered' cannot run here: OpenVINO")
-    assert venvs.damage(venvs.folder_of(empty)) == ""
+    assert venvs.describe_damage(venvs.locate_folder(empty)) == ""

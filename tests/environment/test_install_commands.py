@@ -32,7 +32,7 @@ def active(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_one_command_installs_all_that_is_missing(missing: list[str], extra: str, command: str) -> None:
-    assert install_commands.install_command(missing, extra, {}) == command
+    assert install_commands.format_install_command(missing, extra, {}) == command
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_one_command_installs_all_that_is_missing(missing: list[str], extra: str
     ],
 )
 def test_beside_one_build_of_onnx_runtime_no_other_is_installed(missing: list[str], extra: str, command: str) -> None:
-    assert install_commands.install_command(missing, extra, {"onnxruntime-gpu": "1.31.1"}) == command
+    assert install_commands.format_install_command(missing, extra, {"onnxruntime-gpu": "1.31.1"}) == command
 
 
 def test_the_packages_of_all_extras_are_known_by_their_extra() -> None:
@@ -60,17 +60,17 @@ def test_the_packages_of_all_extras_are_known_by_their_extra() -> None:
 
 
 def test_what_reaches_the_environment_of_this_python(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert install_commands.installer() == "pip install"
+    assert install_commands.choose_installer() == "pip install"
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert install_commands.installer() == f"{sys.executable} -m pip install"
-    monkeypatch.setattr(distributions, "installed", dict)
-    assert install_commands.installer() == f"pip --python {sys.executable} install"
+    assert install_commands.choose_installer() == f"{sys.executable} -m pip install"
+    monkeypatch.setattr(distributions, "list_installed", dict)
+    assert install_commands.choose_installer() == f"pip --python {sys.executable} install"
     (tmp_path / "uv").touch(0o755)
-    assert install_commands.installer() == f"uv pip install --python {sys.executable}"
+    assert install_commands.choose_installer() == f"uv pip install --python {sys.executable}"
     (tmp_path / "orun").mkdir()
     (tmp_path / "orun" / "pipx_metadata.json").touch()
     monkeypatch.setattr(sys, "prefix", str(tmp_path / "orun"))
-    assert install_commands.installer() == "pipx runpip orun install"
+    assert install_commands.choose_installer() == "pipx runpip orun install"
 
 
 @pytest.mark.parametrize(
@@ -90,15 +90,15 @@ def test_what_reaches_the_environment_of_this_python(tmp_path: Path, monkeypatch
 def test_orun_is_installed_again_from_where_it_came(tmp_path: Path, note: str, argument: str) -> None:
     if note:
         (tmp_path / "direct_url.json").write_text(note)
-    assert package_origin.requirement(str(tmp_path), "orun", ["cpu", "torch"], pinned=True) == argument
+    assert package_origin.format_requirement(str(tmp_path), "orun", ["cpu", "torch"], pinned=True) == argument
 
 
 def test_a_plug_in_is_upgraded_from_where_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     note = '{"url": "https://h/acme.git", "vcs_info": {"vcs": "git", "commit_id": "4f0a"}}'
     (tmp_path / "direct_url.json").write_text(note)
-    monkeypatch.setattr(distributions, "metadata_paths", lambda: {"acme": str(tmp_path)})
-    assert install_commands.upgrade_command("acme") == 'pip install --upgrade "acme @ git+https://h/acme.git"'
-    assert install_commands.upgrade_command("other") == "pip install --upgrade other"
+    monkeypatch.setattr(distributions, "list_metadata_paths", lambda: {"acme": str(tmp_path)})
+    assert install_commands.format_upgrade_command("acme") == 'pip install --upgrade "acme @ git+https://h/acme.git"'
+    assert install_commands.format_upgrade_command("other") == "pip install --upgrade other"
 
 
 @pytest.mark.parametrize(
@@ -115,5 +115,5 @@ def test_what_installs_a_library_of_a_gpu(library: str, command: str) -> None:
     message = (
         f"CUDAExecutionProvider does not load ({library}: cannot open shared object file: No such file or directory)"
     )
-    assert install_commands.library_command(message) == command
-    assert install_commands.library_command(f"{library} has the wrong version") == ""
+    assert install_commands.find_library_command(message) == command
+    assert install_commands.find_library_command(f"{library} has the wrong version") == ""

@@ -14,7 +14,7 @@ from blake3 import blake3
 
 import orun
 from orun.environment import distributions
-from orun.environment.package_origin import NOTE, development, label
+from orun.environment.package_origin import NOTE, build_label, find_development_folder
 
 from .wheels import wheel
 
@@ -46,19 +46,19 @@ def metadata(tmp_path: Path) -> Path:
 def test_a_repository(metadata: Path) -> None:
     origin = {"url": "https://host.invalid/one", "vcs_info": {"vcs": "git", "commit_id": "0123456789abcdef" * 2}}
     (metadata / NOTE).write_text(json.dumps(origin))
-    assert label(str(metadata)) == "commit.0123456789abcdef"
+    assert build_label(str(metadata)) == "commit.0123456789abcdef"
 
 
 def test_an_archive_as_older_installers_note_it(metadata: Path) -> None:
     (metadata / NOTE).write_text(json.dumps({"archive_info": {"hash": f"sha256={'ab' * 32}"}}))
-    assert label(str(metadata)) == "sha256.abababababababab"
+    assert build_label(str(metadata)) == "sha256.abababababababab"
 
 
 def test_what_is_edited_in_its_folder_is_watched_there(metadata: Path) -> None:
     (metadata / NOTE).write_text(json.dumps({"url": "file:///one", "dir_info": {"editable": True}}))
-    assert label(str(metadata)) == ""
-    assert label(str(metadata), development=True) == f"editable.{blake3(b'file:///one').hexdigest()[:16]}"
-    assert development(str(metadata)) == "/one"
+    assert build_label(str(metadata)) == ""
+    assert build_label(str(metadata), development=True) == f"editable.{blake3(b'file:///one').hexdigest()[:16]}"
+    assert find_development_folder(str(metadata)) == "/one"
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_what_is_edited_in_its_folder_is_watched_there(metadata: Path) -> None:
 def test_what_has_no_digest_is_told_by_its_files(metadata: Path, text: str) -> None:
     """Not by its metadata, which says where it came from, nor by its scripts, which say where its Python is."""
     (metadata / NOTE).write_text(text)
-    first = label(str(metadata))
+    first = build_label(str(metadata))
     assert first.startswith("files.")
     (metadata / "RECORD").write_text(RECORD.format("ccc"))
-    assert label(str(metadata)) == first
+    assert build_label(str(metadata)) == first
     (metadata / "RECORD").write_text(RECORD.format("bbb").replace("aaa", "ddd"))
-    assert label(str(metadata)) != first
+    assert build_label(str(metadata)) != first
 
 
 @pytest.mark.slow
@@ -115,5 +115,7 @@ def _install(folder: Path, packages: Path, text: str) -> str:
 
 
 def test_orun_s_own_environment_has_versions_from_an_index() -> None:
-    labelled = {name for name, version in distributions.exact().items() if version != distributions.installed()[name]}
-    assert labelled == set(distributions.developed())  # orun itself, where it is worked on
+    labelled = {
+        name for name, version in distributions.list_exact().items() if version != distributions.list_installed()[name]
+    }
+    assert labelled == set(distributions.list_developed())  # orun itself, where it is worked on

@@ -12,24 +12,24 @@ import pytest
 from orun.environment import processes
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found in /proc")
-kernel_lists = pytest.mark.skipif(not processes.lists_children(), reason="this kernel lists no children")
+kernel_lists = pytest.mark.skipif(not processes.kernel_lists_children(), reason="this kernel lists no children")
 
 
 @pytest.mark.parametrize("listed", [pytest.param(True, marks=kernel_lists), False])
 def test_children_and_their_memory(listed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "lists_children", lambda: listed)
+    monkeypatch.setattr(processes, "kernel_lists_children", lambda: listed)
     code = "held = b'x' * 50_000_000; print(flush=True); input()"
-    before = processes.held_memory(os.getpid())
+    before = processes.measure_held_memory(os.getpid())
     with subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout
         child.stdout.readline()
-        assert child.pid in processes.children(os.getpid())
-        assert processes.held_memory(child.pid) > 50_000_000
-        assert processes.held_memory(os.getpid()) - before > 40_000_000
+        assert child.pid in processes.list_children(os.getpid())
+        assert processes.measure_held_memory(child.pid) > 50_000_000
+        assert processes.measure_held_memory(os.getpid()) - before > 40_000_000
         child.communicate(b"\n")
-    assert child.pid not in processes.children(os.getpid())
-    assert processes.children(child.pid) == []
-    assert processes.held_memory(child.pid) == 0
+    assert child.pid not in processes.list_children(os.getpid())
+    assert processes.list_children(child.pid) == []
+    assert processes.measure_held_memory(child.pid) == 0
 
 
 FAMILY = """

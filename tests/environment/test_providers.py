@@ -68,7 +68,7 @@ def test_what_a_probe_makes_of_its_process(
     monkeypatch.setattr(providers, "PROBE", program)
     providers.probe.cache_clear()
     loaded = providers.probe("TheProvider", "{}")
-    assert (loaded.providers, providers.first_reason(loaded.messages)) == (available, reason)
+    assert (loaded.providers, providers.find_first_reason(loaded.messages)) == (available, reason)
     providers.probe.cache_clear()
 
 

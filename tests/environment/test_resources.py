@@ -14,9 +14,9 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in "abc":
         (tmp_path / name).mkdir()
     monkeypatch.setattr(resources, "NVIDIA", tmp_path)
-    resources.visible_gpus.cache_clear()
+    resources.count_visible_gpus.cache_clear()
     yield
-    resources.visible_gpus.cache_clear()
+    resources.count_visible_gpus.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -27,5 +27,5 @@ def test_gpus_are_those_that_cuda_may_see(visible: str | None, count: int, monke
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    assert resources.available_resources(4).gpus == count
-    assert resources.available_resources(4, 7) == resources.Resources(4, None, 7)
+    assert resources.find_available_resources(4).gpus == count
+    assert resources.find_available_resources(4, 7) == resources.Resources(4, None, 7)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orun.environment import venvs
-from orun.environment.user_cache import cache_folder
+from orun.environment.user_cache import locate_cache
 from orun.errors import UsageError
 from orun.stages.quantize._tuning.trial_log import TrialLog
 
@@ -16,9 +16,9 @@ from orun.stages.quantize._tuning.trial_log import TrialLog
 def test_a_home_or_what_is_said_instead(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", "relative, which counts as not set")
-    assert cache_folder() == tmp_path / ".cache" / "orun"
+    assert locate_cache() == tmp_path / ".cache" / "orun"
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
-    assert cache_folder() == tmp_path / "elsewhere" / "orun"
+    assert locate_cache() == tmp_path / "elsewhere" / "orun"
 
 
 def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,7 +27,7 @@ def test_a_user_without_a_home(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 54321)
     with pytest.raises(UsageError) as caught:
-        cache_folder()
+        locate_cache()
     assert str(caught.value) == (
         "there is no folder for caches\n  this user has no home\n  hint: name one: export XDG_CACHE_HOME=FOLDER"
     )

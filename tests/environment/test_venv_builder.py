@@ -53,7 +53,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         offer(folder, patch)
         patch.setenv("ORUN_ENVIRONMENTS", str(environments))
-        assert venvs.packages(TINY) == {}
+        assert venvs.read_packages(TINY) == {}
         assert not venvs.is_known(TINY)
         assert make() == ["environment 'tiny': making it, once for this machine (tiny==1.0)"]
     return environments
@@ -63,7 +63,7 @@ def once(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment_folder(once: Path, tmp_path: Path) -> Path:
     """The folder of `TINY`, which was made before: a copy of it, which is as good."""
     shutil.copytree(once, tmp_path / "environments", symlinks=True)
-    return venvs.folder_of(TINY)
+    return venvs.locate_folder(TINY)
 
 
 def make(environment: Environment = TINY) -> list[str]:
@@ -75,7 +75,7 @@ def make(environment: Environment = TINY) -> list[str]:
 
 def ask(code: str, environment: Environment = TINY) -> str:
     """What a program prints in the environment, isolated from this process's variables."""
-    venv = venvs.interpreter(environment)
+    venv = venvs.choose_interpreter(environment)
     variables = {"PYTHONPATH": venv.path or ""}
     process = subprocess.run([venv.python, "-P", "-c", code], capture_output=True, text=True, check=True, env=variables)
     return process.stdout.strip()
@@ -87,10 +87,10 @@ def start_making() -> subprocess.Popen[str]:
 
 def test_it_is_made_once_whatever_its_name(once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ORUN_ENVIRONMENTS", str(once))
-    assert venvs.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
+    assert venvs.read_packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
     assert make(Environment("other", ("tiny==1.0",))) == []
-    assert venvs.folder_of(TINY) != venvs.folder_of(Environment("tiny", ("tiny==2.0",)))
-    assert venvs.folder_of(TINY) != venvs.folder_of(Environment("tiny", TINY.requirements, ("inner==1.0",)))
+    assert venvs.locate_folder(TINY) != venvs.locate_folder(Environment("tiny", ("tiny==2.0",)))
+    assert venvs.locate_folder(TINY) != venvs.locate_folder(Environment("tiny", TINY.requirements, ("inner==1.0",)))
 
 
 def test_it_runs_orun_with_its_own_packages_and_no_other(once: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,12 +98,12 @@ def test_it_runs_orun_with_its_own_packages_and_no_other(once: Path, monkeypatch
     names = "orun.executors.local.stage_process, importlib.util as util, tiny, inner, sys"
     foreign = "util.find_spec('numpy'), util.find_spec('click')"
     code = f"import {names}\nprint(tiny.version, sys.prefix, 'site' in sys.modules, {foreign})"
-    assert ask(code) == f"1.0 {venvs.prefix(venvs.folder_of(TINY))} True None None"
+    assert ask(code) == f"1.0 {venvs.locate_prefix(venvs.locate_folder(TINY))} True None None"
 
 
 def test_what_was_removed_is_made_again_with_the_versions_it_had(index: Path, environment_folder: Path) -> None:
     wheel(index, "inner", "2.0")
-    venvs.prefix(environment_folder).rename(environment_folder / "away")
+    venvs.locate_prefix(environment_folder).rename(environment_folder / "away")
     assert make() == ["environment 'tiny': making it again, because its interpreter is gone (tiny==1.0)"]
     assert ask("import inner; print(inner.version)") == "1.0"
 
@@ -136,19 +136,19 @@ def test_a_process_that_is_killed_leaves_nothing_that_passes_for_made(
         assert requested.wait(60)
         os.kill(process.pid, signal.SIGKILL)
         process.communicate(timeout=60)
-        folder = venvs.folder_of(TINY)
-        assert venvs.damage(folder) == "it is not there"
+        folder = venvs.locate_folder(TINY)
+        assert venvs.describe_damage(folder) == "it is not there"
         answer.set()
         messages = make()
         server.shutdown()
     # pip goes on alone, and is waited for
     assert messages[-1] == "environment 'tiny': making it, once for this machine (tiny==1.0)"
-    assert venvs.damage(folder) == ""
+    assert venvs.describe_damage(folder) == ""
 
 
 def find_module(environment: Path) -> Path:
     """The file of the package `inner`."""
-    (module,) = venvs.prefix(environment).glob("lib/python3.*/site-packages/inner.py")
+    (module,) = venvs.locate_prefix(environment).glob("lib/python3.*/site-packages/inner.py")
     return module
 
 
@@ -178,16 +178,16 @@ def edit_with_its_time(path: Path) -> None:
 def test_what_was_changed_by_hand_is_noticed(environment_folder: Path, harm: Callable[[Path], None], why: str) -> None:
     module = find_module(environment_folder)
     harm(module)
-    assert venvs.damage(environment_folder) == why.format(python=module.parents[1].name)
+    assert venvs.describe_damage(environment_folder) == why.format(python=module.parents[1].name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("harm", [edit, change_version])
 def test_what_was_changed_is_made_again(environment_folder: Path, harm: Callable[[Path], None]) -> None:
     harm(find_module(environment_folder))
-    why = venvs.damage(environment_folder)
+    why = venvs.describe_damage(environment_folder)
     assert make() == [f"environment 'tiny': making it again, because {why} (tiny==1.0)"]
-    assert venvs.damage(environment_folder) == ""
+    assert venvs.describe_damage(environment_folder) == ""
     assert ask("import inner; print(inner.version)") == "1.0"
 
 
@@ -196,8 +196,8 @@ def test_a_copy_is_as_good_with_caches_beside_the_code(
 ) -> None:
     shutil.copytree(once, tmp_path / "copy", symlinks=True, copy_function=shutil.copyfile)
     monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "copy"))
-    folder = venvs.folder_of(TINY)
-    for file in venvs.prefix(folder).glob("lib/python3.*/site-packages/*.py"):
+    folder = venvs.locate_folder(TINY)
+    for file in venvs.locate_prefix(folder).glob("lib/python3.*/site-packages/*.py"):
         os.utime(file, (1, 1))
         file.with_name(f"{file.stem}.cache").touch()
     assert make() == []
@@ -212,7 +212,7 @@ def test_a_list_of_files_that_cannot_be_used_is_damage(environment_folder: Path,
         listed.unlink()
     else:
         listed.write_text(text)
-    assert venvs.damage(environment_folder) == f"the list of its files is {why}"
+    assert venvs.describe_damage(environment_folder) == f"the list of its files is {why}"
 
 
 @pytest.mark.slow
@@ -221,8 +221,8 @@ def test_what_else_only_installs_is_there_again_when_it_was_asked_for(index: Pat
     wheel(index, "setuptools", "90.0")
     environment = Environment("built", ("built==1.0",))
     make(environment)
-    assert venvs.packages(environment) == {"built": "1.0", "setuptools": "90.0"}
-    shutil.rmtree(venvs.prefix(venvs.folder_of(environment)))
+    assert venvs.read_packages(environment) == {"built": "1.0", "setuptools": "90.0"}
+    shutil.rmtree(venvs.locate_prefix(venvs.locate_folder(environment)))
     make(environment)
     assert ask("import setuptools; print(setuptools.version)", environment) == "90.0"
 
@@ -237,11 +237,11 @@ def test_a_package_from_a_url_comes_from_there_again(index: Path) -> None:
         url = f"http://127.0.0.1:{server.server_port}/alone-1.0-py3-none-any.whl"
         environment = Environment("apart", (f"alone @ {url}",))
         make(environment)
-        shutil.rmtree(venvs.prefix(venvs.folder_of(environment)))
+        shutil.rmtree(venvs.locate_prefix(venvs.locate_folder(environment)))
         make(environment)
         server.shutdown()
     digest = hashlib.sha256((index / "apart" / "alone-1.0-py3-none-any.whl").read_bytes()).hexdigest()
-    assert venvs.packages(environment) == {"alone": f"1.0+sha256.{digest[:16]}", "inner": "1.0"}
+    assert venvs.read_packages(environment) == {"alone": f"1.0+sha256.{digest[:16]}", "inner": "1.0"}
     assert ask("import alone, inner; print(alone.version, inner.version)", environment) == "1.0 1.0"
 
 
@@ -253,7 +253,7 @@ def test_settings_of_pip_that_would_leave_it_empty_are_ignored_or_told(
         monkeypatch.setenv(name, "1")
     monkeypatch.setenv("PIP_ROOT", str(tmp_path / "elsewhere"))
     make()
-    assert venvs.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
+    assert venvs.read_packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
     (tmp_path / "pip.conf").write_text("[install]\ndry-run = true\n")
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
     with pytest.raises(EnvironmentFailed) as caught:
@@ -272,7 +272,7 @@ def test_a_folder_whose_path_has_a_colon_is_refused(tmp_path: Path, monkeypatch:
     assert str(caught.value) == (
         "environment 'tiny' cannot be made\n"
         "  the path of its folder has a ':' in it, which parts the paths of PYTHONPATH: "
-        f"{venvs.folder_of(TINY)}\n"
+        f"{venvs.locate_folder(TINY)}\n"
         "  hint: choose another folder: export ORUN_ENVIRONMENTS=FOLDER"
     )
 
@@ -303,7 +303,7 @@ def test_an_index_that_cannot_be_reached_is_told(monkeypatch: pytest.MonkeyPatch
 def test_without_pip_the_one_that_python_brings_along_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     venv_builder.make(TINY)
-    assert venvs.packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
+    assert venvs.read_packages(TINY) == {"inner": "1.0", "tiny": "1.0"}
 
 
 def test_where_there_is_no_pip_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,5 +340,5 @@ def test_a_lock_file_is_installed_by_its_hashes(index: Path) -> None:
 
 
 def test_a_record_that_is_no_record_counts_for_nothing(environment_folder: Path) -> None:
-    venvs.record_of(TINY).write_text("{")
-    assert (venvs.is_known(TINY), venvs.damage(environment_folder)) == (False, "it is not there")
+    venvs.locate_record(TINY).write_text("{")
+    assert (venvs.is_known(TINY), venvs.describe_damage(environment_folder)) == (False, "it is not there")

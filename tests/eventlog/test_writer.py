@@ -27,6 +27,6 @@ def test_the_disk_has_the_record_of_a_run_when_it_ends(
     monkeypatch.setattr(os, "fsync", flush)
     with Journal(folder, ignore, 0.0) as journal:
         journal.emit(RunStarted(folder.name, "bert", "bert.yaml", (), 1, 0.0, {}, folder, {}, repeats=repeats))
-        journal.finish(journal.result(0))
+        journal.finish(journal.build_result(0))
     names = (folder / "record.json", folder, folder.parent)
     assert flushed == (set() if repeats else {path.stat().st_ino for path in names})

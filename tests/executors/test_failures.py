@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.serialization import replace
-from orun.environment.install_commands import installer
+from orun.environment.install_commands import choose_installer
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, UnknownName
 from orun.executors import Job, LocalExecutor
 from orun.executors.failures import LESS_MEMORY, from_end, from_trouble
@@ -189,24 +189,24 @@ ELSEWHERE = "It is in {0}, where Python does not look: PYTHONPATH={0} orun ..."
 @pytest.mark.parametrize(
     ("files", "module", "hint"),
     [
-        pytest.param([], "no_such_module.deep", f"{installer()} no_such_module", id="it is nowhere"),
+        pytest.param([], "no_such_module.deep", f"{choose_installer()} no_such_module", id="it is nowhere"),
         pytest.param(["pipelines/helpers.py"], "helprs", "Did you mean helpers?", id="a similar name beside the code"),
         pytest.param(
             ["pipelines/no_such_module/image.txt"],
             "no_such_modules",
-            f"{installer()} no_such_modules",
+            f"{choose_installer()} no_such_modules",
             id="a folder without code has a similar name",
         ),
         pytest.param(
             ["backends/no_such_module/upload.py"],
             "no_such_module",
-            f"{installer()} no_such_module",
+            f"{choose_installer()} no_such_module",
             id="a folder about the package has its name",
         ),
         pytest.param(
             [".venv/shared.py", "lib/shared.py"],
             "shard",
-            f"{installer()} shard",
+            f"{choose_installer()} shard",
             id="a package may have a similar name",
         ),
         pytest.param(["shared/nets.py"], "shared.nets", ELSEWHERE.format("PROJECT"), id="at the top of the project"),

@@ -14,7 +14,7 @@ from orun.cli.main import main
 from orun.core.events import Event, Notice, StageProgress
 from orun.environment.secret_variables import Secrets
 from orun.executors.masking import Mask
-from tests.facts import named, sentences
+from tests.facts import describe_reasons, named
 from tests.project import Project, built, outcomes
 
 VALUE = "hunter2-of-the-north"
@@ -166,7 +166,7 @@ def test_a_new_value_of_a_secret_changes_nothing(project: Project, monkeypatch: 
     assert built(project.run(to=["ask"])) == []
     monkeypatch.setenv("TEST_SCALE", "2")
     result = project.run(to=["ask"])
-    assert sentences(result["ask"].reasons) == ("environment variable TEST_SCALE changed (read by the stage)",)
+    assert describe_reasons(result["ask"].reasons) == ("environment variable TEST_SCALE changed (read by the stage)",)
     assert named(result["ask"].inputs)["looked up TEST_DSN"] == "secret"
 
 
@@ -193,21 +193,23 @@ def test_one_under_env_is_no_secret(project: Project, monkeypatch: pytest.Monkey
     project.run(to=["ask"])
     project.edit("pipeline.yaml", "{uses: ./ask.py:ask}", "{uses: ./ask.py:ask, env: [MY_API_TOKEN]}")
     result = project.run(to=["ask"])
-    assert sentences(result["ask"].reasons) == ("environment variable MY_API_TOKEN changed",)
+    assert describe_reasons(result["ask"].reasons) == ("environment variable MY_API_TOKEN changed",)
     assert notices(project) == []
     assert GUESSED in (result.folder / "logs" / "ask.log").read_text()
     monkeypatch.setenv("MY_API_TOKEN", "another")
-    assert sentences(project.run(to=["ask"])["ask"].reasons) == ("environment variable MY_API_TOKEN changed",)
+    assert describe_reasons(project.run(to=["ask"])["ask"].reasons) == ("environment variable MY_API_TOKEN changed",)
 
 
 def test_one_that_becomes_a_secret_or_ceases_to_be(project: Project) -> None:
     project.run(to=["ask"])
     project.edit("pipeline.yaml", "[TEST_DSN]", "[TEST_DSN, TEST_SCALE]")
     result = project.run(to=["ask"])
-    assert sentences(result["ask"].reasons) == ("environment variable TEST_SCALE is a secret now (read by the stage)",)
+    assert describe_reasons(result["ask"].reasons) == (
+        "environment variable TEST_SCALE is a secret now (read by the stage)",
+    )
     project.edit("pipeline.yaml", "[TEST_DSN, TEST_SCALE]", "[TEST_SCALE]")
     result = project.run(to=["ask"])
-    assert sentences(result["ask"].reasons) == (
+    assert describe_reasons(result["ask"].reasons) == (
         "environment variable TEST_DSN is no secret any more (read by the stage)",
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from orun.history import History, history_path
+from orun.history import History, locate_history
 from tests.faults.calls import Counts, Failing
 from tests.faults.folders import remove
 from tests.faults.projects import FIRST
@@ -144,7 +144,7 @@ def pinned(rig: Rig) -> str:
 def damaged_history(rig: Rig) -> None:
     """A history that is no database."""
     warm(rig)
-    history_path(rig.store).write_bytes(bytes(range(256)) * 64)
+    locate_history(rig.store).write_bytes(bytes(range(256)) * 64)
 
 
 def whole_history(rig: Rig) -> str:
@@ -152,7 +152,7 @@ def whole_history(rig: Rig) -> str:
     ended = rig.start(rig, command_line(rig, "history", "--mend"))
     if ended.code != 0 or ended.err:
         return f"history --mend: exit {ended.code}: {ended.out}{ended.err}"
-    recorded = {point.run for point in History(history_path(rig.store)).points()}
+    recorded = {point.run for point in History(locate_history(rig.store)).read_points()}
     stored = {path.parent.name for path in rig.store.glob("runs/*/record.json") if '"letters"' in path.read_text()}
     built = {run for run in stored if '"outcome":"built"' in (rig.store / "runs" / run / "record.json").read_text()}
     return f"not in the history: {', '.join(sorted(built - recorded))}" if built - recorded else ""

@@ -14,7 +14,7 @@ from random import Random
 
 from orun.errors import StoreError, UsageError
 from orun.eventlog import read_result
-from orun.history import History, history_path
+from orun.history import History, locate_history
 from orun.store.layout import FOLDERS
 from tests.faults import deaths
 from tests.faults.calls import HOW, LOOKS, Counts, Failing, Fault
@@ -83,7 +83,7 @@ class Before:
         records = rig.store.glob("runs/*/record.json")
         points = frozenset[object]()
         with suppress(StoreError):
-            points = frozenset(History(history_path(rig.store)).points())
+            points = frozenset(History(locate_history(rig.store)).read_points())
         return cls(frozenset(deaths.stored(rig)), frozenset(path.parent.name for path in records), points)
 
     def and_then(self, rig: Rig) -> Before:

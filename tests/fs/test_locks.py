@@ -19,7 +19,7 @@ from orun.errors import StoreError
 from orun.fs import locks as locks_module
 from orun.fs import machine_folder
 from orun.fs.locks import Lock
-from orun.fs.machine_locks import MachineLock, machine_lock
+from orun.fs.machine_locks import MachineLock, build_machine_lock
 from orun.store import Store
 from tests.faults.calls import Failing, Fault
 from tests.store.support import NOBODY, forks, in_child, needs_root
@@ -81,11 +81,11 @@ def test_one_process_holds_it(path: Path, holder: Holder) -> None:
 
 
 def test_it_is_exclusive_within_a_process_too(store: Store) -> None:
-    first, second = store.key_lock("a" * 64), store.key_lock("a" * 64)
+    first, second = store.build_key_lock("a" * 64), store.build_key_lock("a" * 64)
     with first:
         assert first.try_acquire()
         assert not second.try_acquire()
-        assert store.key_lock("b" * 64).try_acquire()
+        assert store.build_key_lock("b" * 64).try_acquire()
     assert second.try_acquire()
 
 
@@ -245,11 +245,11 @@ def test_two_that_want_it_alone_take_turns(tmp_path: Path) -> None:
 
 def test_the_lock_of_the_machine_is_in_the_folder_of_all_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ORUN_LOCKS")
-    assert machine_folder.machine_folder() == Path("/tmp")  # noqa: S108
+    assert machine_folder.choose_machine_folder() == Path("/tmp")  # noqa: S108
     monkeypatch.setenv("ORUN_LOCKS", str(tmp_path))
-    with machine_lock(exclusive=True) as measuring:
+    with build_machine_lock(exclusive=True) as measuring:
         assert measuring.try_acquire()
-        assert not machine_lock(exclusive=False).try_acquire()
+        assert not build_machine_lock(exclusive=False).try_acquire()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["orun-machine-turn.lock", "orun-machine.lock"]
 
 
@@ -260,13 +260,13 @@ def test_where_that_folder_cannot_be_written_the_lock_is_in_that_of_temporary_fi
     monkeypatch.delenv("ORUN_LOCKS")
     monkeypatch.setattr(machine_folder, "DEFAULT", str(tmp_path / "nowhere"))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    with machine_lock(exclusive=True) as measuring:
+    with build_machine_lock(exclusive=True) as measuring:
         assert measuring.try_acquire()
         assert (tmp_path / "orun-machine.lock").exists()
-        assert not machine_lock(exclusive=False).try_acquire()
+        assert not build_machine_lock(exclusive=False).try_acquire()
     monkeypatch.delenv("TMPDIR")
     with pytest.raises(StoreError) as caught:
-        machine_lock(exclusive=True)
+        build_machine_lock(exclusive=True)
     assert str(caught.value) == (
         "there is no folder for the lock that all orun processes of this machine share\n"
         f"  {tmp_path / 'nowhere'} cannot be written\n"
@@ -278,7 +278,7 @@ def test_a_named_folder_of_the_lock_of_the_machine_must_exist(monkeypatch: pytes
     for folder, why in (("/nowhere", "/nowhere cannot be written"), ("near", "near is not an absolute path")):
         monkeypatch.setenv("ORUN_LOCKS", folder)
         with pytest.raises(StoreError, match=why):
-            machine_lock(exclusive=True)
+            build_machine_lock(exclusive=True)
 
 
 @needs_root

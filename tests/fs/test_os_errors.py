@@ -10,18 +10,18 @@ from types import SimpleNamespace
 
 import pytest
 
-from orun.fs.os_errors import quoted, to_store_error
+from orun.fs.os_errors import quote, to_store_error
 
 
 @pytest.mark.parametrize("path", ["/a/b-c_d.e", "/a b", "it's", "/größe", "$HOME", "a;b", "", "~/x", "a\nb", "*"])
 def test_a_path_is_one_word_for_a_shell(path: str) -> None:
-    assert shlex.split(quoted(path)) == [path]
+    assert shlex.split(quote(path)) == [path]
 
 
 def test_a_path_is_quoted_only_if_it_must_be() -> None:
     for path in ("int8", "größe/int8.yaml", "/var/lib/orun-1.0_x/store"):
-        assert quoted(path) == path
-    assert quoted("int8[per_channel=true]") == "'int8[per_channel=true]'"
+        assert quote(path) == path
+    assert quote("int8[per_channel=true]") == "'int8[per_channel=true]'"
 
 
 def test_an_error_that_nobody_thought_of_is_told_too() -> None:

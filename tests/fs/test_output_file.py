@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from orun.fs.output_file import OutputFile
-from orun.fs.signatures import signature_of
+from orun.fs.signatures import to_signature
 
 NEW = b"new\n"
 
@@ -57,11 +57,11 @@ def test_a_new_file_in_a_new_folder_has_the_mode_of_the_umask(tmp_path: Path) ->
 
 
 def test_nothing_is_touched_before_the_end(tmp_path: Path, file: Path) -> None:
-    before = signature_of(file.stat())
+    before = to_signature(file.stat())
     OutputFile(file)
     OutputFile(tmp_path / "folder" / "new.html")
     assert names(tmp_path) == ["report.html"]
-    assert signature_of(file.stat()) == before
+    assert to_signature(file.stat()) == before
 
 
 def test_a_file_keeps_its_mode(file: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_place_takes_no_room_and_leaves_its_object_alone(shared: Store) -> Non
     digest = add(shared, {"big": BIG})
     source = object_path(shared, blake3(BIG).hexdigest())
     before, used_before = source.stat(), used(shared)
-    checkout, _ = shared.checkout(digest, "p", "s")
+    checkout, _ = shared.check_out(digest, "p", "s")
     shared.materialize(digest, shared.make_session_folder("inputs") / "model")
     assert used(shared) - used_before < len(BIG) // 2
     placed = (checkout / "big").stat()
@@ -61,20 +61,20 @@ def test_a_place_takes_no_room_and_leaves_its_object_alone(shared: Store) -> Non
 @needs_proc
 def test_a_deleted_checkout_comes_back_unread(shared: Store) -> None:
     digest = add(shared, {"big": BIG})
-    checkout, _ = shared.checkout(digest, "p", "s")
+    checkout, _ = shared.check_out(digest, "p", "s")
     shutil.rmtree(checkout)
     start = bytes_read()
-    assert shared.checkout(digest, "p", "s") == (checkout, True)
+    assert shared.check_out(digest, "p", "s") == (checkout, True)
     assert bytes_read() - start < len(BIG) // 2
     assert content(checkout) == {"big": BIG}
 
 
 def test_a_checkout_that_is_written_to_is_no_danger_to_its_object(shared: Store) -> None:
     digest = add(shared, {"big": BIG})
-    checkout, _ = shared.checkout(digest, "p", "s")
+    checkout, _ = shared.check_out(digest, "p", "s")
     flip(checkout / "big")
     assert shared.check(digest) == ()
-    assert shared.checkout(digest, "p", "s") == (checkout, True)
+    assert shared.check_out(digest, "p", "s") == (checkout, True)
     assert content(checkout) == {"big": BIG}
     (notice,) = shared.drain_notices()
     assert notice.startswith("out/p/s/big no longer matches its stored result; moved to quarantine as ")
@@ -82,6 +82,6 @@ def test_a_checkout_that_is_written_to_is_no_danger_to_its_object(shared: Store)
 
 def test_a_damaged_object_is_not_shared(shared: Store) -> None:
     digest = add(shared, {"big": BIG})
-    shared.checkout(digest, "p", "s")
+    shared.check_out(digest, "p", "s")
     flip(object_path(shared, blake3(BIG).hexdigest()))
     assert shared.check(digest) == ("big was damaged in the store",)

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from orun.fs import traits
-from orun.fs.traits import FilesystemTraits, filesystem_type, probe, store_warning
+from orun.fs.traits import FilesystemTraits, probe, read_filesystem_type, store_warning
 from orun.store import Store
 
 
 def test_the_traits_of_a_folder_in_memory() -> None:
     shared = Path("/dev/shm")  # noqa: S108
-    if filesystem_type(shared) != "tmpfs":
+    if read_filesystem_type(shared) != "tmpfs":
         pytest.skip("no tmpfs here")
     before = list(shared.iterdir())
     assert probe(str(shared)) == FilesystemTraits(reflink=False, hardlink=True)
@@ -38,8 +38,8 @@ def test_two_names_that_pass_for_two_files_are_no_hard_link(tmp_path: Path, monk
 
 @pytest.mark.skipif(sys.platform != "linux", reason="file systems are found in /proc")
 def test_the_type_of_a_file_system(tmp_path: Path) -> None:
-    assert filesystem_type("/proc/self/status") == "proc"
-    assert filesystem_type(tmp_path / "nothing") == ""
+    assert read_filesystem_type("/proc/self/status") == "proc"
+    assert read_filesystem_type(tmp_path / "nothing") == ""
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_the_type_of_a_file_system(tmp_path: Path) -> None:
 def test_a_store_where_something_is_lacking_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, lack: str
 ) -> None:
-    monkeypatch.setattr(traits, "filesystem_type", lambda _path: kind)
+    monkeypatch.setattr(traits, "read_filesystem_type", lambda _path: kind)
     root = tmp_path / "store"
     warning = f"the store {root} is on {kind}, {lack}; a local disk is safer and faster: --store DIR"
     with Store.open(root) as store:
@@ -63,5 +63,5 @@ def test_a_store_where_something_is_lacking_is_warned_of(
 
 @pytest.mark.parametrize("kind", ["", "ext4", "overlay", "nfs4", "fuse.glusterfs"])
 def test_other_stores_are_not_warned_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    monkeypatch.setattr(traits, "filesystem_type", lambda _path: kind)
+    monkeypatch.setattr(traits, "read_filesystem_type", lambda _path: kind)
     assert store_warning(tmp_path) == ""

@@ -12,7 +12,7 @@ from orun.gates.baseline_file import Accepted
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Rule, Stage, Threshold, Undecided
-from orun.planning.key_diff import key_changes
+from orun.planning.key_diff import list_key_changes
 from orun.store.records import Action, ImplicitDependencies
 from orun.text.units import DURATIONS, SIZES, split
 from tests.facts import components
@@ -86,5 +86,5 @@ def verdict_of(
     side_by_side: bool = True,
 ) -> Verdict:
     stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,), params=params)
-    (verdict,) = judge(stage, action(measured), Terms(known, host, key_changes, side_by_side))
+    (verdict,) = judge(stage, action(measured), Terms(known, host, list_key_changes, side_by_side))
     return verdict

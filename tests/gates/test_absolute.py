@@ -7,7 +7,7 @@ import math
 import pytest
 
 from orun.core.metrics import Estimate
-from orun.environment.hosts import device
+from orun.environment.hosts import name_device
 from tests.facts import explain_verdict
 from tests.gates.support import HERE, PLACE, gate, metric, verdict_of
 
@@ -105,7 +105,7 @@ def test_a_time_of_another_machine_says_so() -> None:
     ("host", "name"), [({}, ""), ({"cpu": "EPYC"}, "EPYC"), ({"cpu": "EPYC", "gpu name": "H100"}, "H100")]
 )
 def test_what_did_the_work(host: dict[str, str], name: str) -> None:
-    assert device(host) == name
+    assert name_device(host) == name
 
 
 def test_a_size_is_the_same_on_every_machine() -> None:

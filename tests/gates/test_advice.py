@@ -23,7 +23,7 @@ from orun.measure.workers import WorkerProcess
 from orun.pipeline.model import Gate
 from orun.stages.measure.latency import Params, budget_for
 from orun.stages.params import Duration, Ratio
-from orun.text.wording.advice import advice
+from orun.text.wording.advice import format_advice
 from tests.facts import explain_verdict
 from tests.gates.support import PARAMS, accepted, gate, verdict_of
 from tests.measure.support import case_of, launched
@@ -36,7 +36,7 @@ TOO_NEAR = "it is too near for this stage: choose another threshold"
 
 
 def sentence(forecast: Reason) -> str:
-    return advice((forecast,)).removeprefix(": ")
+    return format_advice((forecast,)).removeprefix(": ")
 
 
 @pytest.mark.parametrize(

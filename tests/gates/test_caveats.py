@@ -8,7 +8,7 @@ import pytest
 
 from orun.gates.caveats import list_caveats
 from orun.pipeline.model import Pipeline
-from orun.text.wording.caveats import caveat
+from orun.text.wording.caveats import describe_caveat
 from tests.pipeline.support import EXPORT, loaded
 
 STATIC = "  int8: {uses: quantize/static, needs: export, with: {dataset: code.py:pairs}}\n"
@@ -18,7 +18,7 @@ END = ", by which the model was made: on other data it may be worse, so keep som
 
 
 def sentence(pipeline: Pipeline, stage: str) -> str:
-    return "; ".join(map(caveat, list_caveats(pipeline, pipeline.stage(stage))))
+    return "; ".join(map(describe_caveat, list_caveats(pipeline, pipeline.stage(stage))))
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from orun.core.serialization import replace
 from orun.gates.composite import combine
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
-from orun.pipeline.model import Gate, Group, Stage, Undecided, conditions
-from orun.planning.key_diff import key_changes
+from orun.pipeline.model import Gate, Group, Stage, Undecided, iter_gates
+from orun.planning.key_diff import list_key_changes
 from tests.facts import explain_verdict
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
 
@@ -35,7 +35,7 @@ def group(rule: Literal["all", "any"], *members: Gate | Group) -> Group:
 
 def judged(condition: Gate | Group, measured: Mapping[str, Metric] = MEASURED) -> tuple[Verdict, ...]:
     stage = Stage("latency", "measure/latency", PLACE, needs={"model": "int8"}, gates=(condition,))
-    return judge(stage, action(measured), Terms(None, HERE, key_changes))
+    return judge(stage, action(measured), Terms(None, HERE, list_key_changes))
 
 
 def test_one_that_passes_is_enough_for_any() -> None:
@@ -89,7 +89,7 @@ def test_groups_in_groups() -> None:
         ("latency speedup min 1.3", "passed", 1),
     ]
     assert explain_verdict(verdicts[0]) == "passed: speedup min 1.3; failed: all of 2"
-    assert list(conditions((group("any", inner, QUICKER),))) == [FAST, SLOW, QUICKER]
+    assert list(iter_gates((group("any", inner, QUICKER),))) == [FAST, SLOW, QUICKER]
 
 
 def test_any_and_all_are_those_of_kleenes_logic() -> None:

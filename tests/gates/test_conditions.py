@@ -14,9 +14,9 @@ from orun.gates.judge import judge
 from orun.gates.measured import Ports
 from orun.gates.regression import Terms
 from orun.pipeline.model import Stage
-from orun.planning.key_diff import key_changes
+from orun.planning.key_diff import list_key_changes
 from orun.store.records import ImplicitDependencies
-from orun.text.wording.caveats import caveat
+from orun.text.wording.caveats import describe_caveat
 from tests.facts import components
 from tests.facts import format_caveat as caveat_of
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric
@@ -28,14 +28,14 @@ TARGET = {"parameter target": '"cpu"', "target": '{"session":{"intra_op_num_thre
 
 
 def reason_for(*arguments: Any) -> str:
-    return "; ".join(map(caveat, list_changes_since(*arguments)))
+    return "; ".join(map(describe_caveat, list_changes_since(*arguments)))
 
 
 def sentence(setup: Mapping[str, str], now: Mapping[str, str], host: Mapping[str, str] = HERE) -> str:
     known = replace(accepted(MEASURED, host=host), setup=group_by_kind(components(setup)))
     stored = action(MEASURED)
     return reason_for(
-        key_changes, STAGE, known, replace(stored, components=(*stored.components, *components(now))), Ports()
+        list_key_changes, STAGE, known, replace(stored, components=(*stored.components, *components(now))), Ports()
     )
 
 
@@ -93,7 +93,7 @@ def test_the_data_changed() -> None:
         stored, components=(*stored.components, *components({"content of inputs": "a"})), implicit_deps=implicit_deps
     )
     expected = "since the baseline was accepted on 2026-11-02: data.npz changed (read by the stage)"
-    assert reason_for(key_changes, STAGE, known, now, Ports()) == expected + END
+    assert reason_for(list_key_changes, STAGE, known, now, Ports()) == expected + END
 
 
 @pytest.mark.parametrize(
@@ -109,6 +109,6 @@ def test_verdicts_of_what_was_measured_side_by_side_say_so(model: str, *, limite
     measured = {"p50": replace(MEASURED["p50"], baseline=baseline)}
     known = accepted(MEASURED, model, {**HERE, "runtime": "onnxruntime 1.24.1"})
     stage = replace(STAGE, gates=(gate("p50", "max_regression", "5%", 0.05),))
-    (verdict,) = judge(stage, action(measured), Terms(known, HERE, key_changes))
+    (verdict,) = judge(stage, action(measured), Terms(known, HERE, list_key_changes))
     assert bool(verdict.caveats) == limited
     assert ("runtime: onnxruntime 1.24.1 -> onnxruntime 1.31.1" in caveat_of(verdict)) == limited

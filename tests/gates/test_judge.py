@@ -8,14 +8,14 @@ from orun.core.metrics import Better, Metric, Unit
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.pipeline.model import Gate, Rule, Stage, Threshold
-from orun.planning.key_diff import key_changes
+from orun.planning.key_diff import list_key_changes
 from tests.facts import explain_verdict
 from tests.gates.support import HERE, PLACE, action, compared
 
 
 def verdict(metric: Metric, rule: Rule, threshold: Threshold) -> tuple[str, str]:
     stage = Stage("latency", "measure/latency", PLACE, gates=(Gate("p50", rule, threshold, "block", PLACE),))
-    (judged,) = judge(stage, action({"p50": metric}), Terms(None, HERE, key_changes))
+    (judged,) = judge(stage, action({"p50": metric}), Terms(None, HERE, list_key_changes))
     return judged.outcome, explain_verdict(judged)
 
 
@@ -99,5 +99,5 @@ def test_of_a_metric_of_which_nobody_said_how_it_improves_the_rule_knows_it() ->
     for params, outcome in (({"better": {}}, "passed"), ({"better": {"p50": "higher"}}, "failed")):
         gate = Gate("p50", "max_increase", limit, "block", PLACE)
         stage = Stage("accuracy", "measure/accuracy", PLACE, gates=(gate,), params=params)
-        (judged,) = judge(stage, action({"p50": rises}), Terms(None, HERE, key_changes))
+        (judged,) = judge(stage, action({"p50": rises}), Terms(None, HERE, list_key_changes))
         assert judged.outcome == outcome

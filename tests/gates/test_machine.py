@@ -48,7 +48,7 @@ def test_a_portable_stage_that_takes_times(file: Path) -> None:
     assert explain_verdict(within) == "wait is 1 s (95 % interval 990 ms to 1.01 s), within the maximum of 1min"
     pipeline = orun.load(file)
     with Store.open(file.parent / "store") as store:
-        action = store.latest("pipeline", "wait")
+        action = store.find_latest("pipeline", "wait")
     assert action is not None
     result = orun.run(file, store=file.parent / "store")
     baselines.accept(pipeline, baselines.build_candidate(pipeline, result, {"wait": action}))

@@ -16,7 +16,7 @@ from orun.gates.measured import Ports
 from orun.gates.regression import Terms
 from orun.measure.latency.sequential_test import Evidence
 from orun.pipeline.model import Stage
-from orun.planning.key_diff import key_changes
+from orun.planning.key_diff import list_key_changes
 from orun.store.records import Action
 from tests.facts import components, explain_verdict
 from tests.gates.support import HERE, PLACE, accepted, action, compared, gate, metric, verdict_of
@@ -143,7 +143,7 @@ def test_nothing_was_accepted_yet() -> None:
         == "no baseline yet for `latency`; to accept this release: `orun baseline accept bert.yaml`"
     )
     stage = Stage("latency[on=cpu]", "measure/latency", PLACE, gates=(LIMIT,))
-    (renamed,) = judge(stage, action(timed(0.0)), Terms(None, HERE, key_changes, removed=("latency",)))
+    (renamed,) = judge(stage, action(timed(0.0)), Terms(None, HERE, list_key_changes, removed=("latency",)))
     assert explain_verdict(renamed) == (
         "no baseline yet for `latency[on=cpu]` (the baseline has `latency`, no longer in the file); "
         "to accept this release: `orun baseline accept bert.yaml`"
@@ -330,7 +330,7 @@ def judge_beside_reference() -> Callable[[str, Metric, str], Verdict]:
         needs = {"model": "int8", "reference": "export"}
         stage = Stage("accuracy", "measure/accuracy", PLACE, needs=needs, gates=(condition,))
         now = with_reference(reference, {"cosine": measured}, model)
-        (verdict,) = judge(stage, now, Terms(known, HERE, key_changes, ports=ports))
+        (verdict,) = judge(stage, now, Terms(known, HERE, list_key_changes, ports=ports))
         return verdict
 
     return judged

@@ -9,7 +9,7 @@ from statistics import fmean
 
 import pytest
 
-from orun.history.changes import LEAST, Change, best_division, changes, divide, total_distances
+from orun.history.changes import LEAST, Change, choose_division, divide, find_changes, sum_distances
 from tests.history.support import nightly
 
 
@@ -37,7 +37,7 @@ def test_the_energy_of_every_division_as_it_is_defined() -> None:
 
     gains = {split: gain(split) for split in range(LEAST, len(values) - LEAST + 1)}
     best = max(gains, key=lambda split: gains[split])
-    split, energy = best_division(values, total_distances(values))
+    split, energy = choose_division(values, sum_distances(values))
     assert split == best
     assert energy == pytest.approx(gains[best], rel=1e-9)
     assert [index for index, _ in divide(values)] == [best]
@@ -84,29 +84,29 @@ def test_too_few_or_not_finite_values_are_not_divided() -> None:
 
 def test_levels_are_medians_up_to_the_next_change() -> None:
     values = [8.0, 8.1, 7.9, 8.0, 8.05, 7.95, 8.0, 8.02, 8.01, 8.0, 9.0, 9.1, 8.9, 9.0, 9.05, 8.95, 9.0, 9.02, 9.0, 9.0]
-    (change,) = changes(nightly(values))
+    (change,) = find_changes(nightly(values))
     assert (change.index, change.before, change.after) == (10, 8.0, 9.0)
     assert change.after / change.before == 1.125
 
 
 def test_of_an_exact_metric_every_change_is_one() -> None:
-    assert changes(nightly([22.0, 22.0, 23.0, 22.0], noise="none")) == (
+    assert find_changes(nightly([22.0, 22.0, 23.0, 22.0], noise="none")) == (
         Change(2, 22.0, 23.0, 0.0),
         Change(3, 23.0, 22.0, 0.0),
     )
-    lost = changes(nightly([22.0, math.nan, math.nan, 22.0], noise="none"))
+    lost = find_changes(nightly([22.0, math.nan, math.nan, 22.0], noise="none"))
     assert [change.index for change in lost] == [1, 3]  # what is not a number stays so
 
 
 def test_the_newest_300_measurements_are_looked_at() -> None:
     values = _noise(150, 8.0, 9) + _noise(300, 9.0, 10)
-    assert changes(nightly(values)) == ()
+    assert find_changes(nightly(values)) == ()
 
 
 def test_the_last_changes_of_a_thousand_nights() -> None:
     values = _noise(760, 8.0, 13) + _noise(140, 8.4, 14) + _noise(100, 8.2, 15)
     values[800] = values[950] = 20.0
-    levels = changes(nightly(values))
+    levels = find_changes(nightly(values))
     assert [(change.index, change.p) for change in levels] == [(760, 0.005), (900, 0.005)]
     assert [change.after / change.before for change in levels] == pytest.approx([1.05, 0.976], abs=0.003)
 

@@ -16,16 +16,16 @@ import pytest
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
 from orun.errors import StoreError
-from orun.history import History, Point, history_path, points_of, points_used_again
-from orun.history.points import machine_of, series_of
-from orun.history.search import past
+from orun.history import History, Point, list_points, list_points_used_again, locate_history
+from orun.history.points import digest_hardware, group_points
+from orun.history.search import find_past
 from tests.facts import components
 from tests.history.support import point
 from tests.report.support import COSINE, INT8, NOW, PASSED
 
 
 def test_what_a_run_measured_itself_is_what_it_built() -> None:
-    points = points_of(PASSED)
+    points = list_points(PASSED)
     assert {(point.stage, point.metric) for point in points} == {
         ("int8", "size"),
         ("int8", "nodes"),
@@ -36,7 +36,7 @@ def test_what_a_run_measured_itself_is_what_it_built() -> None:
     }  # latency was cached: its measurement was remembered when it was made
     recall = next(point for point in points if point.metric == "recall_at_1")
     assert (recall.value, recall.low, recall.high, recall.unit) == (0.9135, 0.878, 0.942, "ratio")
-    assert (recall.host, recall.machine, recall.runtime) == ("builder", machine_of({}), "")
+    assert (recall.host, recall.machine, recall.runtime) == ("builder", digest_hardware({}), "")
     assert (recall.run, recall.measured_at) == (PASSED.run, NOW)
 
 
@@ -45,27 +45,27 @@ def test_a_cached_value_is_of_interest_unless_it_is_the_last_of_its_series() -> 
     odd = Metric(math.nan)
     cached = replace(INT8, outcome="cached", metrics={**INT8.metrics, "odd": odd})
     run = replace(PASSED, stages=(cached, PASSED["latency"]))
-    names = {name: ("bert", stage.stage, name, machine_of({})) for stage in run.stages for name in stage.metrics}
-    points = points_used_again(run, dict.fromkeys(names.values(), 1.0))
+    names = {name: ("bert", stage.stage, name, digest_hardware({})) for stage in run.stages for name in stage.metrics}
+    points = list_points_used_again(run, dict.fromkeys(names.values(), 1.0))
     assert [(point.metric, point.run, point.measured_at) for point in points] == [
         ("size", run.run, run.started_at),
         ("nodes", run.run, run.started_at),
         ("odd", run.run, run.started_at),
     ]
     last = {names["size"]: 22_900_000.0, names["nodes"]: 311.0, names["odd"]: math.nan}
-    assert points_used_again(run, last) == ()
-    assert points_used_again(run, {}) == ()
+    assert list_points_used_again(run, last) == ()
+    assert list_points_used_again(run, {}) == ()
 
 
 def test_the_last_value_of_each_series(tmp_path: Path) -> None:
     history = History(tmp_path / "h.sqlite")
-    assert history.last_values("bert") == {}
+    assert history.read_last_values("bert") == {}
     history.add([point(3.0, 2.0), point(math.nan, 5.0), point(7.0, 1.0, machine="another")])
     series = ("bert", "latency", "p50")
-    last = history.last_values("bert")
+    last = history.read_last_values("bert")
     assert math.isnan(last.pop((*series, "0123456789ab")))
     assert last == {(*series, "another"): 7.0}
-    assert history.last_values("other") == {}
+    assert history.read_last_values("other") == {}
 
 
 FORGE = {
@@ -95,7 +95,7 @@ FORGE = {
 )
 def test_a_series_is_of_one_machine_whatever_runs_on_it(name: str, *, same: bool) -> None:
     def measured(inputs: Mapping[str, str]) -> Point:
-        return points_of(replace(PASSED, stages=(replace(INT8, inputs=components(inputs)),)))[0]
+        return list_points(replace(PASSED, stages=(replace(INT8, inputs=components(inputs)),)))[0]
 
     before, after = measured(FORGE), measured({**FORGE, name: "other"})
     assert (before.machine == after.machine) == same
@@ -111,20 +111,20 @@ def test_the_past_of_a_runs_gates_is_of_its_machine(tmp_path: Path) -> None:
     here, there = point(1.0, 10, machine="here"), point(2.0, 20, machine="there")
     history.add([here, replace(here, measured_at=30, key="d" * 64), replace(there, key="e" * 64)])
     history.add([replace(point(3.0, 40, machine="here"), metric="mean"), replace(here, stage="other")])
-    (series,) = past(history, PASSED)
+    (series,) = find_past(history, PASSED)
     assert [(point.measured_at, point.machine) for point in series.points] == [(10, "here"), (30, "here")]
-    assert past(history, replace(PASSED, verdicts=(COSINE,))) == ()
-    assert past(History(tmp_path / "none.sqlite"), PASSED) == ()
+    assert find_past(history, replace(PASSED, verdicts=(COSINE,))) == ()
+    assert find_past(History(tmp_path / "none.sqlite"), PASSED) == ()
 
 
 def test_points_come_back_as_they_were_and_once(tmp_path: Path) -> None:
     history = History(tmp_path / "history.sqlite")
-    assert history.points() == ()
+    assert history.read_points() == ()
     late, early = point(2.0, 20), replace(point(1.0, 10), low=0.5, high=1.5)
     history.add([late, early])
     history.add([late])
-    assert history.points() == (early, late)
-    assert history.points(pipeline="other") == ()
+    assert history.read_points() == (early, late)
+    assert history.read_points(pipeline="other") == ()
 
 
 def test_the_last_run_is_the_last_where_the_clock_was_set_back(tmp_path: Path) -> None:
@@ -133,15 +133,15 @@ def test_the_last_run_is_the_last_where_the_clock_was_set_back(tmp_path: Path) -
         dataclasses.replace(point(1.0, at), run=run) for run, at in (("20260102-a", 20), ("20260103-a", 10))
     )
     history.add([after, before])
-    assert history.points() == (before, after)
-    assert [point.points for point in series_of([after, before])] == [(before, after)]
+    assert history.read_points() == (before, after)
+    assert [point.points for point in group_points([after, before])] == [(before, after)]
 
 
 def test_the_run_that_measured_first_is_kept(tmp_path: Path) -> None:
     history, first = History(tmp_path / "history.sqlite"), point(1.0, 100.0)
     history.add([first])
     history.add([dataclasses.replace(first, run="another", value=2.0)])
-    assert history.points() == (first,)
+    assert history.read_points() == (first,)
 
 
 def test_a_group_may_write_it_where_the_umask_lets_them(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_a_group_may_write_it_where_the_umask_lets_them(tmp_path: Path) -> None:
 def test_values_that_are_no_finite_numbers(tmp_path: Path) -> None:
     history = History(tmp_path / "history.sqlite")
     history.add([point(math.inf, 1), point(math.nan, 2)])
-    infinite, nothing = history.points()
+    infinite, nothing = history.read_points()
     assert infinite.value == math.inf
     assert math.isnan(nothing.value)
 
@@ -165,7 +165,7 @@ def test_a_file_that_is_no_database(tmp_path: Path) -> None:
     path = tmp_path / "history.sqlite"
     path.write_bytes(b"no database" * 100)
     with pytest.raises(StoreError) as caught:
-        History(path).points()
+        History(path).read_points()
     assert str(caught.value) == (
         f"the history {path} cannot be used\n"
         "  file is not a database\n"
@@ -189,9 +189,9 @@ def test_a_database_of_a_later_version(tmp_path: Path) -> None:
 
 def test_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ORUN_HISTORY", raising=False)
-    assert history_path(tmp_path) == tmp_path / "history.sqlite"
+    assert locate_history(tmp_path) == tmp_path / "history.sqlite"
     monkeypatch.setenv("ORUN_HISTORY", "/shared/h.sqlite")
-    assert history_path(tmp_path) == Path("/shared/h.sqlite")
+    assert locate_history(tmp_path) == Path("/shared/h.sqlite")
 
 
 def test_a_database_of_another_program_is_left_alone(tmp_path: Path) -> None:
@@ -212,6 +212,6 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     history = History(tmp_path / "pipe")
     os.mkfifo(history.path)
     with pytest.raises(StoreError, match="cannot be used\n  it is a pipe or device, not a file"):
-        history.points()
+        history.read_points()
     with pytest.raises(StoreError, match="cannot be used\n  it is a pipe or device, not a file"):
         history.add([point(1.0, 1.0)])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orun.eventlog import read_log
-from orun.history.git_revision import commit_of, list_edited
+from orun.history.git_revision import list_edited, read_commit
 from tests.git import commit, git
 from tests.project import Project
 
@@ -25,30 +25,30 @@ def repository(tmp_path: Path) -> Path:
 
 def test_a_branch_packed_references_a_tag_and_a_worktree(repository: Path, tmp_path: Path) -> None:
     head = git(repository, "rev-parse", "HEAD")
-    assert commit_of(repository) == head
-    assert commit_of(repository / "deep") == head
+    assert read_commit(repository) == head
+    assert read_commit(repository / "deep") == head
     git(repository, "tag", "-am", "one", "v1")
     git(repository, "pack-refs", "--all")
-    assert commit_of(repository) == head
+    assert read_commit(repository) == head
     git(repository, "checkout", "-q", "--detach")
-    assert commit_of(repository) == head
+    assert read_commit(repository) == head
     git(repository, "worktree", "add", "-q", "-b", "other", str(tmp_path / "beside"))
     git(tmp_path / "beside", "commit", "-qm", "second", "--allow-empty")
-    assert commit_of(tmp_path / "beside") == git(tmp_path / "beside", "rev-parse", "HEAD") != head
+    assert read_commit(tmp_path / "beside") == git(tmp_path / "beside", "rev-parse", "HEAD") != head
 
 
 def test_without_a_commit_there_is_none(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     git(tmp_path / "empty", "init", "-q")
-    assert commit_of(tmp_path / "empty") == ""
+    assert read_commit(tmp_path / "empty") == ""
     (repository / ".git" / "HEAD").write_bytes(b"\xff\xfe")
-    assert commit_of(repository) == ""
+    assert read_commit(repository) == ""
     (repository / ".git" / "HEAD").unlink()
-    assert commit_of(repository / "deep") == ""
+    assert read_commit(repository / "deep") == ""
 
 
 def test_files_that_are_not_as_in_the_commit(repository: Path) -> None:
-    first = commit_of(repository)
+    first = read_commit(repository)
     deep = repository / "deep"
     assert list_edited(deep, first, {"file": b"1", "./file": b"1"}) == ()
     assert list_edited(deep, first, {"file": b"2", "new": b"", "../above": b"1"}) == ("../above", "file", "new")
@@ -60,7 +60,7 @@ def test_files_that_are_not_as_in_the_commit(repository: Path) -> None:
 def test_what_is_staged_is_not_committed_and_names_are_no_patterns(repository: Path) -> None:
     (repository / "f*").write_text("1")
     git(repository, "add", ".")
-    assert list_edited(repository, commit_of(repository), {"f*": b"1"}) == ("f*",)
+    assert list_edited(repository, read_commit(repository), {"f*": b"1"}) == ("f*",)
     last = commit(repository, "second")
     assert list_edited(repository, last, {"f*": b"1", "deep/file": b"1"}) == ()
 
@@ -85,7 +85,7 @@ def test_a_repository_of_sha256(tmp_path: Path) -> None:
 
 def test_without_git(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(repository))
-    assert list_edited(repository, commit_of(repository), {"deep/file": b"1"}) is None
+    assert list_edited(repository, read_commit(repository), {"deep/file": b"1"}) is None
 
 
 def test_a_run_records_its_commit_and_what_was_not_committed_and_one_that_repeats_it_does_not(tmp_path: Path) -> None:

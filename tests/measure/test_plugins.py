@@ -49,4 +49,4 @@ def test_it_is_an_error_at_the_line_of_the_stage_before_any_runs(tmp_path: Path)
 def test_its_path_is_taken_relative_to_the_pipeline_file(tmp_path: Path) -> None:
     target = Target("npu", (Provider("MyExecutionProvider", {}, "lib/my.so"), Provider("CPUExecutionProvider")))
     assert target.plugins == ("lib/my.so",)
-    assert [item.library for item in target.below(tmp_path).providers] == [str(tmp_path / "lib/my.so"), ""]
+    assert [item.library for item in target.resolve_paths(tmp_path).providers] == [str(tmp_path / "lib/my.so"), ""]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.targets import Provider, Target
-from orun.environment.processor import usable_cores
+from orun.environment.processor import count_usable_cores
 from orun.measure.resource_usage import EnergyCounters, ResourceGauge, Unreadable, Usage, describe_missing
 
 CUDA = Target("gpu", (Provider("CUDAExecutionProvider", {"device_id": "1"}),))
@@ -69,7 +69,7 @@ def test_work_of_this_process(tmp_path: Path) -> None:
         file.write_text("400")
         usage = gauge.stop()
     assert usage.cpu is not None
-    assert 0 < usage.cpu <= 1.05 / usable_cores() + 0.5
+    assert 0 < usage.cpu <= 1.05 / count_usable_cores() + 0.5
     assert usage.cpu_energy == pytest.approx(300e-6)
     assert (usage.gpu, usage.gpu_energy, gauge.missing) == (None, None, {})
 

@@ -26,7 +26,7 @@ from orun.planning.planner import Planner
 from orun.store import Store, integrity_snapshot, stat_cache
 from orun.store.checksummed_json import decode_checksummed, encode_checksummed
 from orun.store.integrity_snapshot import IntegritySnapshot
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, outcomes
 from tests.store.support import bytes_read, flip, needs_proc
 
@@ -124,7 +124,9 @@ def test_what_one_run_built_is_up_to_date_for_the_next(project: Project) -> None
     assert set(outcomes(project.run()).values()) == {"built"}
     result = project.run()
     assert result.repeats
-    assert {(stage.outcome, sentences(stage.reasons)) for stage in result.stages} == {("cached", ("up to date",))}
+    assert {(stage.outcome, describe_reasons(stage.reasons)) for stage in result.stages} == {
+        ("cached", ("up to date",))
+    }
 
 
 def test_the_order_of_overrides_counts(project: Project) -> None:
@@ -168,7 +170,7 @@ def test_after_a_run_with_other_values_the_results_of_this_one_are_the_last(proj
     project.run(set={"stages.make.with.text": "c"})
     result = project.run()
     with Store.open(project.store) as store:
-        last = {stage.stage: store.latest("text", stage.stage) for stage in result.stages}
+        last = {stage.stage: store.find_latest("text", stage.stage) for stage in result.stages}
     assert {name: action and action.key for name, action in last.items()} == {
         stage.stage: stage.key for stage in result.stages
     }
@@ -228,7 +230,9 @@ def test_an_object_that_is_damaged_or_gone_takes_the_whole_way(project: Project)
         result = project.run()
         assert not result.repeats
         assert outcomes(result) == {"make": "cached", "upper": "built", "count": "cached"}
-        assert sentences(result["upper"].reasons) == ("its stored result is damaged: text is missing from the store",)
+        assert describe_reasons(result["upper"].reasons) == (
+            "its stored result is damaged: text is missing from the store",
+        )
         assert project.text("upper") == "A B!"
         assert [
             f"object {damaged.parent.name}{damaged.name} was damaged" in notice.text for notice in notices(project)

@@ -10,8 +10,8 @@ from blake3 import blake3
 from orun.core.source_location import Position
 from orun.core.targets import Provider, Target
 from orun.pipeline import load
-from orun.pipeline.model import Gate, Group, KindUse, Reference, Threshold, conditions
-from orun.pipeline.type_matching import member_of
+from orun.pipeline.model import Gate, Group, KindUse, Reference, Threshold, iter_gates
+from orun.pipeline.type_matching import find_member
 from orun.stages.optimize import simplify
 from orun.stages.params import REQUIRED, Param, ParamType
 from tests.pipeline.support import EXPORT, complaint, loaded, node, write
@@ -115,10 +115,10 @@ def test_a_required_key_of_several_types_within_one_of_several_types(tmp_path: P
     size = Param("size", ParamType("union", items=(number, ParamType("map", items=(text,)))), REQUIRED, "")
     box = ParamType("object", fields=(size,))
     either = ParamType("union", items=(box, text))
-    assert member_of(either, node(tmp_path, "size: 1")) == box
-    assert member_of(either, node(tmp_path, "size: {width: 2}")) == box
-    assert member_of(either, node(tmp_path, "size: [1]")) is None
-    assert member_of(either, node(tmp_path, "size: null")) is None
+    assert find_member(either, node(tmp_path, "size: 1")) == box
+    assert find_member(either, node(tmp_path, "size: {width: 2}")) == box
+    assert find_member(either, node(tmp_path, "size: [1]")) is None
+    assert find_member(either, node(tmp_path, "size: null")) is None
 
 
 def test_a_stage_of_the_users_own(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_thresholds(rule: str, written: str, threshold: Threshold, tmp_path: Pat
         "def f(context): ...\n"
     )
     own = f"stages:\n{EXPORT}  own:\n    uses: ./own.py:f\n    needs: {{model: export, reference: export}}\n"
-    (gate,) = conditions(loaded(tmp_path, f"{own}    gate: {{mine: {{{rule}: {written}}}}}\n").stage("own").gates)
+    (gate,) = iter_gates(loaded(tmp_path, f"{own}    gate: {{mine: {{{rule}: {written}}}}}\n").stage("own").gates)
     assert (gate.metric, gate.rule, gate.threshold, gate.undecided) == ("mine", rule, threshold, "block")
 
 
@@ -197,7 +197,7 @@ def test_what_narrows_a_gate(tmp_path: Path) -> None:
     def message(stage: str) -> list[str]:
         return [
             f"{condition.metric} {condition.rule}{condition.scope}"
-            for condition in conditions(pipeline.stage(stage).gates)
+            for condition in iter_gates(pipeline.stage(stage).gates)
         ]
 
     common = ["p50 max", "p50 min_speedup against old", "p50 min_speedup"]

@@ -6,7 +6,7 @@ import pytest
 
 from orun.core.source_location import Position
 from orun.pipeline import overrides
-from orun.pipeline.model import conditions
+from orun.pipeline.model import iter_gates
 from orun.pipeline.schema import build
 from tests.pipeline.support import EXPORT, complaint, loaded
 
@@ -48,7 +48,7 @@ def test_a_threshold_of_a_metric_with_dots_is_set(tmp_path: Path) -> None:
         "    with: {dataset: code.py:pairs, metrics: [cosine]}\n"
     )
     pipeline = loaded(tmp_path, text, {"stages.accuracy.gate.cosine.min.min": "0.97"})
-    (gate,) = conditions(pipeline.stage("accuracy").gates)
+    (gate,) = iter_gates(pipeline.stage("accuracy").gates)
     assert (gate.metric, gate.rule, gate.threshold.value) == ("cosine.min", "min", 0.97)
     assert gate.position == Position("--set", 1, 33)
 

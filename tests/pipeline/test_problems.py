@@ -8,7 +8,7 @@ from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError
 from orun.pipeline.problems import LIMIT, Problems, render
 from orun.text.positions import OVERRIDE
-from orun.text.suggestions import closest, one_of
+from orun.text.suggestions import find_closest, format_choices
 from tests.pipeline.support import span
 
 BAD = Problem(
@@ -84,7 +84,7 @@ def test_a_problem_is_noted_once() -> None:
     for _ in range(2):
         problems.add(span(), "wrong")
     assert len(problems) == 1
-    assert problems.places() == {Position("p.yaml", 1, 1)}
+    assert problems.list_positions() == {Position("p.yaml", 1, 1)}
 
 
 def test_too_many_problems_end_it() -> None:
@@ -111,11 +111,11 @@ def test_nothing_found_raises_nothing() -> None:
     ],
 )
 def test_the_closest_word_is_what_was_meant(word: str, meant: str) -> None:
-    assert closest(word, ["per_channel", "reduce_range", "CUDAExecutionProvider", "CPUExecutionProvider"]) == meant
+    assert find_closest(word, ["per_channel", "reduce_range", "CUDAExecutionProvider", "CPUExecutionProvider"]) == meant
 
 
 def test_choices_are_listed_as_people_do() -> None:
-    assert one_of([]) == ""
-    assert one_of(["a"]) == "a"
-    assert one_of(["a", "b"]) == "a or b"
-    assert one_of(["a", "b", "c"]) == "one of a, b, c"
+    assert format_choices([]) == ""
+    assert format_choices(["a"]) == "a"
+    assert format_choices(["a", "b"]) == "a or b"
+    assert format_choices(["a", "b", "c"]) == "one of a, b, c"

@@ -12,10 +12,10 @@ import pytest
 
 from orun.cli.main import main
 from orun.core.component_kinds import ComponentKind
-from orun.core.targets import Provider, gpus_of
+from orun.core.targets import Provider, count_gpus
 from orun.environment import providers
 from orun.environment.call_cache import forget
-from orun.environment.install_commands import installer
+from orun.environment.install_commands import choose_installer
 from orun.noop import record
 from orun.pipeline.model import Pipeline
 from orun.planning.facts import LocalFacts
@@ -74,7 +74,7 @@ def pipeline(folder: Path, provider: str = NPU) -> Pipeline:
 
 def device_facts(pipeline: Pipeline) -> dict[str, str]:
     """The facts about the device in the key of the stage of the target."""
-    components = LocalFacts(pipeline).components(pipeline.stage("covered"))
+    components = LocalFacts(pipeline).list_components(pipeline.stage("covered"))
     return {item.subject: item.value for item in components if item.kind == ComponentKind.DEVICE}
 
 
@@ -91,7 +91,7 @@ def test_its_options_have_their_types(tmp_path: Path, install: Install) -> None:
     )
     options = {"level": "3", "fast": "1", "mode": "high", "trace": "false"}
     assert target.providers == (Provider("AcmeExecutionProvider", options, spec=spec),)
-    assert (gpus_of(stage.targets), stage.gpus) == (1, 1)
+    assert (count_gpus(stage.targets), stage.gpus) == (1, 1)
 
 
 def test_a_misspelt_option(tmp_path: Path, install: Install) -> None:
@@ -134,20 +134,22 @@ def test_a_broken_package_is_named(tmp_path: Path, install: Install, text: str, 
     problem = "the provider 'AcmeExecutionProvider' of the package acme_npu cannot be used"
     location = f"{tmp_path}/environment" if "../" in why else ""
     assert lines[0] == f"p.yaml:1:29: error: {problem}: {why.replace('../environment', location)}"
-    assert lines[-1] == f"  hint: {installer()} --upgrade acme_npu"
+    assert lines[-1] == f"  hint: {choose_installer()} --upgrade acme_npu"
     assert shown.count("error: ") == 1
 
 
 def test_versions_of_the_package_and_of_its_libraries_are_in_the_key(
     tmp_path: Path, install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("orun.environment.device.gpu", lambda _: {"gpu name": "X"})
+    monkeypatch.setattr("orun.environment.device.read_gpu", lambda _: {"gpu name": "X"})
     install()
     loaded = pipeline(tmp_path)
     facts = device_facts(loaded)
     assert (facts["acme-npu"], facts["acme-driver"], facts["gpu name"]) == ("1.2", "none", "X")
     (component,) = (
-        item for item in LocalFacts(loaded).components(loaded.stage("covered")) if item.kind == ComponentKind.TARGET
+        item
+        for item in LocalFacts(loaded).list_components(loaded.stage("covered"))
+        if item.kind == ComponentKind.TARGET
     )
     assert json.loads(component.value)["providers"][0][2] == "acme_npu"
     install(version="1.3")

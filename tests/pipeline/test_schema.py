@@ -9,7 +9,7 @@ from jsonschema import Draft7Validator
 
 from orun.measure.session_options import OPTIONS
 from orun.pipeline import schema
-from orun.pipeline.fragments import describe_type, fragment, plain_default
+from orun.pipeline.fragments import build_fragment, describe_type, to_plain_default
 from orun.pipeline.grammar import Session
 from orun.providers.registry import PROVIDERS
 from orun.stages.params import Duration, Param, ParamType, Range, params_of
@@ -20,7 +20,7 @@ SCHEMA = schema.build()
 
 
 def accepted(kind: ParamType, value: Any) -> bool:
-    return bool(Draft7Validator(fragment(kind)).is_valid(value))
+    return bool(Draft7Validator(build_fragment(kind)).is_valid(value))
 
 
 @pytest.mark.parametrize(
@@ -81,9 +81,9 @@ def test_types_in_words(kind: ParamType, text: str) -> None:
 
 
 def test_defaults_are_plain() -> None:
-    assert type(plain_default(Duration(1.5))) is float
-    assert plain_default(Session())["graph_optimization_level"] == "all"
-    assert plain_default({"k": (1, True, None)}) == {"k": [1, True, None]}
+    assert type(to_plain_default(Duration(1.5))) is float
+    assert to_plain_default(Session())["graph_optimization_level"] == "all"
+    assert to_plain_default({"k": (1, True, None)}) == {"k": [1, True, None]}
 
 
 def test_parameters_are_chosen_by_the_kind_and_explained() -> None:

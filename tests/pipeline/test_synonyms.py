@@ -11,8 +11,8 @@ import pytest
 from orun.pipeline.schema import build
 from orun.stages import registry
 from orun.stages.registry import BUILTIN
-from orun.text.aliases import names, note, notes
-from orun.text.suggestions import Unknown, closest
+from orun.text.aliases import note, read_names, read_notes
+from orun.text.suggestions import Unknown, find_closest
 
 
 def synonyms(schema: Any) -> Iterator[Any]:
@@ -28,12 +28,12 @@ def synonyms(schema: Any) -> Iterator[Any]:
 
 
 def test_every_name_that_is_offered_is_one() -> None:
-    assert set(names()) <= {*synonyms(build()), "cpu"}  # which is the name of a target
+    assert set(read_names()) <= {*synonyms(build()), "cpu"}  # which is the name of a target
 
 
 def test_every_place_of_a_note_is_one() -> None:
     text = str(build())
-    assert [place for place in notes() if f"'x-noun': '{place}" not in text] == []
+    assert [place for place in read_notes() if f"'x-noun': '{place}" not in text] == []
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_every_place_of_a_note_is_one() -> None:
     ],
 )
 def test_what_another_tool_calls_it(word: str, options: list[str], meant: str) -> None:
-    assert closest(word, options) == meant
+    assert find_closest(word, options) == meant
 
 
 def test_a_note_is_of_its_place() -> None:

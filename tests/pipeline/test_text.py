@@ -24,7 +24,7 @@ def test_a_text_has_lines_a_digest_and_places(tmp_path: Path) -> None:
     text = read(file)
     assert text.lines == ("a: é", "b: 2", "")
     assert text.digest == blake3(file.read_bytes()).hexdigest()
-    assert text.span(1, 4, 99).width == 1
+    assert text.build_span(1, 4, 99).width == 1
 
 
 def test_byte_order_mark_and_windows_line_ends_are_fine(tmp_path: Path) -> None:

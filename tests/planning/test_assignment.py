@@ -10,16 +10,16 @@ import pytest
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import KeyComponent
 from orun.core.machines import Machine, MachineFacts, StageFacts
-from orun.core.reason import reason
+from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import replace
 from orun.core.source_location import Position
 from orun.core.targets import Environment
 from orun.environment.secret_variables import SECRET
-from orun.fs.observed_state import value_digest
+from orun.fs.observed_state import digest_value
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.planning.assignment import AgentFacts, Assignment
-from orun.planning.implicit_deps import changes
+from orun.planning.implicit_deps import list_changes
 from orun.stages.contract import Spec
 from orun.store import ImplicitDependencies, Store
 
@@ -40,7 +40,7 @@ def assign(pipeline: Pipeline, *machines: Machine, **facts: StageFacts) -> Assig
 
 
 def classes(assignment: Assignment, pipeline: Pipeline, *, writes: bool = False) -> list[list[str]]:
-    kinds = assignment.candidates(pipeline.stages[0], writes=writes)
+    kinds = assignment.find_candidates(pipeline.stages[0], writes=writes)
     return [[facts.machine for facts in group] for group in kinds.classes]
 
 
@@ -81,17 +81,17 @@ def test_stages_with_equal_facts_share_them() -> None:
     stages = {"a": driver("580.1"), "b": driver("581.0"), "c": driver("580.1")}
     facts = MachineFacts.collect("m", stages, {}, {})
     assert facts.facts == (driver("580.1"), driver("581.0"))
-    assert {name: facts.of(name) for name in "abc"} == stages
-    assert facts.of("unknown") == StageFacts()
+    assert {name: facts.find_facts(name) for name in "abc"} == stages
+    assert facts.find_facts("unknown") == StageFacts()
 
 
 def test_labels_choose_the_machines(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path, runs_on={**T4, "role": "bench"})
     machines = [Machine("a", T4), Machine("b", {**T4, "role": "bench"}), Machine("c", {"role": "bench"}), Machine("d")]
     assert classes(assign(pipeline, *machines), pipeline) == [["b"]]
-    problem = assign(pipeline, machines[0], *machines[2:]).candidates(pipeline.stages[0]).problem
+    problem = assign(pipeline, machines[0], *machines[2:]).find_candidates(pipeline.stages[0]).problem
     assert problem == "no machine has accelerator=T4 and role=bench (3 are here: T4, none, none, bench, none, none)"
-    assert assign(pipeline).candidates(pipeline.stages[0]).problem == (
+    assert assign(pipeline).find_candidates(pipeline.stages[0]).problem == (
         "no machine has accelerator=T4 and role=bench (no machine is here)"
     )
 
@@ -99,31 +99,31 @@ def test_labels_choose_the_machines(tmp_path: Path) -> None:
 def test_a_misspelt_label_is_suggested(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path, runs_on={"rol": "builder"})
     machines = Machine("a", {"role": "builder"}), Machine("b", T4)
-    assert assign(pipeline, *machines).candidates(pipeline.stages[0]).problem == (
+    assert assign(pipeline, *machines).find_candidates(pipeline.stages[0]).problem == (
         "no machine has rol=builder (2 are here: none x2; did you mean 'role'?)"
     )
 
 
 def test_a_stage_for_any_machine_lacks_one_if_none_is_there(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path)
-    assert assign(pipeline).candidates(pipeline.stages[0]).problem == "no machine is here"
+    assert assign(pipeline).find_candidates(pipeline.stages[0]).problem == "no machine is here"
 
 
 def test_a_machine_that_lacks_something_is_no_candidate(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path)
     lacks = StageFacts(missing=("it needs onnx",))
     assert classes(assign(pipeline, Machine("a"), Machine("b"), a=lacks), pipeline) == [["b"]]
-    assert assign(pipeline, Machine("a"), a=lacks).candidates(pipeline.stages[0]).problem == (
+    assert assign(pipeline, Machine("a"), a=lacks).find_candidates(pipeline.stages[0]).problem == (
         "no machine can run it: a: it needs onnx"
     )
 
 
 def test_a_stage_is_skipped_if_every_machine_would_skip_it(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path)
-    why = reason(ReasonCode.PROVIDER_MISSING, target="trt", problem="none")
+    why = build_reason(ReasonCode.PROVIDER_MISSING, target="trt", problem="none")
     skips = StageFacts(missing=("none",), skipped=why)
-    assert assign(pipeline, Machine("a"), a=skips).candidates(pipeline.stages[0]).skipped == why
-    assert assign(pipeline, Machine("a"), Machine("b"), a=skips).candidates(pipeline.stages[0]).skipped is None
+    assert assign(pipeline, Machine("a"), a=skips).find_candidates(pipeline.stages[0]).skipped == why
+    assert assign(pipeline, Machine("a"), Machine("b"), a=skips).find_candidates(pipeline.stages[0]).skipped is None
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_stages_that_stay_on_this_machine(tmp_path: Path, spec: Spec, changes: d
     pipeline = make_pipeline(tmp_path, spec, **changes)
     assert classes(assign(pipeline, Machine("a")), pipeline, writes=writes) == [[""]]
     wanted = make_pipeline(tmp_path, spec, **changes, runs_on=T4)
-    candidates = assign(wanted, Machine("a", T4)).candidates(wanted.stages[0], writes=writes)
+    candidates = assign(wanted, Machine("a", T4)).find_candidates(wanted.stages[0], writes=writes)
     assert candidates.problem.startswith("it runs on this machine, which has no accelerator=T4: ")
 
 
@@ -152,13 +152,13 @@ def test_implicit_dependencies_are_those_of_the_machine(tmp_path: Path, monkeypa
     seen = ImplicitDependencies(
         files={"data.txt": files.digest_file(tmp_path / "data.txt"), "/opt/there/x": "1" * 64},
         packages={"numpy": "2.1"},
-        environment={"MARK": value_digest("MARK", "there"), "API_TOKEN": SECRET, "UNSET": value_digest("UNSET", None)},
+        environment={"MARK": digest_value("MARK", "there"), "API_TOKEN": SECRET, "UNSET": digest_value("UNSET", None)},
     )
-    record = MachineFacts("a", packages={"numpy": "2.1"}, variables={"MARK": value_digest("MARK", "there")})
+    record = MachineFacts("a", packages={"numpy": "2.1"}, variables={"MARK": digest_value("MARK", "there")})
 
     def differing(record: MachineFacts) -> list[str]:
-        now = AgentFacts(pipeline, record).current_state(pipeline.stages[0], seen, files)
-        return [str(change.arguments["subject"]) for change in changes(seen, now)]
+        now = AgentFacts(pipeline, record).observe_state(pipeline.stages[0], seen, files)
+        return [str(change.arguments["subject"]) for change in list_changes(seen, now)]
 
     assert differing(record) == []
     assert differing(replace(record, packages={"numpy": "2.2"})) == ["numpy"]

@@ -48,7 +48,7 @@ def pipeline(tmp_path: Path) -> Pipeline:
 
 def parts_of(pipeline: Pipeline, **changes: object) -> dict[str, str]:
     stage = replace(pipeline.stages[0], **changes)
-    surroundings = LocalFacts(pipeline).components(stage)
+    surroundings = LocalFacts(pipeline).list_components(stage)
     return named(cache_key.compose(pipeline, stage, {"model": "aa"}, digest, surroundings, {}))
 
 
@@ -59,7 +59,7 @@ def test_a_plugin_counts_by_its_path_and_options(pipeline: Pipeline) -> None:
 
 
 def digest_of(parts: Mapping[str, str]) -> str:
-    return cache_key.digest_of(components(parts))
+    return cache_key.digest_components(components(parts))
 
 
 def test_parts_are_named_for_people(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,7 +163,7 @@ def test_further_targets_are_in_the_key_with_their_devices_and_packages(
     monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "environments"))
     monkeypatch.setenv("ORT_DISABLE_FLASH_ATTENTION", "1")
     old = Environment("old", ("onnxruntime==1.20.0",))
-    record = venvs.record_of(old)
+    record = venvs.locate_record(old)
     record.parent.mkdir(parents=True)
     built = venvs.EnvironmentRecord(old.requirements, {"onnxruntime": "1.20.0"})
     record.write_text(json.dumps(serialization.encode(built)))
@@ -240,7 +240,7 @@ def test_the_code_of_a_kind_is_its_module_and_what_that_imports_of_its_package(
     (package / "far.py").write_text("thing = 1\n")
     (package / "other.py").write_text("")
     monkeypatch.syspath_prepend(str(tmp_path))
-    names = [name for name, _ in kind_code.code_files("orun_test_package.kind")]
+    names = [name for name, _ in kind_code.list_code_files("orun_test_package.kind")]
     assert [name.rpartition(".")[2] for name in names] == ["orun_test_package", "deep", "far", "kind", "near"]
 
 
@@ -251,7 +251,7 @@ def test_the_code_of_a_kind_has_the_files_of_web_pages_that_it_names(
     (tmp_path / "orun_page_kind.py").write_text('PAGE = ("index.html", "page.mjs", "absent.css")\n')
     for name in ("index.html", "page.mjs", "other.mjs"):
         (tmp_path / name).write_text("")
-    names = [name for name, _ in kind_code.code_files("orun_page_kind")]
+    names = [name for name, _ in kind_code.list_code_files("orun_page_kind")]
     assert names == ["orun_page_kind", "orun_page_kind/index.html", "orun_page_kind/page.mjs"]
 
 
@@ -261,7 +261,7 @@ def test_the_code_of_a_package_that_is_spread_over_folders(tmp_path: Path, monke
         (tmp_path / place).parent.mkdir(parents=True)
         (tmp_path / place).write_text(text)
         monkeypatch.syspath_prepend(str((tmp_path / place).parents[1]))
-    assert kind_code.code_files("spread.kind") == (
+    assert kind_code.list_code_files("spread.kind") == (
         ("spread.kind", str(tmp_path / "one/spread/kind.py")),
         ("spread.near", str(tmp_path / "two/spread/near.py")),
     )
@@ -272,6 +272,6 @@ def test_changed_code_changes_the_key(tmp_path: Path, monkeypatch: pytest.Monkey
     module.write_text("a = 1\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     use = KindUse("plug-in", "orun_test_module", Spec(), distribution="orun-test")
-    before = kind_code.stage_code(use, digest)
+    before = kind_code.digest_stage_code(use, digest)
     module.write_text("a = 2\n")
-    assert kind_code.stage_code(use, digest) != before
+    assert kind_code.digest_stage_code(use, digest) != before

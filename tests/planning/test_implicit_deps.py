@@ -10,8 +10,8 @@ import pytest
 
 from orun.errors import StoreError
 from orun.fs.observed_state import ABSENT
-from orun.fs.signatures import signature_at
-from orun.planning.implicit_deps import collect_files, digest_now
+from orun.fs.signatures import read_signature
+from orun.planning.implicit_deps import collect_files, digest_current
 from orun.store import Store
 
 
@@ -37,7 +37,7 @@ def test_a_file_that_cannot_be_read_for_the_disk_s_sake(
         raise OSError(code, os.strerror(code))
 
     with Store.open(tmp_path / "store") as store:
-        reads = {str(path): signature_at(path)}
+        reads = {str(path): read_signature(path)}
         monkeypatch.setattr("orun.fs.signatures.digest_descriptor", fail)
         with pytest.raises(StoreError) as caught:
             collect_files("upper", reads, tmp_path, tmp_path, store.files)
@@ -48,4 +48,4 @@ def test_a_file_that_cannot_be_read_for_the_disk_s_sake(
         assert collect_files("upper", reads, tmp_path, tmp_path, store.files) == {
             "data.txt": store.files.digest_file(path)
         }
-        assert digest_now(tmp_path / "gone", store.files) == digest_now(tmp_path, store.files) == ABSENT
+        assert digest_current(tmp_path / "gone", store.files) == digest_current(tmp_path, store.files) == ABSENT

@@ -10,8 +10,8 @@ import pytest
 
 from orun.core.source_location import Position
 from orun.pipeline.model import Stage
-from orun.planning.key_diff import key_changes
-from tests.facts import components, sentences
+from orun.planning.key_diff import list_key_changes
+from tests.facts import components, describe_reasons
 
 LATENCY = Stage("latency", "measure/latency", Position("bert.yaml", 1, 1))
 TARGET = {"providers": [["CPUExecutionProvider", {}]], "session": {"execution_mode": "parallel", "threads": 4}}
@@ -23,7 +23,7 @@ MINE = {"kind": "check", "file of uses": "own.py", "content of uses": "2", "pyth
 
 
 def changes(then: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    return list(sentences(key_changes(LATENCY, components(then), components(now))))
+    return list(describe_reasons(list_key_changes(LATENCY, components(then), components(now))))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import KeyComponent
-from orun.core.reason import reason
+from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.core.source_location import Position
@@ -17,7 +17,7 @@ from orun.core.source_model import SourceModel
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.plan import Done, Step
-from orun.planning.provenance import Provenance, source_components
+from orun.planning.provenance import Provenance, iter_source_components
 from orun.store import ImplicitDependencies
 from tests.store.support import action
 
@@ -38,8 +38,8 @@ def project(folder: Path) -> Pipeline:
 def test_verdicts_have_sentences_and_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pipeline = project(tmp_path)
     take, release = pipeline.stages
-    finding = reason(ReasonCode.NO_MACHINE, problem="no machine has a GPU")
-    caveat = reason(ReasonCode.FITTED_DATA, parameters=[("dataset", "int8")])
+    finding = build_reason(ReasonCode.NO_MACHINE, problem="no machine has a GPU")
+    caveat = build_reason(ReasonCode.FITTED_DATA, parameters=[("dataset", "int8")])
     place = Position("bert.yaml", 4, 3)
     verdicts = [
         Verdict("take", "size", "max", "1kB", "passed", False, 1.0, "B", None, finding, place, caveats=limits)
@@ -48,7 +48,7 @@ def test_verdicts_have_sentences_and_no_place(tmp_path: Path, monkeypatch: pytes
     finished = Done(Step(take, "cached", ()), action(), tuple(verdicts))
     provenance = Provenance.of(pipeline, release, {"take": finished})
     assert provenance is not None
-    plain, limited = json.loads(provenance.text())["stages"][0]["verdicts"]
+    plain, limited = json.loads(provenance.to_json())["stages"][0]["verdicts"]
     sentence = (
         "its data is the `dataset` of int8, by which the model was made: on other data it may be worse, so keep some"
         " for this"
@@ -56,9 +56,9 @@ def test_verdicts_have_sentences_and_no_place(tmp_path: Path, monkeypatch: pytes
     assert plain["why"] == limited["why"] == "no machine has a GPU"
     assert limited["caveat"] == f"{sentence}; {sentence}"
     assert {"position", "caveat"}.isdisjoint(plain)
-    before = list(provenance.components())
-    monkeypatch.setattr("orun.text.wording.findings.finding", lambda _: "in other words")
-    differ = [old.kind for old, new in zip(before, provenance.components(), strict=True) if old != new]
+    before = list(provenance.iter_components())
+    monkeypatch.setattr("orun.text.wording.findings.describe_finding", lambda _: "in other words")
+    differ = [old.kind for old, new in zip(before, provenance.iter_components(), strict=True) if old != new]
     assert differ == [ComponentKind.VERDICTS]  # as in a clean build, the new words reach the release
 
 
@@ -69,7 +69,7 @@ def test_packages_that_a_stage_did_not_find_are_no_tools(tmp_path: Path) -> None
     finished = Done(Step(take, "cached", ()), action(implicit_deps=ImplicitDependencies(packages=packages)), ())
     provenance = Provenance.of(pipeline, release, {"take": finished})
     assert provenance is not None
-    tools = json.loads(provenance.text())["stages"][0]["tools"]
+    tools = json.loads(provenance.to_json())["stages"][0]["tools"]
     assert tools == {"yaml-include": "installed", "numpy": "2.4.6"}
 
 
@@ -81,10 +81,10 @@ def test_a_source_model_counts_by_all_that_its_convert_stage_used() -> None:
 
     def component(code: str) -> KeyComponent:
         used = action(tree="1" * 64, implicit_deps=ImplicitDependencies(files={"helper.py": code}))
-        (component,) = source_components(timed, {"export": Done(Step(export, "cached", ()), used, ())})
+        (component,) = iter_source_components(timed, {"export": Done(Step(export, "cached", ()), used, ())})
         return component
 
     assert (component("one").kind, component("one").subject) == (ComponentKind.PROVENANCE, "export")
     assert component("one") == component("one")
     assert component("one") != component("two")
-    assert list(source_components(export, {})) == []
+    assert list(iter_source_components(export, {})) == []

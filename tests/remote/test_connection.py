@@ -13,13 +13,13 @@ import pytest
 
 from orun.environment.env_vars import SHARED_KEY
 from orun.errors import UsageError
-from orun.fs.machine_locks import machine_lock
+from orun.fs.machine_locks import build_machine_lock
 from orun.remote.connection import Connection
 from orun.remote.settings import Settings
 from orun.remote.thread_pool import DaemonThreadPool
 from orun.remote.transfers import Records, Transfers
 
-LOOK_UP = partial(Transfers.records, key="1" * 64, first=0, count=1)
+LOOK_UP = partial(Transfers.read_records, key="1" * 64, first=0, count=1)
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_transfer_that_waits_for_a_measurement_ends_with_the_run(connection: C
         with transfers.share_machine():
             raise AssertionError("the machine is held by a measurement")
 
-    with machine_lock(exclusive=True) as measuring:
+    with build_machine_lock(exclusive=True) as measuring:
         assert measuring.try_acquire()
         future = connection.submit(wait_for_machine)
         assert waiting.wait(60)

@@ -15,7 +15,7 @@ import pytest
 import orun
 from orun.core.run_record import StageResult
 from orun.errors import RemoteError
-from orun.remote.names import object_name, record_name
+from orun.remote.names import name_object, name_record
 from tests.project import Project, built
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write
@@ -56,7 +56,7 @@ def test_a_damaged_list_of_files_is_refused_and_mended(tmp_path: Path, other: Pr
 
 def test_records_that_are_none_are_refused(tmp_path: Path, first: Project, other: Project, folder: str) -> None:
     result = first.run(remote=folder)
-    make, upper = (record_name(result[stage].key, 0) for stage in ("make", "upper"))
+    make, upper = (name_record(result[stage].key, 0) for stage in ("make", "upper"))
     write(folder, make, b"junk")
     write(folder, upper, b'{"format":1,"signatures":{}}\n{"key":1}')
     assert built(other.run(remote=folder)) == ["make", "upper"]
@@ -98,7 +98,7 @@ def test_what_is_no_file_in_a_folder_is_refused(
 
 def first_name(part: str, stage: StageResult) -> str:
     """What is fetched first of a result: its record, or the list of its files."""
-    return record_name(stage.key, 0) if part == "actions" else object_name(stage.tree)
+    return name_record(stage.key, 0) if part == "actions" else name_object(stage.tree)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_record_without_its_objects_is_no_result(tmp_path: Path, other: Projec
         remove(folder, name)
     assert built(other.run(remote=folder)) == ["make", "upper"]
     assert notices(other) == [
-        f"{stage.stage}: refused from the remote: {object_name(stage.tree)} is missing" for stage in result.stages
+        f"{stage.stage}: refused from the remote: {name_object(stage.tree)} is missing" for stage in result.stages
     ]
     assert built(machine(tmp_path, "third").run(remote=folder)) == []
 

@@ -26,14 +26,14 @@ from orun.planning.planner import Planner
 from orun.remote import download
 from orun.remote.download import Downloads
 from orun.remote.envelope import sign
-from orun.remote.names import object_name, record_name
+from orun.remote.names import name_object, name_record
 from orun.remote.settings import Settings
 from orun.remote.sync import Sync
 from orun.remote.trust import Keyring
 from orun.store import Store
-from orun.store.checksummed_json import canonical
+from orun.store.checksummed_json import encode_canonical
 from orun.text.units import show
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, built, outcomes
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write
@@ -131,11 +131,11 @@ def test_the_second_machine_runs_nothing(first: Project, other: Project, remote:
     assert traffic(first) == "2 pushed"
     result = other.run(remote=remote)
     assert outcomes(result) == {"make": "cached", "upper": "cached"}
-    assert sentences(result["upper"].reasons) == ("fetched from the remote", "up to date")
+    assert describe_reasons(result["upper"].reasons) == ("fetched from the remote", "up to date")
     assert traffic(other) == "2 fetched"
     assert other.text("upper") == first.text("upper") == "A B!"
     assert notices(other) == []
-    assert sentences(other.run(remote=remote)["upper"].reasons) == ("up to date",)
+    assert describe_reasons(other.run(remote=remote)["upper"].reasons) == ("up to date",)
 
 
 def test_a_run_with_nothing_to_do_asks_nothing(first: Project, other: Project, s3: str, relay: Relay) -> None:
@@ -224,12 +224,12 @@ def test_a_measurement_that_is_there_all_the_same_is_not_taken(tmp_path: Path, f
     project, other = machine(tmp_path, "one", CLASSES), machine(tmp_path, "other", CLASSES)
     key = project.run(remote=folder)["measured"].key
     with Store.open(project.store) as store:
-        (measured,) = store.actions(key)
-        tree = store.tree(measured.tree)
+        (measured,) = store.list_actions(key)
+        tree = store.read_tree(measured.tree)
         assert tree is not None
         for digest in (*tree.objects, measured.log):
-            write(folder, object_name(digest), store.read(digest))
-    write(folder, record_name(key, 0), sign(canonical(encode(measured)), Keyring()))
+            write(folder, name_object(digest), store.read(digest))
+    write(folder, name_record(key, 0), sign(encode_canonical(encode(measured)), Keyring()))
     assert built(other.run(remote=folder)) == ["measured"]
 
 
@@ -238,7 +238,7 @@ def test_a_result_for_a_device_is_not_taken_on_another(
 ) -> None:
     project, other = machine(tmp_path, "one", CLASSES), machine(tmp_path, "other", CLASSES)
     project.run(remote=folder)
-    monkeypatch.setattr(device, "cpu", lambda: {"cpu": "another", "cpu flags": "none", "cores": "1"})
+    monkeypatch.setattr(device, "read_cpu", lambda: {"cpu": "another", "cpu flags": "none", "cores": "1"})
     assert built(other.run(remote=folder)) == ["measured", "engine"]
     assert traffic(other) == "1 fetched, 1 pushed"
 
@@ -333,11 +333,11 @@ def test_the_accepted_model_comes_from_the_remote(tmp_path: Path, folder: str) -
     baseline = Baseline("text", {stage.id: Accepted(model=accepted, metrics={}, host={}, date="", who="", run="")})
     with Store.open(other.store) as store:
         planner = Planner(pipeline, store, baseline)
-        assert planner.lacks(stage) == accepted
+        assert planner.find_missing_model(stage) == accepted
         sync = Sync(Settings(folder, "read"), planner, other.events.append)
         sync.fetch_models(planner.plan().steps)
         sync.finish()
-        assert planner.lacks(stage) == ""
+        assert planner.find_missing_model(stage) == ""
         assert planner.decide(stage, {}).inputs == {"baseline": accepted}
         assert [event.waits_for for event in other.events if isinstance(event, StageWaiting)] == [
             f"the accepted model from the remote, {show((first.folder / 'model.onnx').stat().st_size, 'B')}"

@@ -14,13 +14,13 @@ from time import sleep
 import pytest
 
 from orun.fs.digests import digest_bytes
-from orun.fs.machine_locks import machine_lock
+from orun.fs.machine_locks import build_machine_lock
 from orun.remote.envelope import RefusedError, sign
-from orun.remote.names import SLOTS, UNKNOWN, object_name, record_name
+from orun.remote.names import SLOTS, UNKNOWN, name_object, name_record
 from orun.remote.transfers import LOG_LIMIT, PART, RECORD_LIMIT, Fetched, Piece, Transfers
 from orun.remote.trust import Keyring
 from orun.store import Entry, object_storage
-from orun.store.checksummed_json import canonical
+from orun.store.checksummed_json import encode_canonical
 from orun.store.object_storage import PART as UPLOAD_PART
 from orun.store.object_storage import Bucket, DeniedError, UnreachableError
 from orun.store.trees import encode
@@ -44,7 +44,7 @@ def piece(folder: Path, data: bytes, name: str = "") -> Piece:
 
 
 def record(tree: str, digest: str = "") -> bytes:
-    return canonical({"tree": tree, "implicit_deps": {"files": {"x": digest}}})
+    return encode_canonical({"tree": tree, "implicit_deps": {"files": {"x": digest}}})
 
 
 def artifact(folder: Path, text: str) -> tuple[str, list[Piece]]:
@@ -64,8 +64,8 @@ def test_of_many_writers_the_first_wins(tmp_path: Path, remote: str, pool: Threa
     with ThreadPoolExecutor(8) as racing:
         first = set(racing.map(push, *zip(*artifacts, strict=True)))
     assert len(first) == 1
-    assert named(remote, "actions/") == [record_name(KEY, 0)]
-    assert json.loads(contents(remote)[record_name(KEY, 0)].splitlines()[1])["tree"] == first.pop()
+    assert named(remote, "actions/") == [name_record(KEY, 0)]
+    assert json.loads(contents(remote)[name_record(KEY, 0)].splitlines()[1])["tree"] == first.pop()
 
 
 def test_a_first_result_that_is_gone_does_not_win(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
@@ -73,19 +73,19 @@ def test_a_first_result_that_is_gone_does_not_win(tmp_path: Path, folder: str, p
     transfers = Transfers(Bucket(folder), Keyring(), pool)
     transfers.push(KEY, record(first[0]), first[1])
     assert transfers.push(KEY, record(other[0]), other[1]).tree == first[0]
-    remove(folder, object_name(first[1][0].digest))
+    remove(folder, name_object(first[1][0].digest))
     assert Transfers(Bucket(folder), Keyring(), pool).push(KEY, record(other[0]), other[1]).tree == other[0]
-    assert named(folder, "actions/") == [record_name(KEY, 0), record_name(KEY, 1)]
+    assert named(folder, "actions/") == [name_record(KEY, 0), name_record(KEY, 1)]
 
 
 def test_results_that_read_something_else_stand_side_by_side(folder: str, pool: ThreadPoolExecutor) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
     trees = [transfers.push(KEY, record(f"tree {number % 3}", str(number % 3)), []).tree for number in range(5)]
     assert trees == ["tree 0", "tree 1", "tree 2", "tree 0", "tree 1"]
-    records_read = transfers.records(KEY, 0, 1)
+    records_read = transfers.read_records(KEY, 0, 1)
     assert [json.loads(data)["tree"] for data in records_read.accepted] == ["tree 0"]
     assert records_read.more
-    rest = transfers.records(KEY, 1, 3)
+    rest = transfers.read_records(KEY, 1, 3)
     assert [json.loads(data)["tree"] for data in rest.accepted] == ["tree 1", "tree 2"]
     assert not rest.more
 
@@ -93,11 +93,11 @@ def test_results_that_read_something_else_stand_side_by_side(folder: str, pool: 
 def test_a_key_takes_so_many_records_and_no_more(folder: str, pool: ThreadPoolExecutor) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
     for number in range(SLOTS):
-        write(folder, record_name(KEY, number), sign(record("tree", str(number)), Keyring()))
+        write(folder, name_record(KEY, number), sign(record("tree", str(number)), Keyring()))
     with pytest.raises(RefusedError) as caught:
         transfers.push(KEY, record("tree", "one more"), [])
     assert str(caught.value) == f"key {KEY} has 64 records there, and takes no more"
-    assert transfers.records(KEY, 0, SLOTS).more is False
+    assert transfers.read_records(KEY, 0, SLOTS).more is False
 
 
 def test_large_objects_go_and_come_in_parts(tmp_path: Path, s3: str, relay: Relay, pool: ThreadPoolExecutor) -> None:
@@ -141,7 +141,7 @@ def test_what_is_there_is_not_sent_again(tmp_path: Path, s3: str, relay: Relay, 
     pushed = Transfers(Bucket(s3), Keyring(), pool).push("cd" * 32, record("other"), pieces)
     assert (pushed.tree, pushed.sent) == ("other", 3)
     puts = [request.rpartition("/some/path/")[2] for request in relay.requests if request.startswith("PUT")]
-    assert puts == [object_name(pieces[1].digest), record_name("cd" * 32, 0)]  # the record comes last
+    assert puts == [name_object(pieces[1].digest), name_record("cd" * 32, 0)]  # the record comes last
 
 
 def test_what_was_damaged_here_is_not_sent(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
@@ -155,13 +155,13 @@ def test_what_was_damaged_here_is_not_sent(tmp_path: Path, folder: str, pool: Th
 
 def test_nothing_is_read_that_is_larger_than_it_may_be(tmp_path: Path, folder: str, pool: ThreadPoolExecutor) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
-    write(folder, record_name(KEY, 0), bytes(RECORD_LIMIT + 1))
-    problem = f"{record_name(KEY, 0)}: it has {RECORD_LIMIT + 1} bytes, and at most {RECORD_LIMIT} are allowed"
-    assert transfers.records(KEY, 0, 1).refused == (problem,)
+    write(folder, name_record(KEY, 0), bytes(RECORD_LIMIT + 1))
+    problem = f"{name_record(KEY, 0)}: it has {RECORD_LIMIT + 1} bytes, and at most {RECORD_LIMIT} are allowed"
+    assert transfers.read_records(KEY, 0, 1).refused == (problem,)
     digest = digest_bytes(b"small")
-    write(folder, object_name(digest), b"small and more")
+    write(folder, name_object(digest), b"small and more")
     answer = transfers.fetch([Piece(digest, 5, str(tmp_path / "file"))])
-    assert answer.problems == (f"{object_name(digest)}: it has 14 bytes instead of 5",)
+    assert answer.problems == (f"{name_object(digest)}: it has 14 bytes instead of 5",)
     assert (tmp_path / "file").stat().st_size == 0
 
 
@@ -169,8 +169,8 @@ def test_a_log_that_is_larger_than_it_may_be_is_not_fetched(
     tmp_path: Path, folder: str, pool: ThreadPoolExecutor
 ) -> None:
     transfers = Transfers(Bucket(folder), Keyring(), pool)
-    write(folder, object_name("1" * 64), b"log")
-    os.truncate(tmp_path / "bucket" / object_name("1" * 64), LOG_LIMIT + 1)  # most of it a hole
+    write(folder, name_object("1" * 64), b"log")
+    os.truncate(tmp_path / "bucket" / name_object("1" * 64), LOG_LIMIT + 1)  # most of it a hole
     assert transfers.fetch([Piece("1" * 64, UNKNOWN, str(tmp_path / "log"))]) == Fetched((None,), ())
     assert not (tmp_path / "log").exists()
 
@@ -179,13 +179,13 @@ def test_an_object_that_nothing_rests_on_may_be_missing(tmp_path: Path, folder: 
     transfers = Transfers(Bucket(folder), Keyring(), pool)
     assert transfers.fetch([Piece("1" * 64, UNKNOWN, str(tmp_path / "file"))]) == Fetched((None,), ())
     missing = transfers.fetch([Piece("1" * 64, 5, str(tmp_path / "other"))])
-    assert missing == Fetched((None,), (f"{object_name('1' * 64)} is missing",))
+    assert missing == Fetched((None,), (f"{name_object('1' * 64)} is missing",))
 
 
 def test_refusals_of_a_server_are_told_apart(s3: str, relay: Relay) -> None:
     place = Bucket(s3)
     assert place.read("nothing", 10) is None
-    assert place.size("nothing") is None
+    assert place.read_size("nothing") is None
     relay.refuse = "GET"
     with pytest.raises(DeniedError):
         place.read("nothing", 10)
@@ -224,7 +224,7 @@ def test_nothing_is_transferred_while_a_stage_measures(
 ) -> None:
     transfers = Transfers(Bucket(s3), Keyring(), pool)
     good = piece(tmp_path, b"good")
-    with machine_lock(exclusive=True) as measuring, ThreadPoolExecutor(1) as background:
+    with build_machine_lock(exclusive=True) as measuring, ThreadPoolExecutor(1) as background:
         assert measuring.try_acquire()
         pushing = background.submit(transfers.push, KEY, record("tree"), [good])
         while not relay.requests:

@@ -19,9 +19,9 @@ from orun.errors import UsageError
 from orun.planning import cache_key as keys_of_stages
 from orun.planning.plan import Step
 from orun.remote.envelope import RefusedError, open_envelope, sign
-from orun.remote.trust import ED25519, HMAC, Keyring, keyring
+from orun.remote.trust import ED25519, HMAC, Keyring, read_keyring
 from orun.remote.validation import validate_file_list, validate_record
-from orun.store.checksummed_json import canonical
+from orun.store.checksummed_json import encode_canonical
 from tests.facts import components
 from tests.project import Project, built
 from tests.remote.support import contents, machine, named, notices, traffic, write
@@ -98,9 +98,9 @@ def test_keys_of_the_environment(tmp_path: Path) -> None:
     private, public = pem(Ed25519PrivateKey.generate())
     (tmp_path / "key.pem").write_text(private)
     for value in (private, str(tmp_path / "key.pem")):
-        writer = keyring((), {SIGNING_KEY: value, SHARED_KEY: SHARED})
-        assert open_envelope(sign(RECORD, writer), keyring((public,), {})) == RECORD
-        assert open_envelope(sign(RECORD, writer), keyring((), {SHARED_KEY: SHARED})) == RECORD
+        writer = read_keyring((), {SIGNING_KEY: value, SHARED_KEY: SHARED})
+        assert open_envelope(sign(RECORD, writer), read_keyring((public,), {})) == RECORD
+        assert open_envelope(sign(RECORD, writer), read_keyring((), {SHARED_KEY: SHARED})) == RECORD
 
 
 @pytest.mark.parametrize("kind", ["pipe", "device", "sparse"])
@@ -114,7 +114,7 @@ def test_a_key_that_cannot_end_is_not_read(tmp_path: Path, kind: str) -> None:
         path.touch()
         os.truncate(path, 30 << 30)
     with pytest.raises(UsageError, match=f"^{SIGNING_KEY} is neither a key in PEM nor a file that holds one\n"):
-        keyring((), {SIGNING_KEY: str(path)})
+        read_keyring((), {SIGNING_KEY: str(path)})
 
 
 def test_keys_that_are_none() -> None:
@@ -144,7 +144,7 @@ def test_keys_that_are_none() -> None:
         ),
     ):
         with pytest.raises(UsageError) as caught:
-            keyring(trusted, environment)
+            read_keyring(trusted, environment)
         assert str(caught.value) == message
 
 
@@ -311,7 +311,7 @@ def test_no_stage_sees_the_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 COMPONENTS = components({"kind": "convert/torch", "device cpu": "this one"})
-KEY = keys_of_stages.digest_of(COMPONENTS)
+KEY = keys_of_stages.digest_components(COMPONENTS)
 GOOD = action(KEY, components=COMPONENTS, host={"cpu": "this one", "host": "there"})
 
 
@@ -322,7 +322,7 @@ def step(tmp_path: Path) -> Step:
 
 
 def test_an_offer_that_is_right(step: Step) -> None:
-    assert validate_record(step, canonical(encode(GOOD))) == GOOD
+    assert validate_record(step, encode_canonical(encode(GOOD))) == GOOD
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_an_offer_that_is_no_record(step: Step, text: str) -> None:
 
 def manifest(*paths: str, size: int = 1) -> str:
     files = [{"path": path, "size": size, "digest": "1" * 64, "executable": False} for path in paths]
-    return canonical({"tree": 1, "hash": "blake3", "files": files}).decode()
+    return encode_canonical({"tree": 1, "hash": "blake3", "files": files}).decode()
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
-from orun.fs.observed_state import value_digest
-from tests.facts import named, sentences
+from orun.fs.observed_state import digest_value
+from tests.facts import describe_reasons, named
 from tests.project import Project, built
 from tests.remote.support import contents, machine, notices, traffic
 
@@ -50,13 +50,13 @@ def test_with_a_shared_key_who_has_key_and_value_finds_the_result(
     monkeypatch.setenv(SHARED_KEY, KEY)
     assert built(project.run(remote=folder)) == []  # what could not go before goes now
     assert traffic(project) == "1 pushed"
-    plain = value_digest("ORUN_TEST_MARK", VALUE).encode()
+    plain = digest_value("ORUN_TEST_MARK", VALUE).encode()
     assert not [name for name, data in contents(folder).items() if name.startswith("actions/") and plain in data]
     monkeypatch.setenv("ORUN_TEST_MARK", "production")
     assert built(other.run(remote=folder)) == ["mark"]
     monkeypatch.setenv("ORUN_TEST_MARK", VALUE)
     result = other.run(remote=folder)
-    assert sentences(result["mark"].reasons)[0] == "fetched from the remote"
+    assert describe_reasons(result["mark"].reasons)[0] == "fetched from the remote"
     assert named(result["mark"].inputs)["looked up ORUN_TEST_MARK"] == plain.decode()
     assert built(other.run(remote=folder)) == []
 

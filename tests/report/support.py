@@ -6,7 +6,7 @@ from io import StringIO
 from pathlib import Path
 
 from orun.core.metrics import Estimate, Metric, Unit
-from orun.core.reason import reason
+from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Failure, RunResult, StageResult, Verdict
 from orun.core.serialization import replace
@@ -138,7 +138,9 @@ def crashed(log: Path) -> RunResult:
         StageResult(stage.stage, stage.uses, "blocked", reasons_of("int8 failed"))
         for stage in (ACCURACY, LATENCY, RELEASE)
     ]
-    int8 = StageResult("int8", "quantize/dynamic", "failed", (reason(ReasonCode.NEVER_RUN),), "a" * 64, failure=failure)
+    int8 = StageResult(
+        "int8", "quantize/dynamic", "failed", (build_reason(ReasonCode.NEVER_RUN),), "a" * 64, failure=failure
+    )
     return replace(PASSED, exit_code=3, stages=(EXPORT, int8, *blocked), verdicts=())
 
 

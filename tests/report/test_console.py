@@ -21,7 +21,7 @@ from orun.core.events import (
     StageWaiting,
 )
 from orun.core.metrics import Estimate
-from orun.core.reason import reason
+from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import StageResult
 from orun.core.serialization import replace
@@ -288,7 +288,7 @@ def test_an_undecided_gate_that_must_be_decided() -> None:
 def test_the_file_is_named_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     file = str(tmp_path / "bert.yaml")
-    finding = reason(ReasonCode.NO_BASELINE, stage="latency", file=file)
+    finding = build_reason(ReasonCode.NO_BASELINE, stage="latency", file=file)
     unsure = replace(GATE_FAILED.verdicts[1], position=Position(file, 37, 7), finding=finding)
     lines = result_lines(replace(PASSED, stages=(), verdicts=(unsure,)), Terminal())
     assert lines[3] == (

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Metric
-from orun.core.reason import reason
+from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import encode, replace
 from orun.core.source_location import Position, Problem
@@ -38,7 +38,7 @@ def test_a_damaged_run(damage: dict[str, object]) -> None:
 def test_facts_stand_beside_the_words_for_them() -> None:
     onnx = components({"tool onnx": "onnx 1.23.2", "device cpu of reference_target": "EPYC"})
     known = replace(
-        INT8, reasons=(reason(ReasonCode.PARAMETER_CHANGED, subject="bits", old="8", new="4"),), inputs=onnx
+        INT8, reasons=(build_reason(ReasonCode.PARAMETER_CHANGED, subject="bits", old="8", new="4"),), inputs=onnx
     )
     (stage,) = json.loads(dumps(replace(PASSED, stages=(known,), verdicts=())))["stages"]
     assert stage["reasons"] == ["parameter bits: 8 -> 4"]
@@ -51,8 +51,10 @@ def test_facts_stand_beside_the_words_for_them() -> None:
 
 
 def test_the_words_of_a_verdict_stand_beside_its_codes() -> None:
-    finding = reason(ReasonCode.NO_BASELINE, stage="latency", file="bert.yaml")
-    limited = replace(COSINE, finding=finding, caveats=(reason(ReasonCode.UNCHECKED_TARGET, target="trt", source="x"),))
+    finding = build_reason(ReasonCode.NO_BASELINE, stage="latency", file="bert.yaml")
+    limited = replace(
+        COSINE, finding=finding, caveats=(build_reason(ReasonCode.UNCHECKED_TARGET, target="trt", source="x"),)
+    )
     (verdict,) = json.loads(dumps(replace(PASSED, verdicts=(limited,))))["verdicts"]
     assert verdict["finding"] == {"code": "no-baseline", "arguments": {"stage": "latency", "file": "bert.yaml"}}
     assert verdict["why"] == "no baseline yet for `latency`; to accept this release: `orun baseline accept bert.yaml`"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Estimate
-from orun.core.reason import reason
+from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Verdict
 from orun.core.serialization import replace
@@ -46,9 +46,9 @@ from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOW
             replace(
                 SLOWER,
                 outcome="undecided",
-                finding=reason(
+                finding=build_reason(
                     ReasonCode.CHANGE_UNDECIDED,
-                    reason(ReasonCode.STORED_FIGURES, reason(ReasonCode.MODEL_MISSING), noise="timing"),
+                    build_reason(ReasonCode.STORED_FIGURES, build_reason(ReasonCode.MODEL_MISSING), noise="timing"),
                 ),
             ),
             (
@@ -59,7 +59,9 @@ from .support import COSINE, GATE_FAILED, NO_BASELINE, P50, PASSED, RECALL, SLOW
         ),
         (SPEEDUP, "to measure again: orun pipelines/bert.yaml --only latency --fresh"),
         (
-            replace(COSINE, measured=None, finding=reason(ReasonCode.NO_DIRECTION, metric="cosine", noun="regression")),
+            replace(
+                COSINE, measured=None, finding=build_reason(ReasonCode.NO_DIRECTION, metric="cosine", noun="regression")
+            ),
             'judge it by min or max; a stage of your own can return orun.Metric(value, better="lower")',
         ),
         (COSINE, "to see what changed since the run before: orun diff"),
@@ -93,7 +95,7 @@ def test_the_file_to_accept_is_named_as_one_types_it(tmp_path: Path, monkeypatch
     """It need not be the file that the gate stands in, which the other may extend."""
     monkeypatch.chdir(tmp_path)
     file = str(tmp_path / "my next.yaml")
-    unsure = replace(NO_BASELINE, finding=reason(ReasonCode.NO_BASELINE, stage="latency", file=file))
+    unsure = replace(NO_BASELINE, finding=build_reason(ReasonCode.NO_BASELINE, stage="latency", file=file))
     assert (
         explain_verdict(unsure)
         == "no baseline yet for `latency`; to accept this release: `orun baseline accept 'my next.yaml'`"
@@ -123,7 +125,7 @@ def test_a_gate_of_the_command_line_has_its_place_there() -> None:
 
 def test_names_are_quoted_for_the_shell() -> None:
     stage = "accuracy[bits=8]"
-    first = replace(PASSED["accuracy"], stage=stage, reasons=(reason(ReasonCode.NEVER_RUN),))
+    first = replace(PASSED["accuracy"], stage=stage, reasons=(build_reason(ReasonCode.NEVER_RUN),))
     result = replace(PASSED, file="my pipeline.yaml", stages=(first,))
     assert suggest_next_step(replace(COSINE, stage=stage), result) == (
         "to see what it rests on: orun explain 'my pipeline.yaml' 'accuracy[bits=8]'"
@@ -179,6 +181,6 @@ def test_a_change_for_the_better_is_no_negative_one(rule: str, value: float, cel
 
 
 def test_a_figure_is_told_from_the_limit_that_it_misses() -> None:
-    finding = reason(ReasonCode.VALUE_BEYOND, limit=0.012)
+    finding = build_reason(ReasonCode.VALUE_BEYOND, limit=0.012)
     verdict = replace(P50, rule="max", threshold="12ms", unit="s", measured=0.01200001, interval=None, finding=finding)
     assert format_gate(verdict)[1] == "12.00001 ms"

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from orun.core.metrics import Better
-from orun.history import Series, series_of
-from orun.history.changes import changes
+from orun.history import Series, group_points
+from orun.history.changes import find_changes
 from orun.report.terminal import Terminal
 from orun.report.trend import draw_sparkline, format_detail, format_markdown, format_overview, format_shift
 from tests.history.support import NOW, nightly, point
@@ -32,9 +32,9 @@ def test_a_sparkline_has_a_mark_for_each_value(values: list[float], line: str) -
 
 def test_a_change_from_nothing_is_no_share_of_it() -> None:
     series = nightly([0.0, 0.0, 2.0], noise="none")
-    assert format_shift(changes(series)[0], series) == "0 s -> 2 s"
+    assert format_shift(find_changes(series)[0], series) == "0 s -> 2 s"
     series = nightly([2.0, 0.0, 0.0], noise="none")
-    assert format_shift(changes(series)[0], series) == "2 s -> 0 s (-100.0 %)"
+    assert format_shift(find_changes(series)[0], series) == "2 s -> 0 s (-100.0 %)"
 
 
 def test_the_newest_values_are_shown() -> None:
@@ -107,4 +107,4 @@ def test_a_change_for_the_worse_is_red(better: Better, colour: str) -> None:
 
 def test_machines_are_never_put_into_one_series() -> None:
     points = [point(1.0, 1), point(2.0, 2, machine="b" * 12), point(3.0, 3)]
-    assert [series.values for series in series_of(points)] == [(1.0, 3.0), (2.0,)]
+    assert [series.values for series in group_points(points)] == [(1.0, 3.0), (2.0,)]

@@ -22,7 +22,7 @@ from orun.report.junit import render_junit
 from orun.report.markdown import render_markdown
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.report.support import result_lines
 from tests.stages.models import ADD, parse
 
@@ -77,7 +77,7 @@ def gates(document: str) -> list[tuple[str, str]]:
 def test_of_a_skipped_stage(skipped: RunResult) -> None:
     result = skipped
     assert (result.exit_code, [stage.outcome for stage in result.stages]) == (0, ["built", "skipped"])
-    why = f"covered was skipped: {sentences(result['covered'].reasons)[0]}"
+    why = f"covered was skipped: {describe_reasons(result['covered'].reasons)[0]}"
     assert why.startswith("covered was skipped: target windows: DmlExecutionProvider does not load on this machine (")
     checklist = render_markdown(result).split("### ")[1].splitlines()[2:5]
     size = result["import"].size
@@ -174,7 +174,7 @@ def test_a_strict_run_fails_for_them(project: Path) -> None:
         result = run(project, strict=True)
         assert (result.exit_code, [stage.outcome for stage in result.stages]) == (4, ["cached", "skipped"])
         assert [gate.fails for gate in result["covered"].unjudged] == [True, True]
-    why = f"covered was skipped: {sentences(result['covered'].reasons)[0]}"
+    why = f"covered was skipped: {describe_reasons(result['covered'].reasons)[0]}"
     assert result_lines(result, Terminal())[-4:-1] == [
         f"gated.yaml:10:18: gate not judged: covered coverage min 90%: {why}",
         f"gated.yaml:11:7: gate not judged: covered any of 2: {why}",
@@ -206,7 +206,7 @@ def test_a_strict_run_fails_for_what_has_no_baseline_and_keeps_the_release_back(
     )
     result = run(project, text=text, strict=True)
     assert (result.exit_code, [verdict.fails for verdict in result.verdicts]) == (4, [True, False])
-    assert sentences(result["release"].reasons) == ("a gate of size has no baseline",)
+    assert describe_reasons(result["release"].reasons) == ("a gate of size has no baseline",)
     result = run(project, text=text)
     assert (result.exit_code, [verdict.fails for verdict in result.verdicts]) == (0, [False, False])
     assert result["release"].outcome == "built"
@@ -215,5 +215,5 @@ def test_a_strict_run_fails_for_what_has_no_baseline_and_keeps_the_release_back(
 def test_a_strict_run_keeps_a_release_back_whose_gate_is_left_out(project: Path) -> None:
     text = PIPELINE + "  release: {uses: release/bundle, needs: import, with: {version: '2'}}\n"  # not the one above
     result = run(project, text=text, strict=True)
-    assert (result.exit_code, sentences(result["release"].reasons)) == (4, ("covered was skipped",))
+    assert (result.exit_code, describe_reasons(result["release"].reasons)) == (4, ("covered was skipped",))
     assert run(project, text=text)["release"].outcome == "built"

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from orun.core.run_record import RunResult
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, built
 
 CODE = """
@@ -37,7 +37,7 @@ def make_expression_stages(folder: Path, code: Mapping[str, str]) -> Project:
 
 def why(result: RunResult) -> dict[str, tuple[str, ...]]:
     """The reasons of each stage that ran."""
-    return {stage: sentences(result[stage].reasons) for stage in built(result)}
+    return {stage: describe_reasons(result[stage].reasons) for stage in built(result)}
 
 
 def texts(project: Project, stages: Collection[str]) -> dict[str, str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, built
 
 PIPELINE = """
@@ -86,11 +86,11 @@ def test_what_is_in_its_log_alone(tmp_path: Path, connect: str, how: str) -> Non
         result = project.run()
         assert built(result) == ["count"]
         assert project.text("count") == "1"
-        assert sentences(result["count"].reasons) == (f"data.db-wal {how} (looked for by the stage)",)
+        assert describe_reasons(result["count"].reasons) == (f"data.db-wal {how} (looked for by the stage)",)
         assert result["count"].wrote == ()
         assert built(project.run()) == []
         commit("INSERT INTO seen VALUES ('two')")
         result = project.run()
-        assert sentences(result["count"].reasons) == ("data.db-wal changed (read by the stage)",)
+        assert describe_reasons(result["count"].reasons) == ("data.db-wal changed (read by the stage)",)
         assert project.text("count") == "2"
         assert file.read_bytes() == before

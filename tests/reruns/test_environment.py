@@ -78,7 +78,7 @@ def test_of_orun_s_own_kinds_no_result_depends_on_a_seed(
     use = KindUse(uses, "code.py:f" if references else "orun.stages.optimize.shapes", Spec(), "onnx")
     pipeline = Pipeline("p", tmp_path / "p.yaml", (stage,), 0, {}, {"kind": use})
     monkeypatch.setenv("PYTHONHASHSEED", "random")
-    assert ("environment PYTHONHASHSEED" in named(LocalFacts(pipeline).components(stage))) == counts
+    assert ("environment PYTHONHASHSEED" in named(LocalFacts(pipeline).list_components(stage))) == counts
 
 
 def set_none(monkeypatch: pytest.MonkeyPatch) -> None:

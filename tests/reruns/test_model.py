@@ -19,7 +19,7 @@ from onnx import TensorProto, helper, numpy_helper
 import orun
 from orun.core.run_record import RunResult
 from orun.environment import distributions
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, built, outcomes
 
 ROOT = Path(__file__).parents[2]
@@ -165,15 +165,15 @@ def test_nothing_runs_again_when_a_change_is_taken_back(project: Project) -> Non
         assert built(result) == ["accuracy"]
     result = project.run()
     assert outcomes(result) == dict.fromkeys(STAGES, "cached")
-    assert {sentences(stage.reasons) for stage in result.stages} == {("up to date",)}
+    assert {describe_reasons(stage.reasons) for stage in result.stages} == {("up to date",)}
 
 
 RUN = """
 import json, orun, sys
 result = orun.run("pipeline.yaml", store=sys.argv[1])
-from orun.text.wording.reasons import sentences
+from orun.text.wording.reasons import describe_reasons
 
-print(json.dumps({stage.stage: [stage.outcome, *sentences(stage.reasons)] for stage in result.stages}))
+print(json.dumps({stage.stage: [stage.outcome, *describe_reasons(stage.reasons)] for stage in result.stages}))
 """
 
 
@@ -212,10 +212,10 @@ def test_the_version_of_a_package_that_a_parameter_asks_for(tmp_path: Path, monk
     project = Project.make(tmp_path / "project", SLIM)
     write_model(project.folder)
     assert built(project.run()) == ["take", "slim", "other"]
-    exact = distributions.exact()
-    monkeypatch.setattr(distributions, "exact", lambda: {**exact, "onnxslim": "99.0"})
+    exact = distributions.list_exact()
+    monkeypatch.setattr(distributions, "list_exact", lambda: {**exact, "onnxslim": "99.0"})
     steps = orun.plan(project.folder / "pipeline.yaml", store=project.store).steps
-    assert {step.stage.id: sentences(step.reasons) for step in steps} == {
+    assert {step.stage.id: describe_reasons(step.reasons) for step in steps} == {
         "take": ("up to date",),
         "slim": (f"package onnxslim: {exact['onnxslim']} -> 99.0 (imported by the stage)",),
         "other": ("up to date",),
@@ -255,4 +255,4 @@ def test_weights_beside_a_model_that_lies_among_files_of_the_machine(
     (folder / "net.data").unlink()  # or it would be appended to
     write_model(folder, seed=1)
     (step,) = orun.plan(project.folder / "pipeline.yaml", store=project.store).steps
-    assert sentences(step.reasons) == (f"{folder}/net.data changed (read by the stage)",)
+    assert describe_reasons(step.reasons) == (f"{folder}/net.data changed (read by the stage)",)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, built
 from tests.reruns.expression_stages import code_of, make_expression_stages, texts
 
@@ -69,11 +69,11 @@ def test_another_part_of_a_package_without_a_file(tmp_path: Path) -> None:
     assert built(project.run()) == []
     (project.folder / "spread").mkdir()
     project.write("spread/part.py", "WORD = 'two'")
-    assert sentences(project.run()["tell"].reasons) == ("spread/part.py has appeared (read by the stage)",)
+    assert describe_reasons(project.run()["tell"].reasons) == ("spread/part.py has appeared (read by the stage)",)
     assert project.text("tell") == "two"
     (tmp_path / "lib" / "spread" / "__init__.py").write_text("from spread import part\npart.WORD = 'three'")
     appeared = f"{tmp_path}/lib/spread/__init__.py has appeared (read by the stage)"
-    assert sentences(project.run()["tell"].reasons) == (appeared,)
+    assert describe_reasons(project.run()["tell"].reasons) == (appeared,)
     assert project.text("tell") == "three"
 
 

@@ -214,7 +214,7 @@ def test_what_counts_is_what_was_asked_for(tmp_path: Path) -> None:
     site.install("unrelated", "1.0", "")
     site.run(project)
     with Store.open(project.store) as store:
-        actions = [store.latest("text", name) for name in ("asks", "neither")]
+        actions = [store.find_latest("text", name) for name in ("asks", "neither")]
     assert [dict(action.implicit_deps.packages) for action in actions if action] == [
         {"extra": "not installed", "library": "1.0"},
         {},

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from orun.core.events import Notice
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, built
 from tests.reruns.expression_stages import code_of, make_expression_stages, texts, why
 
@@ -101,10 +101,10 @@ def test_code_that_moves_to_another_folder(tmp_path: Path) -> None:
     write_copies(project)
     project.run()
     project.edit("pipeline.yaml", "one: {uses: ./v1", "one: {uses: ./v2")
-    assert sentences(project.run()["one"].reasons) == ("up to date (the same as two)",)
+    assert describe_reasons(project.run()["one"].reasons) == ("up to date (the same as two)",)
     (project.folder / "v2").rename(project.folder / "v3")
     project.edit("pipeline.yaml", "v2", "v3")
-    assert sentences(project.run()["one"].reasons) == ("uses: v2/export.py:export -> v3/export.py:export",)
+    assert describe_reasons(project.run()["one"].reasons) == ("uses: v2/export.py:export -> v3/export.py:export",)
 
 
 def test_copies_of_code_read_what_is_named_after_them(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, built
 
 PIPELINE = """
@@ -71,7 +71,7 @@ def test_another_folder_of_path_that_has_it(tmp_path: Path, monkeypatch: pytest.
     on_the_path(monkeypatch, second.parent, first.parent)
     result = project.run()
     assert built(result) == ["tell"]
-    assert sentences(result["tell"].reasons) == (f"{first} is not first on PATH now (used by the stage)",)
+    assert describe_reasons(result["tell"].reasons) == (f"{first} is not first on PATH now (used by the stage)",)
     assert project.text("tell") == "second"
     assert built(project.run()) == []
     on_the_path(monkeypatch, first.parent)
@@ -87,7 +87,7 @@ def test_one_that_a_shell_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert built(project.run()) == ["tell", "neither"]
     assert built(project.run()) == []
     on_the_path(monkeypatch, second.parent, first.parent)
-    assert sentences(project.run()["tell"].reasons) == (f"{first} is not first on PATH now (used by the stage)",)
+    assert describe_reasons(project.run()["tell"].reasons) == (f"{first} is not first on PATH now (used by the stage)",)
     assert project.text("tell") == "second"
 
 
@@ -106,7 +106,7 @@ def test_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Pro
     result = project.run()
     assert built(result) == ["tell"]
     why = f"{tmp_path}/first/liborun-test.so is not first on LD_LIBRARY_PATH now (used by the stage)"
-    assert sentences(result["tell"].reasons) == (why,)
+    assert describe_reasons(result["tell"].reasons) == (why,)
     assert f"{tmp_path}/second/liborun-test.so" in project.text("tell")
     assert built(project.run()) == []
 
@@ -119,5 +119,5 @@ def test_one_that_comes_to_lie_before_it(tmp_path: Path, monkeypatch: pytest.Mon
     teller(tmp_path / "earlier")
     result = project.run()
     assert built(result) == ["tell"]
-    assert sentences(result["tell"].reasons) == (f"{later} is not first on PATH now (used by the stage)",)
+    assert describe_reasons(result["tell"].reasons) == (f"{later} is not first on PATH now (used by the stage)",)
     assert project.text("tell") == "earlier"

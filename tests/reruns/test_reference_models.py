@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import orun
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, built
 
 PIPELINE = """
@@ -61,7 +61,7 @@ def test_code_that_exports_the_same_model(tmp_path: Path) -> None:
     project.edit("slopes.py", "3.0]", "3.0, ][:3]")
     assert built(project.run(to=["import"])) == ["import"]
     steps = orun.plan(project.folder / "pipeline.yaml", store=project.store).steps
-    assert {step.stage.id: sentences(step.reasons) for step in steps} == {
+    assert {step.stage.id: describe_reasons(step.reasons) for step in steps} == {
         "import": ("up to date",),
         "onnx": ("up to date",),
         "sklearn": ("the history of import changed",),

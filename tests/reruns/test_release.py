@@ -9,7 +9,7 @@ import pytest
 
 import orun
 from orun.core.run_record import RunResult
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project
 from tests.reruns.test_model import write_model
 
@@ -120,7 +120,7 @@ def stated(project: Project) -> list[tuple[str, str, str]]:
 def outcome(result: RunResult) -> tuple[str, ...]:
     """How the release fared, and why."""
     assert result.exit_code == 0
-    return result["release"].outcome, *sentences(result["release"].reasons)
+    return result["release"].outcome, *describe_reasons(result["release"].reasons)
 
 
 def test_a_file_that_two_parameters_name_is_told_once(tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_a_file_that_two_parameters_name_is_told_once(tmp_path: Path) -> None:
     assert project.run().exit_code == 0
     project.edit("judge.py", "return 1.0", "return 2.0")
     steps = orun.plan(project.folder / "pipeline.yaml", store=project.store).steps
-    assert {step.stage.id: sentences(step.reasons) for step in steps} == {
+    assert {step.stage.id: describe_reasons(step.reasons) for step in steps} == {
         "take": ("up to date",),
         "judge": ("judge.py changed",),
     }

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 import orun
-from orun.environment.processor import usable_cores
+from orun.environment.processor import count_usable_cores
 from orun.noop.check import Request, find_record
 from orun.store import Store
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import PIPELINE, Project, built
 from tests.reruns.expression_stages import code_of, make_expression_stages, texts, why
 
@@ -85,7 +85,7 @@ def project(tmp_path: Path) -> Project:
     project = Project.make(tmp_path / "project")
     first = project.run()
     assert built(first) == ALL
-    assert {sentences(stage.reasons) for stage in first.stages} == {("never run before",)}
+    assert {describe_reasons(stage.reasons) for stage in first.stages} == {("never run before",)}
     return project
 
 
@@ -139,14 +139,14 @@ def test_changes_that_rerun_nothing(project: Project) -> None:
     for name, change in NOTHING.items():
         change(project)
         result = project.run()
-        assert [sentences(stage.reasons) for stage in result.stages] == [("up to date",)] * 3, name
+        assert [describe_reasons(stage.reasons) for stage in result.stages] == [("up to date",)] * 3, name
         assert (built(result), result.exit_code) == ([], 0)
 
 
 def test_a_parameter_reruns_its_stage_and_what_its_bytes_reach(project: Project) -> None:
     project.edit("pipeline.yaml", "text: a b", "text: c d")
     result = project.run()
-    assert [(stage.outcome, *sentences(stage.reasons)) for stage in result.stages] == [
+    assert [(stage.outcome, *describe_reasons(stage.reasons)) for stage in result.stages] == [
         ("built", 'parameter text: "a b" -> "c d"'),
         ("built", "input text changed (from make)"),
         ("built", "input text changed (from upper)"),
@@ -163,7 +163,7 @@ def test_the_code_of_a_stage_reruns_the_stages_of_that_file(project: Project) ->
     project.edit("stages.py", '"!"', '"?"')
     result = project.run()
     assert built(result) == ["make", "upper", "count"]
-    assert sentences(result["make"].reasons) == ("stages.py changed",)
+    assert describe_reasons(result["make"].reasons) == ("stages.py changed",)
 
 
 def test_a_helper_reruns_the_stages_that_import_it(project: Project) -> None:
@@ -181,7 +181,9 @@ def test_what_has_changed_is_told_since_the_last_run_not_since_the_newest_result
     assert built(project.run()) == [], "the result of before the edit is found"
     project.edit("deep.py", "text.split()", "[*text.split()]")
     result = project.run()
-    assert [sentences(stage.reasons) for stage in result.stages] == [("deep.py changed (read by the stage)",)] * 3
+    assert [describe_reasons(stage.reasons) for stage in result.stages] == [
+        ("deep.py changed (read by the stage)",)
+    ] * 3
 
 
 def test_a_parameter_that_is_as_it_was_where_the_code_is_not(project: Project) -> None:
@@ -189,7 +191,7 @@ def test_a_parameter_that_is_as_it_was_where_the_code_is_not(project: Project) -
     project.edit("helper.py", "deep.split(text)", "[*deep.split(text)]")
     assert built(project.run()) == ALL
     project.edit("pipeline.yaml", "text: c d", "text: a b")
-    assert sentences(project.run()["make"].reasons) == (
+    assert describe_reasons(project.run()["make"].reasons) == (
         'parameter text: "c d" -> "a b"',
         "what an earlier run made of these does not hold any more: helper.py changed (read by the stage)",
     )
@@ -199,12 +201,12 @@ def test_a_data_file_that_was_not_declared_changes_goes_and_comes_back(reader: P
     reader.write("data.txt", "two")
     result = reader.run()
     assert built(result) == ["read", "after"]
-    assert sentences(result["read"].reasons) == ("data.txt changed (read by the stage)",)
+    assert describe_reasons(result["read"].reasons) == ("data.txt changed (read by the stage)",)
     assert reader.text("after") == "TWO!"
     (reader.folder / "data.txt").unlink()
     result = reader.run()
     assert built(result) == ["read", "after"]
-    assert sentences(result["read"].reasons) == ("data.txt is gone (read by the stage)",)
+    assert describe_reasons(result["read"].reasons) == ("data.txt is gone (read by the stage)",)
     assert reader.text("read") == "nothing"
     reader.write("data.txt", "one")
     assert built(reader.run()) == []
@@ -248,7 +250,9 @@ def test_an_environment_variable_that_the_code_looks_up(reader: Project, monkeyp
     monkeypatch.setenv("ORUN_TEST_MARK", "+")
     result = reader.run()
     assert built(result) == ["read", "after"]
-    assert sentences(result["read"].reasons) == ("environment variable ORUN_TEST_MARK changed (read by the stage)",)
+    assert describe_reasons(result["read"].reasons) == (
+        "environment variable ORUN_TEST_MARK changed (read by the stage)",
+    )
     assert reader.text("read") == "one+"
     monkeypatch.setenv("ORUN_TEST_OTHER", "+")
     assert built(reader.run()) == []
@@ -258,14 +262,14 @@ def test_a_file_in_a_folder_of_a_parameter(folder: Project) -> None:
     folder.write("data/a.bin", "other")
     result = folder.run()
     assert built(result) == ["sizes"], "the other stage looks at names alone"
-    assert sentences(result["sizes"].reasons) == ("data changed",)
+    assert describe_reasons(result["sizes"].reasons) == ("data changed",)
 
 
 def test_a_file_in_a_folder_gets_another_name(folder: Project) -> None:
     (folder.folder / "data" / "a.bin").rename(folder.folder / "data" / "c.bin")
     result = folder.run()
     assert built(result) == ["sizes", "names"]
-    assert sentences(result["names"].reasons) == ("folder data has other files now (listed by the stage)",)
+    assert describe_reasons(result["names"].reasons) == ("folder data has other files now (listed by the stage)",)
     assert (folder.text("sizes"), folder.text("names")) == ("5 5", "b.bin c.bin")
 
 
@@ -279,7 +283,7 @@ def test_a_readme_in_a_folder(folder: Project) -> None:
 
 def test_a_declared_environment_variable(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.edit("pipeline.yaml", "needs: make}", "needs: make, env: [ORUN_TEST_DECLARED]}")
-    assert sentences(project.run()["upper"].reasons) == (
+    assert describe_reasons(project.run()["upper"].reasons) == (
         "environment variable ORUN_TEST_DECLARED counts, and is not set",
     )
     monkeypatch.setenv("ORUN_TEST_DECLARED", "")
@@ -293,7 +297,7 @@ def test_a_threshold_reruns_nothing_and_changes_the_verdict(project: Project) ->
     assert built(result) == []
     assert [verdict.outcome for verdict in result.verdicts] == ["failed"]
     assert result.exit_code == 1
-    assert sentences(result["upper"].reasons) == ("a gate of make failed",)
+    assert describe_reasons(result["upper"].reasons) == ("a gate of make failed",)
     project.edit("pipeline.yaml", "max: 2", "max: 3")
     assert project.run().exit_code == 0
 
@@ -316,7 +320,7 @@ def test_groups_of_gates_rerun_nothing_either(project: Project) -> None:
     assert [verdict.outcome for verdict in result.verdicts] == ["failed", "failed", "failed", "passed", "failed"]
     assert [verdict.fails for verdict in result.verdicts] == [True, False, False, False, False]
     assert result.exit_code == 1
-    assert sentences(result["upper"].reasons) == ("a gate of make failed",)
+    assert describe_reasons(result["upper"].reasons) == ("a gate of make failed",)
 
 
 @pytest.fixture
@@ -335,7 +339,7 @@ def test_another_host_reruns_what_was_measured(classes: Project, monkeypatch: py
     monkeypatch.setattr(platform, "node", lambda: "elsewhere")
     result = classes.run()
     assert built(result) == ["measured"]
-    assert sentences(result["measured"].reasons) == (f"device host: {here} -> elsewhere",)
+    assert describe_reasons(result["measured"].reasons) == (f"device host: {here} -> elsewhere",)
 
 
 def test_hosts_that_are_given_one_name_are_one(classes: Project, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -346,13 +350,13 @@ def test_hosts_that_are_given_one_name_are_one(classes: Project, monkeypatch: py
     assert (built(result), result.host["host"]) == ([], "runners")
 
 
-@pytest.mark.skipif(usable_cores() == 1, reason="there is one core, and it cannot be taken away")
+@pytest.mark.skipif(count_usable_cores() == 1, reason="there is one core, and it cannot be taken away")
 def test_other_cores_rerun_what_is_bound_to_the_device(classes: Project) -> None:
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
     result = classes.run()
     assert built(result) == ["bound", "measured"]
-    assert sentences(result["bound"].reasons) == (f"device cores: {len(cores)} -> 1",)
+    assert describe_reasons(result["bound"].reasons) == (f"device cores: {len(cores)} -> 1",)
 
 
 def test_a_renamed_stage(project: Project) -> None:
@@ -360,7 +364,7 @@ def test_a_renamed_stage(project: Project) -> None:
         project.edit("pipeline.yaml", old, new)
     result = project.run()
     assert built(result) == []
-    assert sentences(result["made"].reasons) == ("up to date (the same as make)",)
+    assert describe_reasons(result["made"].reasons) == ("up to date (the same as make)",)
     assert project.text("made") == "a b"
 
 
@@ -385,7 +389,7 @@ def test_another_pipeline_shares_what_is_the_same(project: Project) -> None:
     assert built(result) == []
     assert set((project.store / "objects").glob("*/*")) == objects
     assert project.text("number", "other") == "2"
-    assert sentences(result["number"].reasons) == ("up to date (the same as count of text)",)
+    assert describe_reasons(result["number"].reasons) == ("up to date (the same as count of text)",)
 
 
 def test_another_pipeline_runs_what_comes_after_a_shared_beginning(project: Project) -> None:
@@ -400,7 +404,7 @@ def test_another_pipeline_runs_what_comes_after_a_shared_beginning(project: Proj
 def test_forced(project: Project) -> None:
     result = project.run(force=["upper"])
     assert built(result) == ["upper"]
-    assert sentences(result["upper"].reasons) == ("forced",)
+    assert describe_reasons(result["upper"].reasons) == ("forced",)
 
 
 def test_an_artifact_that_was_edited_by_hand_is_put_right(project: Project) -> None:
@@ -425,7 +429,7 @@ def test_a_file_that_is_taken_by_a_hard_link(tmp_path: Path) -> None:
     assert built(project.run()) == []
     project.write("data", "two")
     assert project.text("take") == "one", "what is stored has an inode of its own"
-    assert sentences(project.run()["take"].reasons) == ("data changed (read by the stage)",)
+    assert describe_reasons(project.run()["take"].reasons) == ("data changed (read by the stage)",)
     assert project.text("take") == "two"
 
 
@@ -439,7 +443,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     os.mkfifo(project.folder / "data.txt")
     steps = orun.plan(project.folder / "pipeline.yaml", store=project.store).steps
     assert find_record(Request(project.store, project.folder / "pipeline.yaml", {})) is None
-    assert {step.stage.id: sentences(step.reasons) for step in steps} == {
+    assert {step.stage.id: describe_reasons(step.reasons) for step in steps} == {
         "beside": ("up to date",),
         "read": ("data.txt is gone (read by the stage)",),
         "after": ("after read",),
@@ -455,10 +459,10 @@ def test_where_modules_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PYTHONPATH", f"{first}:{second}")
     assert built(project.run()) == ["told"]
     (first / "outside.py").write_text("NAME = 'first'")
-    assert sentences(project.run()["told"].reasons) == (f"{first}/outside.py has appeared (read by the stage)",)
+    assert describe_reasons(project.run()["told"].reasons) == (f"{first}/outside.py has appeared (read by the stage)",)
     assert project.text("told") == "first"
     monkeypatch.setenv("PYTHONPATH", str(second))
-    (reason,) = sentences(project.run()["told"].reasons)
+    (reason,) = describe_reasons(project.run()["told"].reasons)
     assert reason.startswith("modules come from other folders: PYTHONPATH was /")
     assert project.text("told") == "second"
     monkeypatch.setenv("PYTHONPATH", f"{first}:{second}")
@@ -475,7 +479,7 @@ def test_folders_of_pythonpath_that_change_nothing(project: Project, monkeypatch
     (project.folder / "more").mkdir()
     project.write("more/words.py", "")
     monkeypatch.setenv("PYTHONPATH", str(project.folder / "more"))
-    (reason,) = {sentences(stage.reasons) for stage in project.run().stages if stage.outcome == "built"}
+    (reason,) = {describe_reasons(stage.reasons) for stage in project.run().stages if stage.outcome == "built"}
     assert reason == ("modules come from other folders: PYTHONPATH was not set, and is more",)
 
 
@@ -485,7 +489,7 @@ def test_whether_asserts_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     project.write("classes.py", CLASSES_CODE.replace(".touch()", ".write_text(str(__debug__))"))
     project.run()
     monkeypatch.setenv("PYTHONOPTIMIZE", "1")
-    assert sentences(project.run()["anywhere"].reasons) == ("environment variable PYTHONOPTIMIZE changed",)
+    assert describe_reasons(project.run()["anywhere"].reasons) == ("environment variable PYTHONOPTIMIZE changed",)
     assert project.text("anywhere") == "False"
 
 
@@ -504,14 +508,16 @@ def test_own_code_that_pythonpath_brings_is_watched_as_the_project_s(
     assert built(project.run()) == ["told"]
     assert project.text("told") == "False"
     monkeypatch.setenv("ORUN_TEST_MARK", "x")
-    assert sentences(project.run()["told"].reasons) == (
+    assert describe_reasons(project.run()["told"].reasons) == (
         "environment variable ORUN_TEST_MARK changed (read by the stage)",
     )
     (tmp_path / "mark").touch()
-    assert sentences(project.run()["told"].reasons) == (f"{tmp_path}/mark has appeared (looked for by the stage)",)
+    assert describe_reasons(project.run()["told"].reasons) == (
+        f"{tmp_path}/mark has appeared (looked for by the stage)",
+    )
     assert project.text("told") == "xTrue"
     with Store.open(project.store) as store:
-        action = store.latest("text", "told")
+        action = store.find_latest("text", "told")
     assert action
     assert action.implicit_deps.packages == {"orun-test-absent": "not installed", "pyyaml": version("pyyaml")}
 
@@ -526,7 +532,7 @@ def test_what_another_pipeline_has_left_for_people(project: Project) -> None:
     project.edit("pipeline.yaml", "text: a b", "text: c d")
     project.run()
     again = project.run("other.yaml")
-    assert sentences(again["told"].reasons) == (f"{left} changed (read by the stage)",)
+    assert describe_reasons(again["told"].reasons) == (f"{left} changed (read by the stage)",)
     assert project.text("told", "other") == "C D!"
 
 
@@ -543,6 +549,6 @@ def test_a_package_that_is_installed_while_a_process_lives_on(tmp_path: Path, mo
     project.run()
     assert built(project.run()) == []
     metadata.rename(packages / "orun_test_tiny-2.0.dist-info")
-    assert sentences(project.run()["anywhere"].reasons) == (
+    assert describe_reasons(project.run()["anywhere"].reasons) == (
         "package orun-test-tiny: 1.0 -> 2.0 (imported by the stage)",
     )

@@ -107,7 +107,7 @@ def test_what_a_worker_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, me
     assert texts(project, CASES) == {name: case[2] for name, case in CASES.items()}
     assert project.text("alone") == "yaml"
     with Store.open(project.store) as store:
-        actions = {name: store.latest("text", name) for name in PACKAGES}
+        actions = {name: store.find_latest("text", name) for name in PACKAGES}
     packages = {name: action.implicit_deps.packages for name, action in actions.items() if action}
     assert packages["version"].items() >= {("blake3", version("blake3"))}
     assert (method == "loky") == ("joblib" in packages["version"])

@@ -22,7 +22,7 @@ from orun.core.machines import (
     Refused,
     Snapshot,
 )
-from orun.core.reason import reason
+from orun.core.reason import build_reason
 from orun.core.run_record import Failure
 from orun.core.serialization import replace
 from orun.environment.resources import Resources
@@ -33,7 +33,7 @@ from orun.remote.envelope import sign
 from orun.remote.settings import Settings
 from orun.remote.sync import Sync
 from orun.remote.trust import Keyring
-from orun.remote.upload import record_of
+from orun.remote.upload import encode_record
 from orun.runner.fleet import FleetMessage
 from orun.runner.machine_facts import collect_facts
 from orun.store import Action, ImplicitDependencies, Store
@@ -103,9 +103,11 @@ class FakeFleet:
         more = (KeyComponent(ComponentKind.DEVICE, "gpu driver_version", value=driver),) if driver else ()
         stages = {
             stage: replace(
-                here.of(stage),
-                components=(*here.of(stage).components, *more),
-                missing=(self.missing[name, stage],) if (name, stage) in self.missing else here.of(stage).missing,
+                here.find_facts(stage),
+                components=(*here.find_facts(stage).components, *more),
+                missing=(self.missing[name, stage],)
+                if (name, stage) in self.missing
+                else here.find_facts(stage).missing,
             )
             for stage in here.stages
         }
@@ -186,7 +188,7 @@ def build(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     store.close()
     return [
         LogText(order.stage, f"built on {machine}\n"),
-        Built(order.stage, sign(record_of(action), Keyring()).decode()),
+        Built(order.stage, sign(encode_record(action), Keyring()).decode()),
     ]
 
 
@@ -242,5 +244,5 @@ def fail(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
 def refuse(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     """The driver of the machine's GPU has changed."""
     fleet.drivers[machine] = f"{float(fleet.drivers.get(machine, '580.0')) + 0.5}"
-    changed = reason("device-changed", subject="gpu driver_version", old="580.0", new=fleet.drivers[machine])
+    changed = build_reason("device-changed", subject="gpu driver_version", old="580.0", new=fleet.drivers[machine])
     return [Refused(order.stage, machine, (changed,))]

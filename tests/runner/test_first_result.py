@@ -16,7 +16,7 @@ from orun.report.stages import format_stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store
 from orun.store.checksummed_json import read_record
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project
 from tests.store.support import flip, object_path
 
@@ -112,7 +112,7 @@ def test_the_first_result_is_kept(project: Project) -> None:
     )
     assert record(again)["other_trees"] == [other]
     with Store.open(project.store) as store:
-        (action,) = store.actions(first.key)
+        (action,) = store.list_actions(first.key)
     assert (action.tree, action.other_trees, action.started_at) == (first.tree, (other,), first.built_at)
     third = project.run(force=["roll"])["roll"]
     assert (third.tree, len(third.other_trees), third.other_trees[0]) == (first.tree, 2, other)
@@ -149,13 +149,13 @@ def test_a_steady_stage_has_no_others(project: Project) -> None:
 def test_when_the_first_is_lost_the_new_one_is_stored_and_differs(project: Project) -> None:
     first = project.run()["roll"]
     with Store.open(project.store) as store:
-        tree = store.tree(first.tree)
+        tree = store.read_tree(first.tree)
         assert tree
         flip(object_path(store, tree.entries[0].digest))
     again = project.run()
     second = again["roll"]
     assert (second.outcome, second.other_trees) == ("built", (first.tree,))
-    assert sentences(second.reasons) == ("its stored result is damaged: text is missing from the store",)
+    assert describe_reasons(second.reasons) == ("its stored result is damaged: text is missing from the store",)
     (notice,) = (text for text in notices(project) if text.startswith("roll was"))
     assert notice == (
         f"roll was rebuilt differently from the same inputs: the first result ({first.tree[:12]}) is damaged, "

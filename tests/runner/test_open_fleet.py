@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from orun.environment.install_commands import installer
+from orun.environment.install_commands import choose_installer
 from orun.errors import UsageError
 from orun.runner.open_fleet import format_agent_command, open_fleet
 from tests.site_packages import Site
@@ -45,7 +45,7 @@ def test_a_broken_package_is_named() -> None:
         open_fleet("broken://bench/3")
     assert str(refused.value) == (
         "the fleet 'broken' of the package acme_fleet cannot be used: acme_fleet:NOTHING is not a function\n"
-        f"  hint: {installer()} --upgrade acme_fleet"
+        f"  hint: {choose_installer()} --upgrade acme_fleet"
     )
 
 

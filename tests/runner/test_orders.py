@@ -475,7 +475,7 @@ def test_a_machine_whose_result_does_not_arrive_twice_is_replaced(on: Fixture) -
 
 def test_an_input_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> None:
     on.fleet.answers["upper"] = [lack, lack]
-    tree = Store.open(on.project.store).tree(on.run(only=["make"])["make"].tree)
+    tree = Store.open(on.project.store).read_tree(on.run(only=["make"])["make"].tree)
     assert tree
     assert on.run(to=["upper"]).exit_code == 0
     for digest in tree.objects:

@@ -16,13 +16,13 @@ def test_outputs_of_other_runs_go_however_often_they_came(tmp_path: Path) -> Non
     project = Project.make(tmp_path / "project")
     project.run()
     with Store.open(project.store) as store, Store.open(project.store) as other:
-        action = store.latest("text", "make")
+        action = store.find_latest("text", "make")
         assert action
         trees = [add(other, {"text": text}) for text in (b"mine", b"second", b"third", b"fourth")]
         checkouts = OutputCheckouts(store, "text")
         for count in (1, 2, 3):
             checkouts.put("make", replace(action, tree=trees[0]))
             for tree in trees[1 : 1 + count]:
-                other.checkout(tree, "text", "make")
+                other.check_out(tree, "text", "make")
             assert len(list(checkouts.restore_replaced())) == 1
             assert project.text("make") == "mine"

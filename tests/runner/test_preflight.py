@@ -10,7 +10,7 @@ import pytest
 import orun
 from orun.core.events import Planning
 from orun.environment import distributions
-from orun.environment.install_commands import installer
+from orun.environment.install_commands import choose_installer
 from orun.errors import PipelineError
 from tests.project import install_hint
 
@@ -49,8 +49,8 @@ def project(tmp_path: Path) -> Path:
 
 def lack(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     """Let these packages not be installed."""
-    there: Mapping[str, str] = {name: text for name, text in distributions.exact().items() if name not in names}
-    monkeypatch.setattr(distributions, "exact", lambda: there)
+    there: Mapping[str, str] = {name: text for name, text in distributions.list_exact().items() if name not in names}
+    monkeypatch.setattr(distributions, "list_exact", lambda: there)
 
 
 TORCH = "inputs: {x: {shape: [1, 3]}}, outputs: [y]"
@@ -106,12 +106,12 @@ def test_alternatives_and_what_no_extra_brings(project: Path, store: Path, monke
         (
             "{uses: quantize/static, needs: first, with: {dataset: {path: lines.txt, text: {tokenizer: words}}}}",
             "transformers for the tokenizer words, which is not installed",
-            f"{installer()} transformers",
+            f"{choose_installer()} transformers",
         ),
         (
             f"{{uses: convert/torch, with: {{model: minilm, {TORCH}}}}}",
             "transformers for minilm, which is not installed",
-            f"{installer()} transformers",
+            f"{choose_installer()} transformers",
         ),
     ):
         assert refusal(project, store, stage) == (needs, install)

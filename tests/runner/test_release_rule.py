@@ -22,7 +22,7 @@ from orun.report.html.page import render_page
 from orun.report.junit import render_junit
 from orun.report.markdown import render_markdown
 from orun.report.terminal import Terminal
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import outcomes
 from tests.report.support import result_lines
 
@@ -117,7 +117,7 @@ def test_a_release_is_not_built_behind_an_undecided_gate(project: Path, release:
         (verdict,) = result.verdicts
         assert (result.exit_code, result.outcome) == (4, "undecided")
         assert (verdict.outcome, verdict.fails, verdict.blocks) == ("undecided", True, True)
-        assert (result["give"].outcome, sentences(result["give"].reasons)) == (
+        assert (result["give"].outcome, describe_reasons(result["give"].reasons)) == (
             "blocked",
             ("a gate of time is undecided",),
         )

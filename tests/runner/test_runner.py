@@ -12,12 +12,12 @@ import pytest
 
 import orun
 from orun.core.events import Event, Notice, StageStarted, StageWaiting
-from orun.environment.install_commands import installer
+from orun.environment.install_commands import choose_installer
 from orun.errors import PipelineError, UsageError
-from orun.fs.machine_locks import MachineClaim, machine_lock
+from orun.fs.machine_locks import MachineClaim, build_machine_lock
 from orun.runner.stage_locks import describe_measurement
 from orun.store import Store
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.faults.projects import write_model
 from tests.project import PIPELINE, Project, built, failure_of, outcomes
 
@@ -129,13 +129,13 @@ def test_the_log_of_a_refusal_has_no_traceback(tmp_path: Path) -> None:
 def test_keep_going_stops_only_what_is_after_the_failure(failing: Project) -> None:
     result = failing.run(keep_going=True)
     assert outcomes(result) == {"make": "built", "breaks": "failed", "after": "blocked", "other": "built"}
-    assert sentences(result["after"].reasons) == ("breaks failed",)
+    assert describe_reasons(result["after"].reasons) == ("breaks failed",)
 
 
 def test_a_failure_stops_what_has_not_started(failing: Project) -> None:
     result = failing.run(jobs=1)
     assert outcomes(result) == {"make": "built", "breaks": "failed", "after": "blocked", "other": "blocked"}
-    assert sentences(result["other"].reasons) == ("another stage failed, and --keep-going is not set",)
+    assert describe_reasons(result["other"].reasons) == ("another stage failed, and --keep-going is not set",)
 
 
 def test_a_failed_stage_stores_nothing_and_runs_again(failing: Project) -> None:
@@ -255,7 +255,7 @@ def test_a_failed_gate_blocks_what_is_after_it_and_only_that(project: Project) -
 def test_only_needs_what_is_before_it_up_to_date(project: Project) -> None:
     result = project.run(only=["upper"])
     assert outcomes(result) == {"make": "blocked", "upper": "blocked"}
-    assert sentences(result["make"].reasons) == ("not up to date, and not asked for", "never run before")
+    assert describe_reasons(result["make"].reasons) == ("not up to date, and not asked for", "never run before")
     assert result.exit_code == 3
 
 
@@ -289,7 +289,7 @@ def test_a_missing_tool_is_said_before_anything_starts(project: Project) -> None
     (problem,) = caught.value.problems
     assert (problem.message, problem.hint) == (
         "stage 'make' (./stages.py:make) needs unheard-of, which is not installed",
-        f"{installer()} unheard-of",
+        f"{choose_installer()} unheard-of",
     )
     assert project.events == []
 
@@ -343,10 +343,10 @@ def test_processes_that_share_a_cold_store_share_the_work(project: Project) -> N
 @pytest.mark.parametrize("measures", [False, True])
 def test_who_waits_for_another_process_says_for_what(project: Project, measures: bool) -> None:
     key = project.run()["upper"].key
-    machine = machine_lock(exclusive=True, claim=CLAIM)
-    lock = machine if measures else Store(project.store).key_lock(key)
+    machine = build_machine_lock(exclusive=True, claim=CLAIM)
+    lock = machine if measures else Store(project.store).build_key_lock(key)
     assert lock.try_acquire()
-    waited_for = describe_measurement(machine.claim()) if measures else "another orun, which builds the same stage"
+    waited_for = describe_measurement(machine.find_claim()) if measures else "another orun, which builds the same stage"
 
     def hear(event: Event) -> None:
         if isinstance(event, StageWaiting):
@@ -362,7 +362,9 @@ def test_who_waits_for_another_process_says_for_what(project: Project, measures:
 def test_stages_that_are_the_same_wait_for_another_process_both(tmp_path: Path) -> None:
     """Neither waits for the other, nor for one that is another."""
     project = Project.make(tmp_path / "project", f"{TWINS}  other: {{uses: ./stages.py:make, with: {{text: c}}}}\n")
-    lock = Store.open(project.store).key_lock(orun.plan(project.folder / "pipeline.yaml", store=project.store)["a"].key)
+    lock = Store.open(project.store).build_key_lock(
+        orun.plan(project.folder / "pipeline.yaml", store=project.store)["a"].key
+    )
     assert lock.try_acquire()
     heard = []
 
@@ -380,9 +382,9 @@ def test_stages_that_are_the_same_wait_for_another_process_both(tmp_path: Path) 
 def test_a_wide_pipeline_asks_once_for_the_machine_while_another_process_measures(tmp_path: Path) -> None:
     """It would else disturb what is measured, and hold the keys of all that might come."""
     project = Project.make(tmp_path / "project", wide_pipeline(6))
-    lock = machine_lock(exclusive=True, claim=CLAIM)
+    lock = build_machine_lock(exclusive=True, claim=CLAIM)
     assert lock.try_acquire()
-    measurement = describe_measurement(lock.claim())
+    measurement = describe_measurement(lock.find_claim())
     keys: list[int] = []
 
     def hear(event: Event) -> None:

@@ -96,7 +96,7 @@ def test_a_stage_that_waits_names_who_measures(machine: Machine, store: Store) -
     make = locks.prepare_locks(step("make"), LockMode.SHARED)
     with machine.measuring:
         assert machine.measuring.try_acquire()
-        claim = make.machine and make.machine.claim()
+        claim = make.machine and make.machine.find_claim()
         assert claim
         assert claim.since is not None
         assert claim == replace(CLAIM, since=claim.since)
@@ -144,13 +144,13 @@ def test_who_measures_does_not_begin_beside_another(machine: Machine, store: Sto
         machine.clock.now = 2 * PATIENCE
         locks.refused.clear()
         assert locks.try_acquire(time_) == ALONE
-        waiting = time_.machine and time_.machine.claim()
+        waiting = time_.machine and time_.machine.find_claim()
         assert waiting
         assert waiting.stage == "latency", "who has it, and not who waits for it"
     assert locks.try_acquire(time_) == ALONE
     locks.refused.clear()
     assert locks.try_acquire(time_) == ""
-    own = time_.machine and time_.machine.claim()
+    own = time_.machine and time_.machine.find_claim()
     assert own
     assert (own.project, own.pipeline, own.stage) == ("/home/bob", "tiny", "time")
     locks.release_all()
@@ -172,12 +172,12 @@ def test_the_claim_of_a_process_that_was_killed_is_none(machine: Machine) -> Non
         assert holder.stdout
         assert holder.stdout.readline() == b"True\n"
         asking = machine.lock(False, CLAIM)
-        claim = asking.claim()
+        claim = asking.find_claim()
         assert claim
         assert (claim.process, claim.stage) == (1, "r")
         holder.kill()
     assert list(machine.folder.glob("*claim*"))
-    assert asking.claim() is None
+    assert asking.find_claim() is None
     assert not list(machine.folder.glob("*claim*"))
 
 
@@ -187,12 +187,12 @@ def test_a_claim_that_somebody_else_made_up_is_none(machine: Machine, content: b
     path.write_bytes(content)
     with Lock(path, keep=True) as held:
         held.acquire()
-        assert machine.lock(False, CLAIM).claim() is None
+        assert machine.lock(False, CLAIM).find_claim() is None
 
 
 def test_a_claim_that_is_a_pipe_is_none(machine: Machine) -> None:
     os.mkfifo(machine.folder / "orun-machine-claim-1.lock")
-    assert machine.lock(False, CLAIM).claim() is None
+    assert machine.lock(False, CLAIM).find_claim() is None
 
 
 def test_a_run_of_short_stages_goes_on_beside_a_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +212,7 @@ def test_a_run_of_short_stages_goes_on_beside_a_measurement(tmp_path: Path, monk
     run: Callable[..., orun.RunResult] = partial(orun.run, project.folder / "pipeline.yaml", store=project.store)
     result = run(force=["make", "upper"], to=["upper"], on_event=hear)
     assert [stage.outcome for stage in result.stages] == ["built"] * 2
-    assert {wait.waits_for for wait in waits} == {describe_measurement(measuring.claim())}
+    assert {wait.waits_for for wait in waits} == {describe_measurement(measuring.find_claim())}
 
     def end(event: Event) -> None:
         hear(event)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from orun.core.serialization import replace
-from orun.fs.machine_folder import readings_file
+from orun.fs.machine_folder import locate_readings
 from orun.report.github import format_commands
 from orun.report.gitlab import render_code_quality
 from orun.report.junit import render_junit
@@ -325,5 +325,5 @@ def test_what_measurements_keep_of_the_cores_of_the_machine_is_none(
     for force, outcome in (((), "built"), (("measures",), "built"), ((), "cached")):
         result = project.run(force=force)
         assert (result["measures"].outcome, result["measures"].wrote) == (outcome, ())
-    assert readings_file().parent == project.folder
-    assert readings_file().exists()
+    assert locate_readings().parent == project.folder
+    assert locate_readings().exists()

@@ -66,12 +66,12 @@ def test_what_fits_or_is_small_is_let_through(tmp_path: Path, monkeypatch: pytes
 
 
 def test_free_memory_is_that_of_the_machine_or_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from orun.environment.physical_memory import memory_here
+    from orun.environment.physical_memory import measure_memory
 
-    assert 0 < memory_headroom.free_memory() <= memory_here()
+    assert 0 < memory_headroom.free_memory() <= measure_memory()
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:  100 kB\nMemAvailable:  7 kB\n")
     monkeypatch.setattr(memory_headroom, "MEMINFO", meminfo)
     assert memory_headroom.free_memory() == 7 * 1024
     monkeypatch.setattr(memory_headroom, "MEMINFO", tmp_path / "nowhere")
-    assert memory_headroom.free_memory() == memory_here()
+    assert memory_headroom.free_memory() == measure_memory()

@@ -12,7 +12,7 @@ import pytest
 
 import orun
 from orun.cli.main import main
-from orun.environment.install_commands import installer
+from orun.environment.install_commands import choose_installer
 from orun.errors import PipelineError
 from orun.pipeline import load
 from orun.pipeline.problems import render
@@ -190,7 +190,7 @@ def test_a_broken_plug_in_is_named(text: str, why: str, install: Install, monkey
         f"p.yaml:3:17: error: the kind 'acme/prune' of the package acme-orun cannot be used: {why}\n"
         "    3 |   prune: {uses: acme/prune, needs: export}\n"
         "      |                 ^^^^^^^^^^\n"
-        f"  hint: {installer()} --upgrade acme-orun"
+        f"  hint: {choose_installer()} --upgrade acme-orun"
     )
 
 
@@ -309,7 +309,7 @@ def test_packages_that_a_plug_in_needs_for_its_parameters(install: Install, monk
     deep = pipeline(folder, "{uses: acme/prune, needs: export, with: {amount: 1, deep: true}}")
     assert lacking(deep, monkeypatch) == (
         "p.yaml:3:3: error: stage 'prune' (acme/prune) needs acme-deep for `deep`, which is not installed\n"
-        f"  hint: {installer()} acme-deep"
+        f"  hint: {choose_installer()} acme-deep"
     )
 
 
@@ -320,7 +320,7 @@ def test_a_plug_in_that_cannot_say_what_it_needs(install: Install, monkeypatch: 
     assert lacking(file, monkeypatch) == (
         "p.yaml:3:3: error: the kind 'acme/prune' of the package acme-orun cannot say which packages it needs:"
         f" AttributeError: {kind!r} object has no attribute 'nowhere'\n"
-        f"  hint: {installer()} --upgrade acme-orun"
+        f"  hint: {choose_installer()} --upgrade acme-orun"
     )
 
 

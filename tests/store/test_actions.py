@@ -29,10 +29,10 @@ def test_a_record_comes_back_as_it_was(store: Store, tmp_path: Path) -> None:
     )
     put = action(metrics=metrics, implicit_deps=implicit_deps, components=components({"é": "ü\udce9\n"}))
     store.put_action(put)
-    assert store.actions(KEY) == (put,)
+    assert store.list_actions(KEY) == (put,)
     with Store.open(tmp_path / "store") as other:
-        assert other.actions(KEY) == (put,)
-    assert store.actions("b" * 64) == ()
+        assert other.list_actions(KEY) == (put,)
+    assert store.list_actions("b" * 64) == ()
 
 
 def test_a_record_lies_under_its_key_and_what_it_discovered(store: Store) -> None:
@@ -40,14 +40,14 @@ def test_a_record_lies_under_its_key_and_what_it_discovered(store: Store) -> Non
     store.put_action(action(implicit_deps=ImplicitDependencies({"a.py": "1" * 64}), started_at=200.0))
     assert {path.parent for path in records(store)} == {store.root / "actions" / "aa" / KEY}
     assert len(records(store)) == 2
-    assert [stored_action.started_at for stored_action in store.actions(KEY)] == [200.0, 100.0]
+    assert [stored_action.started_at for stored_action in store.list_actions(KEY)] == [200.0, 100.0]
 
 
 def test_the_same_discovered_inputs_take_the_place_of_the_old_record(store: Store) -> None:
     store.put_action(action(started_at=100.0))
-    assert [stored_action.started_at for stored_action in store.actions(KEY)] == [100.0]
+    assert [stored_action.started_at for stored_action in store.list_actions(KEY)] == [100.0]
     store.put_action(action(started_at=300.0))
-    assert [stored_action.started_at for stored_action in store.actions(KEY)] == [300.0]
+    assert [stored_action.started_at for stored_action in store.list_actions(KEY)] == [300.0]
     assert len(records(store)) == 1
 
 
@@ -69,13 +69,13 @@ def test_a_damaged_record_is_a_miss_and_said(store: Store, damage: Callable[[Pat
     store.put_action(action(implicit_deps=ImplicitDependencies({"a.py": "1" * 64}), started_at=50.0))
     newest = next(path for path in records(store) if b'"started_at":100.0' in path.read_bytes())
     if again:
-        assert len(store.actions(KEY)) == 2
+        assert len(store.list_actions(KEY)) == 2
     damage(newest)
-    assert [stored_action.started_at for stored_action in store.actions(KEY)] == [50.0]
+    assert [stored_action.started_at for stored_action in store.list_actions(KEY)] == [50.0]
     (kept,) = (store.root / "quarantine").iterdir()
     assert store.drain_notices() == [f"a record of key {KEY} was damaged; moved to quarantine as {kept}"]
     store.put_action(action())
-    assert len(store.actions(KEY)) == 2
+    assert len(store.list_actions(KEY)) == 2
 
 
 def test_every_flipped_bit_of_a_record_is_seen() -> None:
@@ -99,8 +99,8 @@ def test_a_record_under_the_wrong_key_does_not_count(store: Store) -> None:
     other = store.root / "actions" / "bb" / ("b" * 64)
     other.mkdir(parents=True)
     path.rename(other / path.name)
-    assert store.actions("b" * 64) == ()
-    assert store.actions(KEY) == ()
+    assert store.list_actions("b" * 64) == ()
+    assert store.list_actions(KEY) == ()
 
 
 def test_a_record_of_another_version_does_not_count_and_stays(store: Store) -> None:
@@ -108,24 +108,24 @@ def test_a_record_of_another_version_does_not_count_and_stays(store: Store) -> N
     (path,) = records(store)
     record = decode_checksummed(path.read_bytes()) | {"a field of the future": 1}
     overwrite(path, encode_checksummed(record))
-    assert store.actions(KEY) == ()
+    assert store.list_actions(KEY) == ()
     assert store.drain_notices() == []
     assert path.exists()
 
 
 def test_the_last_record_of_a_stage(store: Store, tmp_path: Path) -> None:
-    assert store.latest("bert", "int8") is None
+    assert store.find_latest("bert", "int8") is None
     old, new = action(), action("b" * 64, started_at=200.0)
     for stored_action in (old, new):
         store.put_action(stored_action)
     store.set_latest("bert", "int8", old)
-    assert store.latest("bert", "int8") == old
+    assert store.find_latest("bert", "int8") == old
     store.set_latest("bert", "int8", new)
     store.set_latest("bert", "a/b[c=1]", old)
     with Store.open(tmp_path / "store") as other:
-        assert other.latest("bert", "int8") == new
-        assert other.latest("bert", "a/b[c=1]") == old
-        assert other.latest("other", "int8") is None
+        assert other.find_latest("bert", "int8") == new
+        assert other.find_latest("bert", "a/b[c=1]") == old
+        assert other.find_latest("other", "int8") is None
 
 
 def test_what_is_named_last_already_is_not_written_again(store: Store) -> None:
@@ -142,18 +142,18 @@ def test_a_damaged_pointer_is_a_miss_and_said(store: Store, damage: Callable[[Pa
     store.put_action(action())
     store.set_latest("bert", "int8", action())
     damage(store.root / "latest" / "bert" / "int8.json")
-    assert store.latest("bert", "int8") is None
+    assert store.find_latest("bert", "int8") is None
     (kept,) = (store.root / "quarantine").iterdir()
     assert store.drain_notices() == [f"the pointer latest/bert/int8.json was damaged; moved to quarantine as {kept}"]
     store.set_latest("bert", "int8", action())
-    assert store.latest("bert", "int8") == action()
+    assert store.find_latest("bert", "int8") == action()
 
 
 def test_a_pointer_to_a_record_that_is_gone_is_a_miss(store: Store) -> None:
     store.put_action(action())
     store.set_latest("bert", "int8", action())
     records(store)[0].unlink()
-    assert store.latest("bert", "int8") is None
+    assert store.find_latest("bert", "int8") is None
 
 
 @forks
@@ -162,7 +162,7 @@ def test_a_record_that_is_stored_alone_is_there_after_a_power_cut(store: Store) 
     def names_that_may_be_lost() -> list[str]:
         disk = Disk(store.root, 0, power=False)
         store.put_action(action())
-        path = store.record_of(action())
+        path = store.locate_record(action())
         return [name for name in disk.named if Path(name) in (path, *path.parents)]
 
     assert in_child(names_that_may_be_lost) == "[]"

@@ -37,7 +37,7 @@ def digest(store: Store) -> str:
 
 @pytest.fixture
 def out(store: Store, digest: str) -> Path:
-    folder, restored = store.checkout(digest, "bert", "int8")
+    folder, restored = store.check_out(digest, "bert", "int8")
     assert restored
     return folder
 
@@ -45,7 +45,7 @@ def out(store: Store, digest: str) -> Path:
 def test_a_checkout_is_where_people_look(store: Store, digest: str, out: Path) -> None:
     assert out == store.root / "out" / "bert" / "int8"
     assert content(out) == FILES
-    assert store.checkout(digest, "bert", "int8") == (out, False)
+    assert store.check_out(digest, "bert", "int8") == (out, False)
     assert store.drain_notices() == []
 
 
@@ -53,11 +53,11 @@ def test_a_checkout_is_where_people_look(store: Store, digest: str, out: Path) -
 def test_an_intact_checkout_is_not_read(store: Store, tmp_path: Path) -> None:
     big = os.urandom(1 << 20)
     digest = add(store, {"model.onnx": big, "model.data": big + b"."})
-    store.checkout(digest, "bert", "int8")
+    store.check_out(digest, "bert", "int8")
     before = bytes_read()
     for opened in (store, Store.open(tmp_path / "store"), Store.open(tmp_path / "store")):
         assert opened.check(digest) == ()
-        assert not opened.checkout(digest, "bert", "int8")[1]
+        assert not opened.check_out(digest, "bert", "int8")[1]
     assert bytes_read() - before < 100_000
 
 
@@ -66,13 +66,13 @@ def test_the_index_is_only_an_index(store: Store, digest: str, out: Path, tmp_pa
     shutil.rmtree(store.root / "index")
     with Store.open(tmp_path / "store") as other:
         assert other.check(digest) == ()
-        assert other.checkout(digest, "bert", "int8") == (out, False)
+        assert other.check_out(digest, "bert", "int8") == (out, False)
         assert other.drain_notices() == []
 
 
 def test_a_removed_checkout_is_restored(store: Store, digest: str, out: Path) -> None:
     shutil.rmtree(out)
-    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert store.check_out(digest, "bert", "int8") == (out, True)
     assert content(out) == FILES
     assert store.drain_notices() == []
 
@@ -85,13 +85,13 @@ def test_restoring_reads_what_is_linked_not_at_all_and_what_is_copied_once(
     """External data of a model is never hard-linked: it is shared where the file system can, else copied."""
     big = os.urandom(1 << 20)
     digest = add(store, {name: b"proto" if name == "model.onnx" else big for name in names})
-    out, _ = store.checkout(digest, "bert", "int8")
+    out, _ = store.check_out(digest, "bert", "int8")
     copied = out.joinpath(names[-1]).stat().st_nlink == 1 and not has_reflinks(store)
     assert copied == passes or has_reflinks(store)
     shutil.rmtree(out)
     store.check(digest)  # the links that are gone have changed what is known of their objects
     before = bytes_read()
-    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert store.check_out(digest, "bert", "int8") == (out, True)
     read = bytes_read() - before
     assert (out / names[-1]).read_bytes() == big
     assert len(big) * copied <= read < len(big) * copied + 100_000
@@ -99,7 +99,7 @@ def test_restoring_reads_what_is_linked_not_at_all_and_what_is_copied_once(
 
 def test_a_removed_file_is_restored(store: Store, digest: str, out: Path) -> None:
     (out / "model.data").unlink()
-    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert store.check_out(digest, "bert", "int8") == (out, True)
     assert content(out) == FILES
     assert store.drain_notices() == []
 
@@ -111,7 +111,7 @@ def test_a_file_with_an_inode_of_its_own_is_restored(
     damage(out / name)
     edited = (out / name).read_bytes()
     assert store.check(digest) == ()
-    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert store.check_out(digest, "bert", "int8") == (out, True)
     assert content(out) == FILES
     (kept,) = (store.root / "quarantine").iterdir()
     assert kept.read_bytes() == edited
@@ -125,14 +125,14 @@ def test_a_hard_linked_file_that_is_edited_is_no_longer_in_the_store(
     store: Store, damage: Callable[[Path], None]
 ) -> None:
     digest = add(store, {"report.txt": b"the figures of a run"})
-    out, _ = store.checkout(digest, "bert", "latency")
+    out, _ = store.check_out(digest, "bert", "latency")
     if (out / "report.txt").stat().st_nlink == 1:
         pytest.skip("this file system has reflinks: the object is not touched")
     damage(out / "report.txt")
     edited = (out / "report.txt").read_bytes()
     assert store.check(digest) == ("report.txt was damaged in the store",)
     assert add(store, {"report.txt": b"the figures of a run"}) == digest  # the stage runs again
-    assert store.checkout(digest, "bert", "latency") == (out, True)
+    assert store.check_out(digest, "bert", "latency") == (out, True)
     assert content(out) == {"report.txt": b"the figures of a run"}
     assert [kept.read_bytes() for kept in (store.root / "quarantine").iterdir()] == [edited, edited]
     assert len(store.drain_notices()) == 2
@@ -140,10 +140,10 @@ def test_a_hard_linked_file_that_is_edited_is_no_longer_in_the_store(
 
 def test_a_file_that_was_replaced_leaves_the_object_alone(store: Store) -> None:
     digest = add(store, {"report.txt": b"the figures of a run"})
-    out, _ = store.checkout(digest, "bert", "latency")
+    out, _ = store.check_out(digest, "bert", "latency")
     replace(out / "report.txt")
     assert store.check(digest) == ()
-    assert store.checkout(digest, "bert", "latency") == (out, True)
+    assert store.check_out(digest, "bert", "latency") == (out, True)
     assert content(out) == {"report.txt": b"the figures of a run"}
 
 
@@ -151,7 +151,7 @@ def test_what_people_add_is_put_away(store: Store, digest: str, out: Path) -> No
     fill(out, {"notes.txt": b"mine", "more/data.bin": b"mine too"})
     (out / "link").symlink_to("/etc/hostname")
     (out / "empty").mkdir()
-    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert store.check_out(digest, "bert", "int8") == (out, True)
     assert content(out) == FILES
     assert not (out / "empty").exists()
     kept = sorted((store.root / "quarantine").iterdir())
@@ -174,7 +174,7 @@ def test_what_people_add_while_a_checkout_is_replaced_is_put_away(
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", add_and_rename)
-    assert store.checkout(new, "bert", "int8") == (out, True)
+    assert store.check_out(new, "bert", "int8") == (out, True)
     assert content(out) == {"model.onnx": b"another model"}
     (kept,) = (store.root / "quarantine").iterdir()
     assert kept.read_bytes() == b"mine"
@@ -185,7 +185,7 @@ def test_what_people_add_while_a_checkout_is_replaced_is_put_away(
 
 def test_an_empty_folder_that_was_added_goes_without_a_word(store: Store, digest: str, out: Path) -> None:
     (out / "empty").mkdir()
-    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert store.check_out(digest, "bert", "int8") == (out, True)
     assert sorted(path.name for path in out.iterdir()) == ["model.data", "model.onnx", "sub"]
     assert store.drain_notices() == []
 
@@ -198,7 +198,7 @@ def test_something_else_in_its_place_is_put_away(store: Store, digest: str, out:
     else:
         fill(store.root.parent / "elsewhere", FILES)
         out.symlink_to(store.root.parent / "elsewhere")
-    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert store.check_out(digest, "bert", "int8") == (out, True)
     assert not out.is_symlink()
     assert content(out) == FILES
     (notice,) = store.drain_notices()
@@ -208,11 +208,11 @@ def test_something_else_in_its_place_is_put_away(store: Store, digest: str, out:
 
 def test_a_new_tree_takes_the_place_of_the_old_one(store: Store, digest: str, out: Path) -> None:
     new = add(store, {"model.onnx": b"the proto of another model"})
-    assert store.checkout(new, "bert", "int8") == (out, True)
+    assert store.check_out(new, "bert", "int8") == (out, True)
     assert content(out) == {"model.onnx": b"the proto of another model"}
     assert store.drain_notices() == []
     assert store.check(digest) == ()
-    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert store.check_out(digest, "bert", "int8") == (out, True)
     assert content(out) == FILES
 
 
@@ -220,7 +220,7 @@ def test_write_protection_taken_away_is_put_back(store: Store, digest: str, out:
     for path in (out / "model.onnx", out / "model.data"):
         path.chmod(0o666)
     assert store.check(digest) == ()
-    assert store.checkout(digest, "bert", "int8") == (out, False)
+    assert store.check_out(digest, "bert", "int8") == (out, False)
     assert {path.stat().st_mode & 0o777 for path in (out / "model.onnx", out / "model.data")} == {0o444}
     assert store.check(digest) == ()
 
@@ -232,7 +232,7 @@ def test_a_folder_of_an_image_is_replaced(store: Store, out: Path, monkeypatch: 
     replace(out / "model.data")
     edited = content(out)["model.data"]
     newer = add(store, {"model.onnx": b"another model", "sub/deep/info.txt": b"more"})
-    assert store.checkout(newer, "bert", "int8") == (out, True)
+    assert store.check_out(newer, "bert", "int8") == (out, True)
     assert content(out) == {"model.onnx": b"another model", "sub/deep/info.txt": b"more"}
     (notice,) = store.drain_notices()
     (away,) = (store.root / "quarantine").iterdir()
@@ -243,7 +243,7 @@ def test_a_folder_of_an_image_is_replaced(store: Store, out: Path, monkeypatch: 
 def test_a_write_protected_folder_is_replaced(store: Store, digest: str, out: Path) -> None:
     fill(out, {"notes.txt": b"mine"})
     out.chmod(0o555)
-    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert store.check_out(digest, "bert", "int8") == (out, True)
     assert content(out) == FILES
 
 
@@ -262,14 +262,14 @@ def test_a_write_protected_folder_is_replaced(store: Store, digest: str, out: Pa
     ],
 )
 def test_any_stage_id_names_a_folder(store: Store, digest: str, stage: str, folder: str) -> None:
-    assert store.checkout(digest, "my/pipeline", stage)[0] == store.root / "out" / "my%2Fpipeline" / folder
+    assert store.check_out(digest, "my/pipeline", stage)[0] == store.root / "out" / "my%2Fpipeline" / folder
 
 
 def test_nobody_sees_a_mixed_folder(store: Store) -> None:
     """A reader that opens the folder once finds all files of one tree in it."""
     names = [f"file{number}" for number in range(20)]
     trees = [add(store, {name: text + name.encode() for name in names}) for text in (b"old ", b"new ")]
-    out, _ = store.checkout(trees[0], "bert", "int8")
+    out, _ = store.check_out(trees[0], "bert", "int8")
     seen: list[set[bytes]] = []
     stop = threading.Event()
 
@@ -290,7 +290,7 @@ def test_nobody_sees_a_mixed_folder(store: Store) -> None:
     reader.start()
     try:
         for number in range(40):
-            store.checkout(trees[(number + 1) % 2], "bert", "int8")
+            store.check_out(trees[(number + 1) % 2], "bert", "int8")
     finally:
         stop.set()
         reader.join()
@@ -310,11 +310,11 @@ def test_what_was_changed_by_hand_stays_where_it_cannot_be_put_away(store: Store
     (store.root / "quarantine").rmdir()
     (store.root / "quarantine").touch()
     with pytest.raises(StoreError) as caught:
-        store.checkout(digest, "bert", "int8")
+        store.check_out(digest, "bert", "int8")
     assert caught.value.problem == "cannot check out bert/int8: not a directory"
     assert (out / "model.data").read_bytes() == edited
     (store.root / "quarantine").unlink()
     (store.root / "quarantine").mkdir()
-    assert store.checkout(digest, "bert", "int8") == (out, True)
+    assert store.check_out(digest, "bert", "int8") == (out, True)
     (kept,) = (store.root / "quarantine").iterdir()
     assert kept.read_bytes() == edited

@@ -35,19 +35,19 @@ def build(store: Store, stage: str, data: bytes, *, at: float = 100.0, pipeline:
     key = blake3(data).hexdigest()
     record = action(key, tree=digest, log=log, stage=stage, pipeline=pipeline, started_at=at, size=len(data) + 15)
     store.put_action(record)
-    store.checkout(digest, pipeline, stage)
+    store.check_out(digest, pipeline, stage)
     store.set_latest(pipeline, stage, record)
     return digest
 
 
 def finish(store: Store, trees: dict[str, str], pipeline: str = "bert") -> None:
-    write_run(store.new_run(pipeline), pipeline, trees)
+    write_run(store.create_run(pipeline), pipeline, trees)
 
 
 def stored(store: Store) -> set[str]:
     """The trees that can still be used."""
     records = [path.parent.name for path in (store.root / "actions").glob("*/*/*.json")]
-    return {record.tree for key in records for record in store.actions(key) if not store.check(record.tree)}
+    return {record.tree for key in records for record in store.list_actions(key) if not store.check(record.tree)}
 
 
 def objects(store: Store) -> set[str]:
@@ -92,7 +92,7 @@ def test_everything_may_go(closed: Store) -> None:
     assert collect(closed, NOTHING).objects == 5
     assert objects(closed) == set()
     assert stored(closed) == set()
-    assert closed.latest("bert", "int8") is None
+    assert closed.find_latest("bert", "int8") is None
     assert not (closed.root / "out" / "bert" / "int8").exists()
     assert list((closed.root / "actions").glob("*/*")) == []
     assert sorted(path.name for path in (closed.root / "tmp").iterdir()) == []
@@ -154,12 +154,12 @@ def test_what_a_live_process_relies_on_is_kept(store: Store) -> None:
     mine, in_use = build(store, "mine", b"mine"), build(store, "others", b"others")
     store.close()
     with Store.open(store.root) as runner:
-        runner.new_run("bert")
+        runner.create_run("bert")
         assert runner.check(mine) == ()
         collected = collect(store, NOTHING)
         assert [removed_tree.tree for removed_tree in collected.removed] == [in_use]
         assert stored(store) == {mine}
-        assert runner.checkout(mine, "bert", "mine")[1] is False
+        assert runner.check_out(mine, "bert", "mine")[1] is False
         new = build(runner, "new", b"new")
         collect(store, NOTHING)
         assert stored(store) == {mine, new}
@@ -173,7 +173,7 @@ def test_what_a_process_comes_to_rely_on_before_it_is_listed_stays(
     tree, write = build(store, "int8", b"model"), GcCandidates.write
     store.close()
     with Store.open(store.root) as runner:
-        runner.new_run("bert")
+        runner.create_run("bert")
 
         def lease_then_write(candidates: GcCandidates, digests: Collection[str]) -> None:
             assert runner.check(tree) == ()
@@ -189,7 +189,7 @@ def test_what_a_dead_process_relied_on_is_not(store: Store) -> None:
     store.close()
     code = (
         "import os, sys; from pathlib import Path; from orun.store import Store; s = Store.open(Path(sys.argv[1])); "
-        "s.new_run('bert'); s.check(sys.argv[2]); os.kill(os.getpid(), 9)"
+        "s.create_run('bert'); s.check(sys.argv[2]); os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", code, str(store.root), tree], cwd=TOP, check=False)
     assert len(collect(store, NOTHING).removed) == 1
@@ -201,7 +201,7 @@ def test_a_changed_checkout_stays(closed: Store) -> None:
     closed.close()
     collect(closed, NOTHING)
     assert content(notes) == {"model.onnx": b"model", "shared.txt": b"the same in all", "notes.txt": b"mine"}
-    assert closed.latest("bert", "int8") is None
+    assert closed.find_latest("bert", "int8") is None
 
 
 def test_a_result_that_is_stored_after_the_inventory_was_read_stays(
@@ -210,7 +210,7 @@ def test_a_result_that_is_stored_after_the_inventory_was_read_stays(
     build(closed, "old", b"old")
     closed.close()
     with Store.open(closed.root) as runner:
-        runner.new_run("bert")
+        runner.create_run("bert")
 
         def read_then_build(store: Store) -> Inventory:
             inventory = read_inventory(store)
@@ -220,9 +220,9 @@ def test_a_result_that_is_stored_after_the_inventory_was_read_stays(
         monkeypatch.setattr(gc, "read_inventory", read_then_build)
         collected = collect(closed, NOTHING)
         assert [removed.stage for removed in collected.removed] == ["old"]
-        assert closed.latest("bert", "old") is None
-        (record,) = closed.actions(blake3(b"new").hexdigest())
-        assert closed.latest("bert", "new") == record
+        assert closed.find_latest("bert", "old") is None
+        (record,) = closed.list_actions(blake3(b"new").hexdigest())
+        assert closed.find_latest("bert", "new") == record
 
 
 @pytest.mark.parametrize("data", [b"old", b"new"])
@@ -239,7 +239,7 @@ def test_what_a_process_recorded_and_ended_after_the_inventory_was_read_stays(
         if not begun:
             begun.append(Store.open(store.root))
             with begun[0] as runner:
-                runner.new_run("bert")
+                runner.create_run("bert")
                 build(runner, "int8", data, at=time.time())
         return inventory
 
@@ -247,22 +247,22 @@ def test_what_a_process_recorded_and_ended_after_the_inventory_was_read_stays(
     gone = collect(closed, Keep(age=500)).removed
     assert [removed.stage for removed in gone] == ([] if data == b"old" else ["old"])
     assert verify(closed).problems == ()
-    (record,) = closed.actions(blake3(data).hexdigest())
+    (record,) = closed.list_actions(blake3(data).hexdigest())
     assert closed.check(record.tree) == ()
-    assert closed.latest("bert", "int8") == record
+    assert closed.find_latest("bert", "int8") == record
 
 
 def test_a_record_that_was_written_anew_meanwhile_stays(closed: Store) -> None:
     build(closed, "int8", b"model")
-    ((path, signature, record),) = closed.parts.actions.all()
+    ((path, signature, record),) = closed.parts.actions.iter_all()
     closed.put_action(record)
     closed.parts.actions.remove(path, signature)
-    assert closed.actions(record.key) == (record,)
+    assert closed.list_actions(record.key) == (record,)
 
 
 def test_a_pointer_to_a_record_that_is_gone_goes(closed: Store) -> None:
     build(closed, "int8", b"model")
-    ((path, _, _),) = closed.parts.actions.all()
+    ((path, _, _),) = closed.parts.actions.iter_all()
     Path(path).unlink()
     closed.close()
     collect(closed, NOTHING)
@@ -294,11 +294,11 @@ def test_the_note_of_a_run_of_long_ago_goes(closed: Store) -> None:
 def test_a_damaged_run_is_said_and_does_not_count(closed: Store) -> None:
     tree = build(closed, "int8", b"model")
     finish(closed, {"int8": tree})
-    record = closed.runs()[0] / "record.json"
+    record = closed.list_runs()[0] / "record.json"
     flip(record)
     closed.close()
     collect(closed, Keep(runs=5))
-    run_name = closed.runs()[0].name
+    run_name = closed.list_runs()[0].name
     assert closed.drain_notices() == [
         f"run {run_name} does not count as one of the last: the record {record} was damaged"
     ]

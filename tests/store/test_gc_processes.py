@@ -43,7 +43,7 @@ import sys
 from pathlib import Path
 from orun.store import Store
 with Store.open(Path(sys.argv[1])) as store:
-    store.new_run("bert")
+    store.create_run("bert")
     print("asking", flush=True)
     print(store.check(sys.argv[2]))
 """
@@ -74,7 +74,7 @@ def test_a_collection_is_waited_for_without_a_lock_that_it_may_want(
             free.append(Lock(store.root / "locks" / "out%20bert%20int8").try_acquire())
 
     monkeypatch.setattr(GcCandidates, "wait_for", look)
-    assert store.checkout(digest, "bert", "int8")[1]
+    assert store.check_out(digest, "bert", "int8")[1]
     assert free == [True]
 
 
@@ -129,13 +129,13 @@ def late(store: Store, digest: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def test_a_run_leases_a_tree_before_it_looks(late: Store, digest: str) -> None:
-    assert late.tree(digest)
-    late.new_run("bert")
+    assert late.read_tree(digest)
+    late.create_run("bert")
     assert late.check(digest) == ("its list of files is missing or was damaged",)
 
 
 def test_a_run_leases_an_object_before_it_reads(late: Store, digest: str) -> None:
-    late.new_run("bert")
+    late.create_run("bert")
     with pytest.raises(StoreError, match=f"^object {digest} is not in the store"):
         late.read(digest)
 
@@ -150,7 +150,7 @@ def test_what_is_stored_again_is_leased_before_it_is_found_to_be_there(late: Sto
 @pytest.mark.parametrize(
     "put",
     [
-        lambda store, digest: store.checkout(digest, "bert", "int8"),
+        lambda store, digest: store.check_out(digest, "bert", "int8"),
         lambda store, digest: store.materialize(digest, store.root.parent / "model"),
     ],
 )

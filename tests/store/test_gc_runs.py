@@ -32,7 +32,7 @@ DAY = 86400.0
 def finished(store: Store, days: float, trees: tuple[str, ...] = (), pipeline: str = "bert", **more: object) -> str:
     """A run that ended so many days ago, whose stages built these trees; its id."""
     began = time.time() - days * DAY
-    folder = store.new_run(pipeline)
+    folder = store.create_run(pipeline)
     stages = [{"stage": tree, "tree": tree, "outcome": "built"} for tree in trees]
     write_run(folder, pipeline, {}, stages=stages, started_at=began, **more)
     os.utime(folder, (began, began))
@@ -41,14 +41,14 @@ def finished(store: Store, days: float, trees: tuple[str, ...] = (), pipeline: s
 
 def unfinished(store: Store, days: float) -> str:
     """A run that ended so many days ago without a record."""
-    folder = store.new_run("bert")
+    folder = store.create_run("bert")
     (folder / "events.jsonl").write_text("{}\n")
     os.utime(folder, (time.time() - days * DAY,) * 2)
     return folder.name
 
 
 def left(store: Store) -> list[str]:
-    return [folder.name for folder in store.runs()]
+    return [folder.name for folder in store.list_runs()]
 
 
 def test_the_last_runs_of_each_pipeline_stay(store: Store) -> None:

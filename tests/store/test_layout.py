@@ -151,18 +151,18 @@ def test_a_lost_version_and_lost_folders_are_made_again(store: Store) -> None:
     (store.root / "locks").rmdir()
     with Store.open(store.root) as other:
         assert other.check(digest) == ()
-        with other.key_lock("a" * 64) as lock:
+        with other.build_key_lock("a" * 64) as lock:
             assert lock.try_acquire()
 
 
 def test_a_moved_store_is_whole(store: Store, tmp_path: Path) -> None:
     digest = add(store, {"a": b"1"})
-    store.checkout(digest, "p", "s")
+    store.check_out(digest, "p", "s")
     store.close()
     store.root.rename(tmp_path / "elsewhere")
     with Store.open(tmp_path / "elsewhere") as other:
         assert other.check(digest) == ()
-        assert other.checkout(digest, "p", "s") == (tmp_path / "elsewhere" / "out" / "p" / "s", False)
+        assert other.check_out(digest, "p", "s") == (tmp_path / "elsewhere" / "out" / "p" / "s", False)
 
 
 def test_processes_that_make_it_at_the_same_time_agree(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_a_full_disk_loses_nothing(disk: Path, tmp_path: Path) -> None:
         assert str(caught.value).splitlines()[0] == "cannot store a file: the disk is full"
         assert leftovers(store) == ["1-output"]
         assert store.check(digest) == ()
-        assert store.actions("a" * 64) == (action(tree=digest),)
+        assert store.list_actions("a" * 64) == (action(tree=digest),)
         assert store.drain_notices() == []
 
 
@@ -81,19 +81,19 @@ def test_a_disk_that_is_full_to_the_last_byte_can_be_read(disk: Path) -> None:
     fill_up(disk / "ballast")
     with Store.open(disk / "store") as store:
         assert store.check(digest) == ()
-        assert store.actions("a" * 64) == (action(tree=digest),)
+        assert store.list_actions("a" * 64) == (action(tree=digest),)
         for refused in (
             lambda: store.put_action(action("b" * 64)),
-            lambda: store.checkout(digest, "bert", "int8"),
+            lambda: store.check_out(digest, "bert", "int8"),
             lambda: add_bytes(store, b"log"),
         ):
             with pytest.raises(StoreError, match=r"^cannot [^:]+: the disk is full\n"):
                 refused()
         assert not (store.root / "out" / "bert").exists()
         (disk / "ballast").unlink()
-        assert content(store.checkout(digest, "bert", "int8")[0]).keys() == {"model.onnx", "model.data"}
+        assert content(store.check_out(digest, "bert", "int8")[0]).keys() == {"model.onnx", "model.data"}
         store.put_action(action("b" * 64))
-        assert store.actions("b" * 64) == (action("b" * 64),)
+        assert store.list_actions("b" * 64) == (action("b" * 64),)
 
 
 @needs_root
@@ -101,12 +101,12 @@ def test_a_read_only_store_can_be_read(disk: Path) -> None:
     with Store.open(disk / "store") as store:
         digest = add(store, {"model.onnx": b"proto"})
         store.put_action(action(tree=digest))
-        store.checkout(digest, "bert", "int8")
+        store.check_out(digest, "bert", "int8")
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     with Store.open(disk / "store") as store:
         assert store.check(digest) == ()
-        assert store.actions("a" * 64) == (action(tree=digest),)
-        assert store.checkout(digest, "bert", "int8")[1] is False
+        assert store.list_actions("a" * 64) == (action(tree=digest),)
+        assert store.check_out(digest, "bert", "int8")[1] is False
         (notice,) = store.drain_notices()
         assert notice.startswith(f"the index in {store.root / 'index'} cannot be used (")
         with pytest.raises(StoreError) as caught:
@@ -132,7 +132,7 @@ resource.setrlimit(limit, (int(sys.argv[3]), resource.getrlimit(limit)[1]))
 locks = []
 try:
     for number in range(100):
-        lock = store.key_lock(str(number))
+        lock = store.build_key_lock(str(number))
         lock.acquire()
         locks.append(lock)
         add_bytes(store, b"x" * 2_000_000)
@@ -182,9 +182,9 @@ def test_a_path_may_hold_anything(tmp_path: Path) -> None:
     folder = tmp_path / ("a store of größe 文 'quoted' [1] %s {x}" + "y" * 180)
     with Store.open(folder) as store:
         digest = add(store, {"my model.onnx": b"proto"})
-        store.checkout(digest, "p", "s")
+        store.check_out(digest, "p", "s")
         assert store.check(digest) == ()
-        assert content(store.checkout(digest, "p", "s")[0]) == {"my model.onnx": b"proto"}
+        assert content(store.check_out(digest, "p", "s")[0]) == {"my model.onnx": b"proto"}
     with Store.open(folder) as store:
         assert store.check(digest) == ()
         assert store.drain_notices() == []
@@ -213,7 +213,7 @@ def test_a_store_that_a_group_shares_is_written_by_all(everybodys: Path) -> None
         os.umask(0o002)
         with Store.open(everybodys / "store") as store:
             digest = add(store, {"model.onnx": text.encode(), "sub/a": b"the same"})
-            read = content(store.checkout(digest, "p", "s")[0])["model.onnx"].decode()
+            read = content(store.check_out(digest, "p", "s")[0])["model.onnx"].decode()
             return read, store.check(digest), store.drain_notices()
 
     for text, user in (("one", NOBODY), ("two", NOBODY - 1), ("one", NOBODY), ("three", NOBODY - 1)):
@@ -235,7 +235,7 @@ def test_files_that_lost_the_rights_of_their_owner_get_them_back(everybodys: Pat
             path.chmod(0o444 if path.suffix == ".sqlite" else 0)
         with Store.open(root) as store:
             digest = add(store, {"model.onnx": b"another"})
-            return len(store.actions("a" * 64)), store.check(digest), store.drain_notices()
+            return len(store.list_actions("a" * 64)), store.check(digest), store.drain_notices()
 
     assert in_child(stored, NOBODY) == "None"
     assert in_child(read, NOBODY) == "(1, (), [])"

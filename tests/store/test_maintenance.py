@@ -12,7 +12,7 @@ from blake3 import blake3
 from orun.errors import StoreError, UsageError
 from orun.store import Store, checksummed_json
 from orun.store.pins import Pin, list_pins, pin, unpin
-from orun.store.stats import Usage, stats
+from orun.store.stats import Usage, measure_usage
 from orun.store.verify import Verified, verify
 from tests.store.support import action, add, bytes_read, edit_and_restore_time, flip, needs_proc, object_path
 
@@ -96,7 +96,7 @@ def test_everything_that_is_damaged_is_named(store: Store, tmp_path: Path) -> No
     edit_and_restore_time(object_path(store, damaged))
     object_path(store, missing).unlink()
     flip(next((store.root / "actions").glob("bb/*/*.json")))
-    folder = store.new_run("bert")
+    folder = store.create_run("bert")
     (folder / "record.json").write_bytes(b"{}")
     (store.root / "objects" / "ab").mkdir(exist_ok=True)
     (store.root / "objects" / "ab" / "stray file").touch()
@@ -116,9 +116,9 @@ def test_everything_that_is_damaged_is_named(store: Store, tmp_path: Path) -> No
 def test_each_file_counts_once(store: Store) -> None:
     digest = add(store, {"model.onnx": b"x" * 100_000})
     store.put_action(action(tree=digest))
-    out, _ = store.checkout(digest, "bert", "int8")
+    out, _ = store.check_out(digest, "bert", "int8")
     store.close()
-    statistics = stats(store)
+    statistics = measure_usage(store)
     assert statistics["objects"].files == 2
     assert statistics["objects"].size >= 100_000
     assert statistics["actions"].files == statistics["out"].files == 1
@@ -138,14 +138,14 @@ def test_a_file_that_a_run_removes_meanwhile_does_not_count(store: Store, monkey
         return lstat(path)
 
     monkeypatch.setattr(os, "lstat", remove_first)
-    assert stats(store)["objects"].files == 2
+    assert measure_usage(store)["objects"].files == 2
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ESTALE])
 def test_what_the_system_refuses_is_not_damaged_but_by_the_disk(
     store: Store, monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:
-    record = store.new_run("bert") / "record.json"
+    record = store.create_run("bert") / "record.json"
     record.write_text("{}")
 
     def fail(_path: Path, _limit: int) -> bytes:

@@ -88,7 +88,7 @@ def test_external_data_of_a_model_has_one_hard_link(store: Store, tmp_path: Path
     """The onnx package refuses to read it otherwise (onnx/onnx#7686)."""
     digest = add(store, {"model.onnx": b"proto", "model.onnx.data": b"weights", "sub/more": b"weights 2"})
     store.materialize(digest, tmp_path / "placed")
-    checkout, _ = store.checkout(digest, "p", "s")
+    checkout, _ = store.check_out(digest, "p", "s")
     for folder in (tmp_path / "placed", checkout):
         assert (folder / "model.onnx.data").stat().st_nlink == 1
         assert (folder / "sub/more").stat().st_nlink == 1
@@ -109,7 +109,7 @@ def test_onnx_loads_a_model_with_external_data_from_where_it_is_placed(store: St
     onnx.save_model(model, output / "model.onnx", save_as_external_data=True, location="data", size_threshold=0)
     digest = store.add_tree(output).digest
     store.materialize(digest, tmp_path / "placed")
-    for folder in (tmp_path / "placed", store.checkout(digest, "p", "s")[0]):
+    for folder in (tmp_path / "placed", store.check_out(digest, "p", "s")[0]):
         loaded = onnx.load(folder / "model.onnx")
         onnx.checker.check_model(folder / "model.onnx")
         assert numpy_helper.to_array(loaded.graph.initializer[0]).tolist() == [0, 1, 2, 3]
@@ -123,8 +123,8 @@ def test_an_executable_has_a_mode_of_its_own(store: Store, tmp_path: Path) -> No
     assert mode(tmp_path / "placed" / "run.sh") == "-r-xr-xr-x"
     assert mode(tmp_path / "placed" / "same.txt") == "-r--r--r--"
     assert store.check(digest) == ()
-    assert store.checkout(digest, "p", "s")[1]
-    assert not store.checkout(digest, "p", "s")[1]
+    assert store.check_out(digest, "p", "s")[1]
+    assert not store.check_out(digest, "p", "s")[1]
 
 
 def test_where_links_cannot_be_files_are_copied(store: Store, tmp_path: Path) -> None:
@@ -248,14 +248,14 @@ def test_an_object_that_is_edited_once_it_was_looked_at_is_not_trusted(
     if has_reflinks(store):
         pytest.skip("this file system has reflinks, which go first")
     digest, objects = add(store, {"a.bin": b"one"}), store.parts.objects
-    look = objects.problem
+    look = objects.find_problem
 
     def look_and_edit(path: str) -> str:
         status = look(path)
-        flip(Path(objects.path(path)))
+        flip(Path(objects.locate(path)))
         return status
 
-    monkeypatch.setattr(objects, "problem", look_and_edit)
+    monkeypatch.setattr(objects, "find_problem", look_and_edit)
     store.materialize(digest, tmp_path / "placed")
     monkeypatch.undo()
     assert store.check(digest) == ("a.bin was damaged in the store",)

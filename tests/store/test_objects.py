@@ -18,7 +18,7 @@ from blake3 import blake3
 from orun.errors import StoreError
 from orun.fs.digests import digest_descriptor
 from orun.fs.durable import replace_file
-from orun.fs.signatures import set_stamp, signature_of
+from orun.fs.signatures import set_stamp, to_signature
 from orun.store import Store, materialize, objects
 from orun.store.objects import SMALL
 from tests.store.support import (
@@ -191,10 +191,10 @@ def test_a_coarse_time_is_not_trusted(store: Store, monkeypatch: pytest.MonkeyPa
         before = bytes_read()
         assert store.check(digest) == ()
         assert bytes_read() - before > 1 << 20
-    store.checkout(digest, "bert", "int8")
+    store.check_out(digest, "bert", "int8")
     for _ in range(2):
         before = bytes_read()
-        assert store.checkout(digest, "bert", "int8")[1] is False
+        assert store.check_out(digest, "bert", "int8")[1] is False
         assert bytes_read() - before > 1 << 20
 
 
@@ -215,7 +215,7 @@ def test_file_systems_that_cut_times(
     monkeypatch.setattr(os, "utime", cut)
     tree = store.add_tree(fill(tmp_path / "output", {"model.onnx": bytes(SMALL + 1), "labels.txt": b"cat"}))
     objects = [object_path(store, digest).stat() for digest in tree.objects]
-    known = [store.parts.index.get(signature_of(status)) for status in objects]
+    known = [store.parts.index.get(to_signature(status)) for status in objects]
     assert known == ([*tree.objects] if settled else [None, None, None])
     assert store.check(tree.digest) == ()
 
@@ -251,7 +251,7 @@ def test_an_object_that_a_dead_process_has_not_flushed_is_flushed(
     files = {"model.onnx": bytes(SMALL + 1), "labels.txt": b"cat"}
 
     def die() -> None:
-        with store.together():
+        with store.flush_together():
             store.add_tree(fill(tmp_path / "first", files))
             os._exit(0)
 
@@ -265,17 +265,17 @@ def test_an_object_that_a_dead_process_has_not_flushed_is_flushed(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", flush)
-    with store.together() if together else nullcontext():
+    with store.flush_together() if together else nullcontext():
         tree = store.add_tree(fill(tmp_path / "second", files))
     assert flushed >= {object_path(store, digest).stat().st_ino for digest in tree.objects}
 
 
 def test_nothing_is_known_of_an_object_before_the_disk_has_it(store: Store) -> None:
     """A power cut would leave a file of its size and times, and an index that says what is no longer in it."""
-    with store.together():
+    with store.flush_together():
         digest = add_bytes(store, b"model")
         store.flush()
-        seen = signature_of(object_path(store, digest).stat())
+        seen = to_signature(object_path(store, digest).stat())
         with Store.open(store.root) as other:
             assert other.parts.index.get(seen) is None
     with Store.open(store.root) as other:
@@ -297,13 +297,13 @@ def test_what_the_disk_does_not_take_is_no_object(
         fsync(descriptor)
 
     monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(StoreError) as caught, store.together():
+    with pytest.raises(StoreError) as caught, store.flush_together():
         tree = store.add_tree(folder)
     assert caught.value.problem == "cannot write to the disk: the disk reports an error"
     gone = blake3(files.pop(refused)).hexdigest()
     assert not object_path(store, gone).exists()
     for digest in {*tree.objects} - {gone}:
-        seen = signature_of(object_path(store, digest).stat())
+        seen = to_signature(object_path(store, digest).stat())
         assert store.parts.index.get(seen) is None  # of what was to be flushed after it nothing is known
     assert store.check(tree.digest) == (f"{refused} is missing from the store",)
 

@@ -46,7 +46,7 @@ def test_four_processes_on_a_cold_store_build_each_stage_once(tmp_path: Path) ->
     assert [report["notices"] for report in reports] == [[]] * 4
     assert is_whole(tmp_path / "store")
     with Store.open(tmp_path / "store") as store:
-        assert len(store.runs()) == 4
+        assert len(store.list_runs()) == 4
 
 
 @pytest.mark.parametrize("kills", mostly_slow([4, 20], 4))

@@ -17,7 +17,7 @@ import orun
 from orun.cli.main import main
 from orun.environment import providers
 from orun.errors import StoreError
-from tests.facts import sentences
+from tests.facts import describe_reasons
 from tests.project import Project, outcomes
 from tests.store.support import NOBODY, flip, forks, in_child, needs_root
 
@@ -165,8 +165,8 @@ def test_a_gate_that_blocks_is_in_the_plan(tmp_path: Path, capsys: pytest.Captur
         "nothing to run: 1 of 2 stages blocked\n"
     )
     step = orun.explain(project.folder / "pipeline.yaml", "bundle", store=project.store)
-    assert (step.action, sentences(step.reasons)) == ("blocked", ("a gate of make failed",))
-    assert sentences(project.run()["bundle"].reasons) == sentences(step.reasons)
+    assert (step.action, describe_reasons(step.reasons)) == ("blocked", ("a gate of make failed",))
+    assert describe_reasons(project.run()["bundle"].reasons) == describe_reasons(step.reasons)
 
 
 READ_ONLY = """

@@ -16,9 +16,9 @@ from tests.store.support import empty, flip, truncate
 
 
 def test_runs_are_named_by_time_and_sort_by_it(store: Store) -> None:
-    assert store.runs() == ()
-    runs = tuple(store.new_run(name) for name in ("bert", "a/b", "bert", "bert"))
-    assert store.runs() == runs
+    assert store.list_runs() == ()
+    runs = tuple(store.create_run(name) for name in ("bert", "a/b", "bert", "bert"))
+    assert store.list_runs() == runs
     assert all(path.parent == store.root / "runs" and path.is_dir() for path in runs)
     assert re.fullmatch(r"\d{8}-\d{6}-\d{6}-bert", runs[0].name)
     assert runs[1].name.endswith("-a%2Fb")
@@ -27,7 +27,7 @@ def test_runs_are_named_by_time_and_sort_by_it(store: Store) -> None:
 def test_two_runs_of_one_microsecond_have_two_folders(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     times = iter([100.0, 100.0, 100.000001])
     monkeypatch.setattr(time, "time", lambda: next(times))
-    assert [store.new_run("bert").name for _ in range(2)] == [
+    assert [store.create_run("bert").name for _ in range(2)] == [
         "19700101-000140-000000-bert",
         "19700101-000140-000001-bert",
     ]
@@ -40,31 +40,31 @@ def test_a_run_sorts_after_those_before_it_where_the_clock_was_set_back(
     monkeypatch.setattr(time, "time", lambda: clock[0])
     for name in ("20991231-notes", "99999999-999999-abcdef-x"):  # no names of runs
         (store.root / "runs" / name).mkdir()
-    first = store.new_run("bert")
+    first = store.create_run("bert")
     clock[0] = 3600.0
-    later = [store.new_run("bert"), store.new_run("a"), store.new_run("bert")]
+    later = [store.create_run("bert"), store.create_run("a"), store.create_run("bert")]
     assert [path.name for path in later] == [
         "19700101-020000-000001-bert",
         "19700101-020000-000002-a",
         "19700101-020000-000003-bert",
     ]
     clock[0] = 7201.0
-    last = store.new_run("bert")
+    last = store.create_run("bert")
     assert last.name == "19700101-020001-000000-bert"
-    assert store.runs()[:5] == (first, *later, last)
+    assert store.list_runs()[:5] == (first, *later, last)
 
 
 def test_a_name_that_only_looks_like_a_time_is_no_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "time", lambda: 7200.0)
     (store.root / "runs" / "99999999-999999-999999-x").mkdir()
-    assert store.new_run("bert").name == "19700101-020000-000000-bert"
+    assert store.create_run("bert").name == "19700101-020000-000000-bert"
 
 
 def test_a_run_is_found_by_a_beginning(store: Store) -> None:
     for name in ("20261103-101500-000001-bert", "20261103-101500-000001-bert-large", "20261104-080000-000000-bert"):
         (store.root / "runs" / name).mkdir()
     (store.root / "runs" / "notes.txt").touch()
-    runs = store.runs()
+    runs = store.list_runs()
     assert len(runs) == 3
     assert store.run("20261104") == runs[2]
     assert store.run("20261103-101500-000001-bert") == runs[0]
@@ -89,7 +89,7 @@ def test_no_run_yet(store: Store) -> None:
 
 
 def test_a_record_comes_back(store: Store) -> None:
-    path = store.new_run("bert") / "record.json"
+    path = store.create_run("bert") / "record.json"
     record = {"exit_code": 0, "stages": [{"tree": "1" * 64}], "name": "ü"}
     path.write_bytes(encode_checksummed(record))
     assert read_record(path) == record
@@ -97,7 +97,7 @@ def test_a_record_comes_back(store: Store) -> None:
 
 @pytest.mark.parametrize("damage", [flip, truncate, empty])
 def test_a_damaged_record_is_an_error(store: Store, damage: Callable[[Path], None]) -> None:
-    path = store.new_run("bert") / "record.json"
+    path = store.create_run("bert") / "record.json"
     path.write_bytes(encode_checksummed({"exit_code": 0}))
     damage(path)
     with pytest.raises(StoreError) as caught:

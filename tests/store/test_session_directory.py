@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from orun.store import Store
-from orun.store.session_directory import live_leases, sweep
+from orun.store.session_directory import read_live_leases, sweep
 from tests.store.support import add, content, fill, forks, in_child, needs_proc
 
 ORPHAN = """
@@ -20,7 +20,7 @@ import os, signal, sys
 from pathlib import Path
 from orun.store import Store
 store = Store.open(Path(sys.argv[1]))
-store.new_run("bert")
+store.create_run("bert")
 folder = store.make_session_folder("int8[per_channel=true]/x")
 (folder / "work").mkdir()
 (folder / "work" / "model.onnx").write_bytes(b"half a model")
@@ -154,16 +154,16 @@ def test_a_session_that_is_being_swept_is_not_begun(store: Store, monkeypatch: p
 
 def test_a_run_leases_its_folder_and_what_it_is_asked_for(store: Store, tmp_path: Path) -> None:
     digest = add(store, {"model.onnx": b"proto"})
-    leased = {digest, *(entry.digest for entry in store.tree(digest).entries)}  # type: ignore[union-attr]
+    leased = {digest, *(entry.digest for entry in store.read_tree(digest).entries)}  # type: ignore[union-attr]
     store.close()
     with Store.open(tmp_path / "store") as run:
         run.check(digest)
-        assert live_leases(run.root / "tmp") == set()  # a plan is not a run
-        folder = run.new_run("bert")
+        assert read_live_leases(run.root / "tmp") == set()  # a plan is not a run
+        folder = run.create_run("bert")
         run.check(digest)
         run.check(digest)
-        assert live_leases(run.root / "tmp") == {folder.name, *leased}
-    assert live_leases(store.root / "tmp") == set()
+        assert read_live_leases(run.root / "tmp") == {folder.name, *leased}
+    assert read_live_leases(store.root / "tmp") == set()
 
 
 @forks

@@ -14,7 +14,7 @@ from blake3 import blake3
 
 from orun.errors import StoreError
 from orun.fs import traits
-from orun.fs.signatures import signature_at, signature_of
+from orun.fs.signatures import read_signature, to_signature
 from orun.store import Store, stat_cache
 from tests.store.support import bytes_read, fill, needs_proc
 
@@ -41,7 +41,7 @@ def test_a_file_of_another_number_is_another_file(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_text("1")
     with Store.open(tmp_path / "store") as store:
-        seen = signature_at(path)
+        seen = read_signature(path)
         assert seen
         assert store.files.is_same(path, seen, seen)
         assert store.files.is_same(path, None, None)
@@ -78,7 +78,7 @@ def test_where_inodes_are_numbered_anew_nothing_is_known_to_the_next_process(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
     """Two files of one size and time that were swapped may have each other's signatures when they are mounted again."""
-    monkeypatch.setattr(traits, "filesystem_type", lambda _path: kind)
+    monkeypatch.setattr(traits, "read_filesystem_type", lambda _path: kind)
     path = tmp_path / "data.bin"
     path.write_bytes(BIG)
     later(monkeypatch, 3)
@@ -89,7 +89,7 @@ def test_where_inodes_are_numbered_anew_nothing_is_known_to_the_next_process(
     before = bytes_read()
     assert store.files.digest_file(path) == digest
     assert bytes_read() - before < len(BIG)
-    assert not store.files.knows(signature_of(path.stat()))
+    assert not store.files.knows(to_signature(path.stat()))
     store.close()
     with Store.open(tmp_path / "store") as other:
         before = bytes_read()
@@ -137,9 +137,9 @@ def test_what_a_process_writes_by_a_mapping_is_seen(
         assert store.files.digest_file(path) == blake3(b"two").hexdigest()
         mapped[:] = b"new"
         assert store.files.digest_file(path) == blake3(b"new").hexdigest()
-    assert not store.files.knows(signature_of(path.stat()))
+    assert not store.files.knows(to_signature(path.stat()))
     store.files.digest_file(path)
-    assert store.files.knows(signature_of(path.stat())), "nobody writes to it any more"
+    assert store.files.knows(to_signature(path.stat())), "nobody writes to it any more"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there are no leases")
@@ -147,14 +147,14 @@ def test_a_network_that_gives_no_leases_does_not_have_its_files_read_again(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """NFS refuses them as if somebody wrote, wherever its server has not handed the file over."""
-    assert traits.filesystem_type("/proc/self/status") == "proc"
+    assert traits.read_filesystem_type("/proc/self/status") == "proc"
     monkeypatch.setattr(traits, "LOCAL", frozenset({"proc"}))
     path = tmp_path / "data.bin"
     path.write_bytes(b"one")
     later(monkeypatch, 3)
     with path.open("r+b"):
         store.files.digest_file(path)
-    assert store.files.knows(signature_of(path.stat()))
+    assert store.files.knows(to_signature(path.stat()))
 
 
 def test_a_folder_has_the_digest_of_its_names_and_contents(store: Store, tmp_path: Path) -> None:
@@ -253,4 +253,4 @@ def test_a_file_that_was_put_back_to_an_old_time_just_now_may_change_again(
     path.write_bytes(b"one")
     os.utime(path, ns=(0, 0))
     assert store.files.digest_file(path) == blake3(b"one").hexdigest()
-    assert store.parts.index.get(signature_of(path.stat())) is None
+    assert store.parts.index.get(to_signature(path.stat())) is None

@@ -38,7 +38,7 @@ def test_the_list_of_files_is_canonical(store: Store) -> None:
     assert store.read(tree.digest) == text.encode()
     assert tree.digest == digest_of(text.encode())
     assert tree.size == 10
-    assert store.tree(tree.digest) == tree
+    assert store.read_tree(tree.digest) == tree
 
 
 def test_the_digest_depends_on_content_names_and_mode_alone(store: Store, tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_a_linked_file_that_is_edited_while_it_is_copied_is_refused(
 
 
 def test_a_tree_that_is_not_there_is_a_miss(store: Store) -> None:
-    assert store.tree("0" * 64) is None
+    assert store.read_tree("0" * 64) is None
     assert store.check("0" * 64) == ("its list of files is missing or was damaged",)
 
 
@@ -196,7 +196,7 @@ def test_a_damaged_list_of_files_is_a_miss(store: Store, tmp_path: Path) -> None
     assert store.check(digest) == ("its list of files is missing or was damaged",)
     assert len(store.drain_notices()) == 1
     with Store.open(tmp_path / "store") as other:
-        assert other.tree(digest) is None
+        assert other.read_tree(digest) is None
         with pytest.raises(StoreError) as caught:
             other.materialize(digest, tmp_path / "placed")
     assert str(caught.value) == (
@@ -209,7 +209,7 @@ def test_a_damaged_list_of_files_is_a_miss(store: Store, tmp_path: Path) -> None
 def test_an_object_that_is_no_tree_is_an_error(store: Store) -> None:
     digest = add_bytes(store, b'{"model": 1}')
     with pytest.raises(StoreError) as caught:
-        store.tree(digest)
+        store.read_tree(digest)
     assert str(caught.value) == (
         f"object {digest} is not a tree\n"
         "  it is not a list of files\n"

@@ -34,16 +34,16 @@ def run(root: Path, stored: Callable[[str], None] = lambda _: None, *, look: boo
     built, digests, before = [], {}, ""
     with Store.open(root) as store:
         store.sweep()
-        folder = store.new_run("bert")
+        folder = store.create_run("bert")
         for name, files in STAGES.items():
-            with store.key_lock(KEYS[name]) as lock:
+            with store.build_key_lock(KEYS[name]) as lock:
                 lock.acquire()
-                hits = [record for record in store.actions(KEYS[name]) if not store.check(record.tree)]
+                hits = [record for record in store.list_actions(KEYS[name]) if not store.check(record.tree)]
                 if not hits:
                     built.append(name)
                     hits = [build(store, name, files, before)]
                 stored(name)
-            out, _ = store.checkout(hits[0].tree, "bert", name)
+            out, _ = store.check_out(hits[0].tree, "bert", name)
             assert not look or content(out) == files, name
             store.set_latest("bert", name, hits[0])
             digests[name] = before = hits[0].tree
@@ -69,7 +69,7 @@ def build(store: Store, name: str, files: dict[str, bytes], before: str) -> Acti
         store.materialize(before, session_folder / "inputs" / "model")
     with convert_os_errors(f"do the work of {name}", session_folder):
         fill(session_folder / "output", files)
-    with store.together():
+    with store.flush_together():
         tree = store.add_tree(session_folder / "output")
         record = action(KEYS[name], tree=tree.digest, stage=name)
         store.put_action(record)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orun.text.suggestions import nearest
+from orun.text.suggestions import list_nearest
 
 NAMES = ("int4.size", "int8[a=1].size", "int8[a=1].cosine[label=3]", "int8[a=2].size", "import")
 
@@ -19,4 +19,4 @@ NAMES = ("int4.size", "int8[a=1].size", "int8[a=1].cosine[label=3]", "int8[a=2].
     ],
 )
 def test_the_bare_name_of_a_matrix_means_each_of_its_stages(name: str, expected: list[str]) -> None:
-    assert nearest(name, NAMES) == expected
+    assert list_nearest(name, NAMES) == expected

@@ -6,15 +6,15 @@ import pytest
 
 from orun.core.metrics import Estimate, Unit
 from orun.text.units import (
-    amount,
     parse_duration,
     parse_ratio,
     parse_size,
-    respelt,
+    respell,
     show,
+    show_amount,
     show_change,
     show_in_full,
-    span,
+    show_interval,
     split,
 )
 
@@ -183,11 +183,11 @@ def test_a_figure_in_full_has_all_its_digits(value: float, unit: Unit, text: str
 
 
 def test_a_proportion_is_shown_as_its_threshold_is_written() -> None:
-    assert amount(0.981, "ratio", "97%") == "98.1 %"
-    assert amount(0.981, "ratio", "0.97") == "0.981"
-    assert amount(0.0123, "s", "12ms") == "12.3 ms"
-    assert span(Estimate(0.98, 0.97, 0.99), "ratio", "0.97") == "0.97 to 0.99"
-    assert span(None, "ratio") == ""
+    assert show_amount(0.981, "ratio", "97%") == "98.1 %"
+    assert show_amount(0.981, "ratio", "0.97") == "0.981"
+    assert show_amount(0.0123, "s", "12ms") == "12.3 ms"
+    assert show_interval(Estimate(0.98, 0.97, 0.99), "ratio", "0.97") == "0.97 to 0.99"
+    assert show_interval(None, "ratio") == ""
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_proportion_is_shown_as_its_threshold_is_written() -> None:
     ],
 )
 def test_an_interval_may_be_open(low: float, high: float, text: str) -> None:
-    assert span(Estimate(0.01, low, high), "ratio") == text
+    assert show_interval(Estimate(0.01, low, high), "ratio") == text
 
 
 @pytest.mark.parametrize(
@@ -220,4 +220,4 @@ def test_an_interval_may_be_open(low: float, high: float, text: str) -> None:
     ],
 )
 def test_a_unit_as_people_spell_it(text: str, meant: str) -> None:
-    assert respelt(text) == meant
+    assert respell(text) == meant

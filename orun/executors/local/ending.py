@@ -38,7 +38,7 @@ def finish_all(stage: str, output: str, progress: Callable[[int, int, str], None
     _wait_for_threads(progress)
     _wait_for_processes(progress)
     run_exit_functions()
-    for process in (os.getpid(), *(processes.descendants(os.getpid()) if _has_children() else ())):
+    for process in (os.getpid(), *(processes.iter_descendants(os.getpid()) if _has_children() else ())):
         own, open_files = process == os.getpid(), sorted(_open_for_writing(process, output))
         if open_files and own:
             _close_unreachable_files()

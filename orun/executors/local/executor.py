@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, Self
 
 from orun.core.serialization import Record, decode, encode
 from orun.core.targets import Interpreter
-from orun.environment.env_vars import stage_environment
+from orun.environment.env_vars import build_stage_environment
 from orun.executors.job import OPTIONS, Finished, Job, JobResult, Progress
 
 if TYPE_CHECKING:
@@ -266,4 +266,4 @@ class LocalExecutor:
 def _build_environment(interpreter: Interpreter | None) -> dict[str, str]:
     """Return the environment of every stage in a Python; another one than orun's own needs the path to its modules."""
     path = {} if interpreter is None or interpreter.path is None else {"PYTHONPATH": interpreter.path}
-    return stage_environment() | path
+    return build_stage_environment() | path

@@ -18,7 +18,7 @@ from orun.executors.job import Job
 from orun.executors.local.messages import Trouble
 from orun.executors.tracing import variables
 from orun.executors.tracing.scope import Scope
-from orun.fs.os_errors import SHORTAGES, quoted
+from orun.fs.os_errors import SHORTAGES, quote
 
 MESSAGE_LINES = 8  # of an exception's message; the log has all of it
 LINE_LENGTH = 300
@@ -159,7 +159,7 @@ def _suggest_module(job: Job, name: str) -> str:
 
 
 def _set_path(folder: str) -> str:
-    return f"It is in {folder}, where Python does not look: PYTHONPATH={quoted(folder)} orun ..."
+    return f"It is in {folder}, where Python does not look: PYTHONPATH={quote(folder)} orun ..."
 
 
 def write(scope: Scope, error: BaseException) -> None:

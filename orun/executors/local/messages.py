@@ -57,7 +57,7 @@ class Ended(Record, frozen=True):
         written: files opened for writing below Python -> whether only to append.
         missed: files opened for reading and writing that were missing, and were created.
         packages: distribution -> version of what child processes loaded.
-        probed: path probed below Python, but not opened -> `orun.fs.observed_state.appearance`.
+        probed: path probed below Python, but not opened -> `orun.fs.observed_state.observe_appearance`.
         untraced: why some opens below Python were not seen; empty if all were, or tracing is off.
     """
 

@@ -26,7 +26,7 @@ from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import find_packages, list_imports, list_needed_modules, list_unowned_files
 from orun.executors.tracing.recorder import Recorder, make_absolute
 from orun.executors.tracing.scope import Scope
-from orun.fs.signatures import signature_at, signature_of
+from orun.fs.signatures import read_signature, to_signature
 from orun.stages._data.packages import CODE, NEEDED
 from orun.stages._graph.input_domain import carry_domain
 from orun.stages.code import load_function
@@ -105,9 +105,9 @@ def _collect_packages(scope: Scope, recorder: Recorder, searched: Collection[str
         for path in user_modules.iter_candidates(user_modules.list_user_folders(scope), name):
             recorder.read(path)
     for path in list_unowned_files(modules):
-        recorder.reads.setdefault(path, signature_at(path))
+        recorder.reads.setdefault(path, read_signature(path))
     for path, status in CODE.items():
-        recorder.reads.setdefault(path, signature_of(status))
+        recorder.reads.setdefault(path, to_signature(status))
     return find_packages(modules, absent)
 
 

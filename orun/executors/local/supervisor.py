@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from orun.environment import processes
-from orun.environment.physical_memory import out_of_memory_kills
+from orun.environment.physical_memory import count_out_of_memory_kills
 from orun.executors.job import Job
 from orun.executors.local.channel import Channel
 from orun.executors.local.messages import Ended, Stop
@@ -44,7 +44,7 @@ class Supervised:
     stopped: Stop = ""
     native: NativeReads | None = None
     _began: float = field(default_factory=monotonic)
-    _kills: int = field(default_factory=out_of_memory_kills)
+    _kills: int = field(default_factory=count_out_of_memory_kills)
     _kill_at: float = float("inf")
 
     def watch_native_reads(self) -> NativeReads | None:
@@ -68,7 +68,7 @@ class Supervised:
                 self.kill()
         elif monotonic() >= self._compute_deadline:
             self.stop("timeout")
-        elif self.job.memory is not None and processes.held_memory(self.process) > self.job.memory:
+        elif self.job.memory is not None and processes.measure_held_memory(self.process) > self.job.memory:
             self.stop("memory")
 
     @property
@@ -103,7 +103,7 @@ class Supervised:
             cpu_seconds=usage.ru_utime + usage.ru_stime,
             peak_memory=usage.ru_maxrss * MAXRSS_UNIT,
             stopped=self.stopped,
-            out_of_memory=bool(status) and out_of_memory_kills() > self._kills,
+            out_of_memory=bool(status) and count_out_of_memory_kills() > self._kills,
             reads=self.native.recorder.reads if self.native else {},
             written=self.native.recorder.written if self.native else {},
             missed=sorted(self.native.recorder.missed) if self.native else [],

@@ -38,4 +38,4 @@ class MetadataLookups:
     def _record(self, name: str, caller: str) -> None:
         normal = distributions.normalise(name)
         if name and caller != "orun" and normal not in self.versions:
-            self.versions[normal] = distributions.installed().get(normal, distributions.ABSENT)
+            self.versions[normal] = distributions.list_installed().get(normal, distributions.ABSENT)

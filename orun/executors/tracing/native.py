@@ -45,7 +45,7 @@ from orun.executors.tracing.recorder import WRITES, Recorder, find_source, make_
 from orun.executors.tracing.scope import Scope
 from orun.executors.tracing.syscalls import ACCESSES, MKDIRS, MOVES, READLINKS, STARTS, SystemCall
 from orun.executors.tracing.user_modules import iter_candidates
-from orun.fs.observed_state import appearance, tells_more
+from orun.fs.observed_state import observe_appearance, tells_more
 
 with contextlib.suppress(ModuleNotFoundError):  # Windows
     import fcntl
@@ -69,7 +69,7 @@ class NativeReads:
 
     Attributes:
         recorder: files that were read and written.
-        probed: path that was probed without being opened -> `orun.fs.observed_state.appearance`.
+        probed: path that was probed without being opened -> `orun.fs.observed_state.observe_appearance`.
         children: modules that child processes have loaded.
         untraced: why some reports could not be read; empty if all could.
     """
@@ -172,7 +172,7 @@ class NativeReads:
         if known is None or (links and not tells_more(known)):
             counts = self._scope.is_dependency if self.children.is_program(process) else self._scope.is_code
             if counts(path) and not self.recorder.is_temporary(path):
-                self.probed[path] = appearance(path, link=links, target=links)
+                self.probed[path] = observe_appearance(path, link=links, target=links)
 
     def _is_stale(self, path: str) -> bool:
         """Return whether byte code may not match its source; child processes then compile the source."""

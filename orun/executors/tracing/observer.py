@@ -15,7 +15,7 @@ from orun.executors.tracing.recorder import Recorder, make_absolute
 from orun.executors.tracing.scope import Scope, list_installed_prefixes
 from orun.executors.tracing.variables import Variables
 from orun.fs.observed_state import ABSENT
-from orun.fs.signatures import Signature, signature_at
+from orun.fs.signatures import Signature, read_signature
 
 
 @dataclass
@@ -59,7 +59,7 @@ class Observer:
         paths = (
             path for path in map(make_absolute, filter(None, files)) if not path.startswith(list_installed_prefixes())
         )
-        self._loaded_before = {path: signature_at(path) for path in paths}
+        self._loaded_before = {path: read_signature(path) for path in paths}
         self.recorder.install()
         self.searches.install()
         self.versions.install()

@@ -53,7 +53,7 @@ def list_needed_modules(
         own -= {
             name.replace("-", "_")
             for distribution in _list_distributions(_drop_modules(installed, own))
-            for name in distributions.requirements(distribution)
+            for name in distributions.read_requirements(distribution)
         }
     return _drop_modules(installed, own), {name for name, spec in specs.items() if spec is None}
 
@@ -84,10 +84,10 @@ def find_packages(modules: Modules, absent: Iterable[str]) -> dict[str, str]:
         absent: modules that are not installed; each name is taken for that of its distribution.
     """
     unowned_names = map(distributions.normalise, modules.keys() - _find_owners(modules).keys())
-    versions = {name: distributions.PRESENT for name in unowned_names if name in distributions.modules()}
+    versions = {name: distributions.PRESENT for name in unowned_names if name in distributions.list_modules()}
     for name in map(distributions.normalise, absent):
-        versions[name] = distributions.installed().get(name, distributions.ABSENT)
-    versions |= {name: distributions.installed()[name] for name in _list_distributions(modules)}
+        versions[name] = distributions.list_installed().get(name, distributions.ABSENT)
+    versions |= {name: distributions.list_installed()[name] for name in _list_distributions(modules)}
     return dict(sorted(versions.items()))
 
 
@@ -105,7 +105,9 @@ def _list_distributions(modules: Modules) -> set[str]:
 def _find_owners(modules: Modules) -> dict[str, list[str]]:
     """Return the normalised names of the distributions of each module that has any."""
     named = {
-        name: [normal] for name in modules if (normal := distributions.normalise(name)) in distributions.installed()
+        name: [normal]
+        for name in modules
+        if (normal := distributions.normalise(name)) in distributions.list_installed()
     }
     rest = tuple(sorted((name, tuple(sorted(modules[name]))) for name in modules.keys() - named.keys()))
     return named | _read_owners(rest)
@@ -114,7 +116,7 @@ def _find_owners(modules: Modules) -> dict[str, list[str]]:
 @functools.lru_cache(maxsize=4)
 def _read_owners(modules: tuple[tuple[str, tuple[str, ...]], ...]) -> dict[str, list[str]]:
     """Return the same for modules whose distributions have other names, from the lists of installed files."""
-    return distributions.owners(dict(modules))
+    return distributions.find_owners(dict(modules))
 
 
 def stands_alone(path: str) -> bool:
@@ -125,7 +127,8 @@ def stands_alone(path: str) -> bool:
     """
     folder, _, file = path.rpartition("/")
     return (
-        folder.endswith(PACKAGES) and distributions.normalise(file.removesuffix(".py")) not in distributions.installed()
+        folder.endswith(PACKAGES)
+        and distributions.normalise(file.removesuffix(".py")) not in distributions.list_installed()
     )
 
 

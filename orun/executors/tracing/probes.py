@@ -21,7 +21,7 @@ from orun.executors.tracing.frames import FINDERS, find_caller
 from orun.executors.tracing.recorder import LISTERS, Recorder, make_absolute
 from orun.executors.tracing.scope import Scope
 from orun.fs import observed_state
-from orun.fs.observed_state import appearance
+from orun.fs.observed_state import observe_appearance
 
 LSTAT: Mapping[str, bool] = {"size": True, "link": True}
 # Module, function, and what it reads besides presence.
@@ -52,7 +52,7 @@ class Probes:
         recorder: what was opened, listed and created; these paths need no record here.
 
     Attributes:
-        states: absolute path -> `orun.fs.observed_state.appearance` when first probed.
+        states: absolute path -> `orun.fs.observed_state.observe_appearance` when first probed.
     """
 
     def __init__(self, recorder: Recorder) -> None:
@@ -123,7 +123,7 @@ class Probes:
             details = {}
         if (before is None or details.keys() - before.keys()) and _is_relevant(name, file, scope, details):
             self._details[name] = {**(before or {}), **details}
-            self.states[name] = appearance(name, **self._details[name])
+            self.states[name] = observe_appearance(name, **self._details[name])
 
 
 def _is_relevant(name: str, file: str, scope: Scope, details: Mapping[str, bool]) -> bool:

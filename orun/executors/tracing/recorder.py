@@ -16,8 +16,8 @@ from typing import Any
 
 from orun.executors.tracing.frames import FINDERS, find_caller
 from orun.executors.tracing.scope import Scope, build_scope
-from orun.fs.observed_state import listing_digest
-from orun.fs.signatures import Signature, signature_of
+from orun.fs.observed_state import digest_listing
+from orun.fs.signatures import Signature, to_signature
 
 WRITES = os.O_WRONLY | os.O_RDWR
 BYPRODUCTS = "/__pycache__/"  # caches beside code, except byte code, which stands for its source
@@ -103,7 +103,7 @@ class Recorder:
             self.missing[source] = True
             return
         if stat.S_ISREG(status.st_mode):
-            self.reads.setdefault(source, signature_of(status))
+            self.reads.setdefault(source, to_signature(status))
 
     def _dispatch(self, event: str, arguments: tuple[Any, ...]) -> None:
         handler = self._handlers.get(event)
@@ -225,17 +225,17 @@ class Recorder:
             return
         if self.is_temporary(name) or self._is_module_search(name):
             return
-        self.listings[name] = listing_digest(name)
+        self.listings[name] = digest_listing(name)
 
     def _is_module_search(self, folder: str) -> bool:
-        """Return whether a library lists a folder to find modules, or `listing_digest` lists it.
+        """Return whether a library lists a folder to find modules, or `digest_listing` lists it.
 
         It counts if the project's code lists the modules of its own package: these are its plug-ins.
         """
         module, file = find_caller(LISTERS, depth=3)
         if module == "pkgutil" and self._scope.is_code(folder) and folder not in sys.path:
             return not self._scope.is_code(find_caller(LISTERS | {module}, depth=3)[1])
-        if module in FINDERS or file == listing_digest.__code__.co_filename:
+        if module in FINDERS or file == digest_listing.__code__.co_filename:
             return True
         return folder in sys.path and not self._scope.is_code(file)
 

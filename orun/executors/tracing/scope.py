@@ -14,7 +14,7 @@ from itertools import chain
 import blake3
 
 from orun.environment.distributions import PACKAGES, holds_packages
-from orun.environment.python_path import PACKAGE, VARIABLE, on_path
+from orun.environment.python_path import PACKAGE, VARIABLE, list_folders
 from orun.executors.job import Job
 
 # Folders of the machine, which differ between machines without affecting a stage's result.
@@ -105,7 +105,7 @@ def list_python_path_folders(path: str) -> tuple[str, ...]:
     """
     return tuple(
         folder
-        for folder in on_path(path)
+        for folder in list_folders(path)
         if not f"{folder}/".startswith(list_installed_prefixes()) and not holds_packages(folder)
     )
 

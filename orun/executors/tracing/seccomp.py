@@ -13,7 +13,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from orun.environment.processes import libc
+from orun.environment.processes import load_libc
 from orun.executors.tracing.syscalls import OPENS, list_numbers
 
 # By machine: its audit architecture, and the number of the system call `seccomp`.
@@ -54,7 +54,7 @@ def listen() -> int:
     arguments = make_ready()
     if not arguments:
         raise Untraced(explain_unavailability())
-    listener: int = -1 if libc().prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) else libc().syscall(*arguments)
+    listener: int = -1 if load_libc().prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) else load_libc().syscall(*arguments)
     if listener < 0:
         number = ctypes.get_errno()
         raise Untraced(f"{REFUSALS.get(number, REFUSED)} (seccomp: {os.strerror(number)})")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orun.core.metrics import Unit, extra_reference
+from orun.core.metrics import Unit, parse_extra_reference
 
 MODEL, REFERENCE, BASELINE = "model", "reference", "baseline"
 
@@ -41,7 +41,7 @@ ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl", *PROBABILITY, "mae", "rm
 
 def title_of(role: str) -> str:
     """Return how a message calls a model: `reference.fused` is "reference `fused`", and every other role itself."""
-    name = extra_reference(role)
+    name = parse_extra_reference(role)
     return f"reference `{name}`" if name else role
 
 

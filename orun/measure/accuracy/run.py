@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.core.dynamic_axes import batch_place
+from orun.core.dynamic_axes import find_batch_index
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.names import MODEL, REFERENCE, title_of
 from orun.measure.dataset import TOKENS, Array, Batch, Origin, Values, as_type, batches, count, list_unbatched
@@ -169,7 +169,7 @@ def _run(
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     if batch.is_unbatched:
-        later = {value.name for value in session.get_outputs() if batch_place(value.shape or ()) > 0}
+        later = {value.name for value in session.get_outputs() if find_batch_index(value.shape or ()) > 0}
         has_batch = {name for name, value in outputs.items() if value.shape[:1] == (1,) and name not in later}
         outputs = {name: value if name in has_batch else value[None] for name, value in outputs.items()}
     for name, value in outputs.items():

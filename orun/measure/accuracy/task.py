@@ -36,7 +36,7 @@ from orun.measure.metrics.error_rate import LABEL_TITLE, pool_edits, read_texts
 from orun.measure.metrics.pooled import Pooled, f1, f1_of_part, iou, iou_of_part
 from orun.measure.metrics.regression import mae, r2, rmse
 from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
-from orun.text.lists import first_few
+from orun.text.lists import join_few
 
 Scores = Mapping[str, Floats | Pooled]
 """By metric: one value for each example `[n]`; or one number of all examples, `[]` or `Pooled`."""
@@ -137,7 +137,7 @@ def _warn_of_wrong_boxes(
     detected = sorted({int(number) for image in detections for number in image.classes[image.scores > 0]})
     start = f"the {name} of the {role} is {100 * pooled.overall:.2g} %"
     if detected and not {*detected} & {*labelled}:
-        expected, returned = (first_few([str(number) for number in numbers]) for numbers in (labelled, detected))
+        expected, returned = (join_few([str(number) for number in numbers]) for numbers in (labelled, detected))
         yield f"{start}: the labels have the classes {expected}, and the model returns {returned}"
     else:
         yield (

@@ -26,9 +26,9 @@ from typing import IO
 
 import numpy as np
 
-from orun.environment.processor import cpu
+from orun.environment.processor import read_cpu
 from orun.errors import StoreError
-from orun.fs.machine_folder import readings_file
+from orun.fs.machine_folder import locate_readings
 
 WATCH_SECONDS = 0.1  # the kernel counts in hundredths of a second
 REPEATS = 15  # of both computations in a reading: 0.4 ms together
@@ -140,7 +140,7 @@ def _open_readings() -> IO[str]:
         OSError: if it cannot be written, or is somebody else's.
         StoreError: if there is no folder for it.
     """
-    path = readings_file()
+    path = locate_readings()
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+", encoding="utf-8")
     if os.fstat(file.fileno()).st_uid != os.getuid():
         file.close()
@@ -150,7 +150,7 @@ def _open_readings() -> IO[str]:
 
 def _computation() -> str:
     """Return what readings depend on beside the core's other users."""
-    return f"{cpu()['cpu']}, numpy {np.__version__}, Python {platform.python_version()}"
+    return f"{read_cpu()['cpu']}, numpy {np.__version__}, Python {platform.python_version()}"
 
 
 def _parse(text: str) -> dict[str, list[float]]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from orun.environment.processes import libc
+from orun.environment.processes import load_libc
 
 MADV_COLLAPSE = 25  # Linux 6.1 and later; older kernels refuse it
 CHUNK = 32 << 20  # bytes moved between two checks of the clock; a multiple of a huge page
@@ -31,7 +31,7 @@ def collapse(seconds: float) -> None:
     if sys.platform != "linux":
         return
     end = time.monotonic() + seconds
-    madvise = libc().madvise
+    madvise = load_libc().madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     for low, high in sorted(_anonymous_mappings(), key=lambda mapping: mapping[0] - mapping[1]):
         for start in range(low - low % CHUNK, high, CHUNK):

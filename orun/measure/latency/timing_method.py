@@ -23,7 +23,7 @@ from typing import Literal
 
 import numpy as np
 
-from orun.environment.processor import usable_cores
+from orun.environment.processor import count_usable_cores
 from orun.measure.benchmark_case import SessionInfo
 from orun.measure.latency.cpu_time import Times
 
@@ -37,7 +37,7 @@ def choose_method(sessions: Mapping[str, SessionInfo]) -> Method:
     """Choose the method that suits all models. Where threads outnumber the cores, waiting is the model's own time."""
     if all(session.work.alone for session in sessions.values()):
         return "thread"
-    crowded = any(session.work.busy > usable_cores() for session in sessions.values())
+    crowded = any(session.work.busy > count_usable_cores() for session in sessions.values())
     if all(
         session.work.alone or (session.processor and session.work.sleepless and not crowded)
         for session in sessions.values()

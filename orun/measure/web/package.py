@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from orun.core.serialization import Record, foreign_json
+from orun.core.serialization import Record, parse_foreign_json
 from orun.errors import UsageError
 
 NAME = "onnxruntime-web"
@@ -72,7 +72,7 @@ def find_package(root: Path, version: str, node_modules: str = "") -> WebPackage
     if folder is None:
         folders = node_modules or f"node_modules of {root} and the folders above it"
         raise UsageError(f"{NAME} {version} is not installed", why=f"{folders} has no {NAME}", hint=_install(version))
-    content = foreign_json((folder / "package.json").read_bytes())
+    content = parse_foreign_json((folder / "package.json").read_bytes())
     installed = content.get("version") if isinstance(content, dict) else None
     if installed != version:
         raise UsageError(

@@ -15,7 +15,7 @@ from orun.errors import OrunError
 from orun.eventlog import read_result
 from orun.gates.baseline_file import Accepted as AcceptedStage
 from orun.gates.baseline_file import Baseline, locate_baseline, read_file
-from orun.history.run_diff import Origin, RunDifference, compare, completed
+from orun.history.run_diff import Origin, RunDifference, compare, fill_inputs
 from orun.report.figures import ABSENT
 from orun.report.html.source import Source
 from orun.report.html.templating import format_parameter
@@ -104,7 +104,7 @@ def _read_run(source: Source, name: str) -> RunResult | None:
     folder = source.result.folder.parent
     try:
         run = read_result(folder / name / RECORD_FILE)
-        return completed(run, read_result(folder / run.repeats / RECORD_FILE)) if run.repeats else run
+        return fill_inputs(run, read_result(folder / run.repeats / RECORD_FILE)) if run.repeats else run
     except OrunError:  # it was collected, or ran elsewhere
         return None
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import subjects
+from orun.core.key_component import index_by_subject
 from orun.report.html.source import Source
 from orun.report.html.stages import NO_FACT
 from orun.report.html.templating import render_code
@@ -22,7 +22,7 @@ def view_environment(source: Source) -> Mapping[str, Any] | None:
     for stage in source.result.stages:
         if stage.machine:
             machines.setdefault(stage.machine, []).append(stage.stage)
-        for tool in subjects(source.inputs.get(stage.stage, ()), ComponentKind.TOOL).items():
+        for tool in index_by_subject(source.inputs.get(stage.stage, ()), ComponentKind.TOOL).items():
             tools.setdefault(tool, []).append(stage.stage)
     rows = [(render_code(version), ", ".join(stages)) for (_, version), stages in sorted(tools.items())]
     ran = [(render_code(name), ", ".join(stages)) for name, stages in sorted(machines.items())]

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from markupsafe import Markup
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import subjects, value_of
+from orun.core.key_component import find_value, index_by_subject
 from orun.core.metrics import Comparison, Metric
-from orun.core.open_gates import open_gates
+from orun.core.open_gates import list_open_gates
 from orun.core.run_record import Verdict
 from orun.core.source_location import Position
 from orun.report.gates import (
@@ -31,7 +31,7 @@ from orun.report.html.source import Source
 from orun.report.html.templating import render_time
 from orun.report.terminal import Style
 from orun.text.counts import count
-from orun.text.units import amount, show, span
+from orun.text.units import show, show_amount, show_interval
 
 FAILS = " (fails the run)"  # of a gate that did not fail itself
 DEEPEST = 4  # groups that are set in
@@ -80,7 +80,7 @@ class Gate:
 def view_gates(source: Source) -> list[Gate]:
     """Return the gates of a run, judged ones first."""
     result = source.result
-    unsolved, limited = set(map(id, open_gates(result.verdicts))), set(map(id, list_caveats(result)))
+    unsolved, limited = set(map(id, list_open_gates(result.verdicts))), set(map(id, list_caveats(result)))
     judged = [
         _view_gate(source, verdict, number, is_open=id(verdict) in unsolved, has_note=id(verdict) in limited)
         for number, verdict in enumerate(result.verdicts, 1)
@@ -142,25 +142,25 @@ def _iter_evidence(source: Source, verdict: Verdict) -> Iterator[tuple[str, str 
 
 
 def _format_value(metric: Metric) -> str:
-    interval = span(metric.interval, metric.unit)
+    interval = show_interval(metric.interval, metric.unit)
     examples = f", {count(metric.examples, 'example')}" if metric.examples else ""
-    return amount(metric.value, metric.unit) + (f" ({interval})" if interval else "") + examples
+    return show_amount(metric.value, metric.unit) + (f" ({interval})" if interval else "") + examples
 
 
 def _describe_comparison(other: Comparison, metric: Metric) -> str:
     ratio = f"{show(other.ratio.value, 'x')} of it"
     if other.ratio.low != other.ratio.high:
-        ratio += f" ({span(other.ratio, 'x')})"
-    return f"{amount(other.value, metric.unit)}; {ratio}; {other.method}"
+        ratio += f" ({show_interval(other.ratio, 'x')})"
+    return f"{show_amount(other.value, metric.unit)}; {ratio}; {other.method}"
 
 
 def _describe_device(source: Source, stage: str) -> str:
     """Return processor, cores and runtime, or the GPU, and the target of a measurement."""
     inputs = source.inputs.get(stage, ())
-    traits = subjects(inputs, ComponentKind.DEVICE)
+    traits = index_by_subject(inputs, ComponentKind.DEVICE)
     wanted = ("host", "cpu", "cores", "gpu name", "gpu driver_version", "runtime")
     parts = [f"{traits[name]} cores" if name == "cores" else traits[name] for name in wanted if traits.get(name)]
-    if target := value_of(inputs, ComponentKind.TARGET):
+    if target := find_value(inputs, ComponentKind.TARGET):
         parts.append(describe_target(target))
     return ", ".join(parts)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from orun.fs.os_errors import quoted
+from orun.fs.os_errors import quote
 from orun.report.gates import iter_unjudged
 from orun.report.html.source import Source
 from orun.report.summary import choose_run_style, summarize_after_outcome
-from orun.text.lists import first_few
+from orun.text.lists import join_few
 
 SHOWN = 5  # edited files that are named
 
@@ -25,7 +25,7 @@ def view_head(source: Source) -> Mapping[str, Any]:
         "summary": "; ".join(summarize_after_outcome(result)),
         "failing": list(_list_failing(source)),
         "machine": ", ".join(machine),
-        "edited": first_few([*map(quoted, source.first.edited or ())], SHOWN),
+        "edited": join_few([*map(quote, source.first.edited or ())], SHOWN),
     }
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from orun.core.run_record import StageResult
-from orun.core.serialization import foreign_json
+from orun.core.serialization import parse_foreign_json
 from orun.report.blame import format_share
 from orun.report.figures import ABSENT
 from orun.report.html.chart import Bar, BarRow
@@ -50,7 +50,7 @@ def view_layers(source: Source) -> list[Layers]:
 def _read_tables(source: Source, stage: StageResult) -> list[Layers]:
     content = read_stored(source.store, stage, FILES[stage.uses])
     try:
-        document = foreign_json(content) if content else {}
+        document = parse_foreign_json(content) if content else {}
         if not document:
             return []
         return (

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from orun.core.run_record import StageResult
-from orun.core.serialization import foreign_json
-from orun.fs.os_errors import quoted
+from orun.core.serialization import parse_foreign_json
+from orun.fs.os_errors import quote
 from orun.report.html.source import Source
 from orun.report.html.stored import read_stored
 from orun.report.html.templating import render_code
@@ -27,7 +27,7 @@ def _view_bundle(source: Source, stage: StageResult) -> Iterator[Mapping[str, An
     if content is None:
         return
     try:
-        manifest: Mapping[str, Any] = foreign_json(content)
+        manifest: Mapping[str, Any] = parse_foreign_json(content)
         files = [
             (render_code(str(file["path"])), show(float(file["size"]), "B"), render_code(str(file["sha256"])))
             for file in manifest["files"]
@@ -39,6 +39,6 @@ def _view_bundle(source: Source, stage: StageResult) -> Iterator[Mapping[str, An
         "name": str(manifest.get("name", "")),
         "version": str(manifest.get("version", "")),
         "sha256": hashlib.sha256(content).hexdigest(),
-        "check": f"orun verify {quoted(show_path(stage.out))}" if stage.out else "",
+        "check": f"orun verify {quote(show_path(stage.out))}" if stage.out else "",
         "files": files,
     }

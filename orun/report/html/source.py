@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from orun.blame.diagnosis import Diagnosis
-from orun.core.events import Notice, StageFinished, StageStarted, StageWaiting, event_from_json
+from orun.core.events import Notice, StageFinished, StageStarted, StageWaiting, parse_event
 from orun.core.key_component import Components
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import decode, from_json
@@ -16,7 +16,7 @@ from orun.errors import StoreError
 from orun.eventlog import read_result
 from orun.fs.bounded_reads import LOG_LIMIT, RECORD_LIMIT, read_bounded
 from orun.history.points import Series
-from orun.history.run_diff import completed
+from orun.history.run_diff import fill_inputs
 from orun.report.html.stored import SEARCH, StoredModel, find_roles, read_models
 from orun.report.html.templating import assign_anchors
 from orun.report.run_options import find_store
@@ -82,7 +82,7 @@ class Source:
     @property
     def complete(self) -> RunResult:
         """The run with the dependencies of its stages, also if it repeats another run."""
-        return completed(self.result, self.first) if self.first is not self.result else self.result
+        return fill_inputs(self.result, self.first) if self.first is not self.result else self.result
 
     @property
     def ended(self) -> float:
@@ -152,7 +152,7 @@ def _read_events(result: RunResult) -> tuple[list[StageSpan], list[Notice]]:
             if any(name in line for name in UNHEARD):
                 continue
             data = from_json(line)
-            event, moment = event_from_json(data), max(data["time"] - result.started_at, 0.0)
+            event, moment = parse_event(data), max(data["time"] - result.started_at, 0.0)
             if isinstance(event, Notice):
                 notices.append(event)
             elif isinstance(event, StageWaiting):

@@ -13,9 +13,9 @@ from orun.report.html.gates import describe_target
 from orun.report.html.source import Source
 from orun.report.html.templating import format_parameter, render_code
 from orun.report.stages import STYLES, describe_outcome, format_stage
-from orun.text.units import show, span
-from orun.text.wording.components import component_name
-from orun.text.wording.reasons import sentences
+from orun.text.units import show, show_interval
+from orun.text.wording.components import name_component
+from orun.text.wording.reasons import describe_reasons
 
 MOST = 40  # entries of a group of inputs; the record has them all
 UNSET = ("", "null", "[]", "{}", '""')  # parameters that were left as they are
@@ -46,9 +46,9 @@ def _view_stage(source: Source, stage: StageResult) -> Mapping[str, Any]:
         "seconds": seconds,
         "size": size,
         "metrics": metrics,
-        "reasons": sentences(stage.reasons),
+        "reasons": describe_reasons(stage.reasons),
         "figures": [
-            (name, show(metric.value, metric.unit), span(metric.interval, metric.unit))
+            (name, show(metric.value, metric.unit), show_interval(metric.interval, metric.unit))
             for name, metric in stage.metrics.items()
         ],
         "groups": list(_iter_groups(source.inputs.get(stage.stage, ()))),
@@ -76,5 +76,5 @@ def _format_component(component: KeyComponent) -> str:
 
 def _format_label(component: KeyComponent, plain: ComponentKind) -> str:
     if component.kind != plain:
-        return component_name(*component.identity)
+        return name_component(*component.identity)
     return f"{component.subject} of {component.owner}" if component.owner else component.subject

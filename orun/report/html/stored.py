@@ -33,7 +33,7 @@ def read_stored(store: Path, stage: StageResult, name: str) -> bytes | None:
         return None
     try:
         with Store.open(store, read_only=True) as opened:
-            tree = opened.tree(stage.tree)
+            tree = opened.read_tree(stage.tree)
             entry = next((entry for entry in tree.entries if entry.path == name), None) if tree else None
             return opened.read(entry.digest) if entry and entry.size <= RECORD_LIMIT else None
     except OrunError:  # the store is damaged or gone: the report does without the file
@@ -57,11 +57,11 @@ def read_models(store: Path, stages: Iterable[StageResult]) -> dict[str, StoredM
         with Store.open(store, read_only=True) as opened:
             objects = opened.parts.objects
             for stage in stages:
-                tree = opened.tree(stage.tree) if stage.tree else None
+                tree = opened.read_tree(stage.tree) if stage.tree else None
                 digests = {entry.path: entry.digest for entry in tree.entries} if tree else {}
-                is_intact = not any(objects.problem(digest, quarantine=False) for digest in digests.values())
+                is_intact = not any(objects.find_problem(digest, quarantine=False) for digest in digests.values())
                 if MODEL in digests and is_intact:
-                    files[stage.stage] = {name: Path(objects.path(digest)) for name, digest in digests.items()}
+                    files[stage.stage] = {name: Path(objects.locate(digest)) for name, digest in digests.items()}
         outlines = read_outlines([paths[MODEL] for paths in files.values()])
         return {
             stage: StoredModel(outline, paths)
@@ -94,7 +94,7 @@ def _list_model_makers(store: Path, stages: Iterable[StageResult]) -> list[Stage
     kinds = [stage for stage in stages if stage.tree and stage.uses not in COPIES]
     try:
         with Store.open(store, read_only=True) as opened:
-            trees = [(stage, opened.tree(stage.tree)) for stage in kinds]
+            trees = [(stage, opened.read_tree(stage.tree)) for stage in kinds]
     except OrunError:
         return []
     return [stage for stage, tree in trees if tree and any(entry.path == MODEL for entry in tree.entries)]

@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from orun.report.html.chart import format_percent
 from orun.report.terminal import Style
-from orun.text.positions import place
+from orun.text.positions import format_position
 from orun.text.suggestions import show_path
 from orun.text.units import show
 
@@ -43,7 +43,7 @@ def _create_environment() -> Environment:
     )
     environment.filters |= {
         "code": render_code, "moment": render_time, "near": show_path, "percent": format_percent,
-        "place": place, "prose": render_prose, "show": show,
+        "place": format_position, "prose": render_prose, "show": show,
     }  # fmt: skip
     environment.globals["MARKS"] = MARKS
     return environment

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from orun.history.changes import changes
+from orun.history.changes import find_changes
 from orun.history.points import Point as Measurement
 from orun.history.points import Series
 from orun.report.html.chart import Axis, Chart, Line, Point, Scale
@@ -15,7 +15,7 @@ from orun.report.html.limits import parse_limit
 from orun.report.html.source import Source
 from orun.report.trend import format_shift
 from orun.text.counts import count
-from orun.text.units import amount
+from orun.text.units import show_amount
 
 NEWEST = 60  # measurements that are drawn
 LABELS = 3  # of the horizontal axis
@@ -31,14 +31,14 @@ def _view_trend(source: Source, series: Series) -> Mapping[str, Any]:
     shown = series.points[skipped:]
     unit = series.last.unit
     limits = _list_limits(source, series)
-    shifts = [(change.index - skipped - 0.5, format_shift(change, series)) for change in changes(series)]
+    shifts = [(change.index - skipped - 0.5, format_shift(change, series)) for change in find_changes(series)]
     inside = [change for change in shifts if change[0] > 0]
     drawn = [(float(number), point) for number, point in enumerate(shown) if math.isfinite(point.value)]
     values = [point.value for _, point in drawn]
-    least, most = (amount(end(values, default=math.nan), unit) for end in (min, max))
+    least, most = (show_amount(end(values, default=math.nan), unit) for end in (min, max))
     return {
         "name": series.name,
-        "latest": amount(series.last.value, unit),
+        "latest": show_amount(series.last.value, unit),
         "change": shifts[-1][1] if shifts else "",
         "chart": Chart(
             title=f"{series.name}: {count(len(shown), 'measurement')} between {least} and {most}",
@@ -56,7 +56,7 @@ def _view_trend(source: Source, series: Series) -> Mapping[str, Any]:
                 Point(
                     place,
                     point.value,
-                    f"{amount(point.value, unit)} in run {point.run}",
+                    f"{show_amount(point.value, unit)} in run {point.run}",
                     "last" if point is series.last else "point",
                 )
                 for place, point in drawn

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orun.core.component_kinds import ComponentKind
-from orun.core.key_component import value_of
+from orun.core.key_component import find_value
 from orun.core.metrics import Unit
 from orun.core.run_record import StageResult
 from orun.report.html.chart import Axis, Chart, Line, Point
@@ -39,7 +39,9 @@ def _view_front(source: Source, stage: StageResult, document: Mapping[str, Any])
     unit: Unit = "x" if timed else "B"
     places = [(1 / trial["time"] if timed else trial["size"], trial["accuracy"]) for trial in trials]
     inputs = source.inputs.get(stage.stage, ())
-    bounds = [json.loads(value_of(inputs, ComponentKind.PARAMETER, name) or "null") for name in ("at_least", "at_most")]
+    bounds = [
+        json.loads(find_value(inputs, ComponentKind.PARAMETER, name) or "null") for name in ("at_least", "at_most")
+    ]
     bound = next((float(value) for value in bounds if value is not None), None)
     points = [
         Point(

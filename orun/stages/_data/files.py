@@ -114,10 +114,10 @@ def read_columns(path: Path, name: str, *, nan: bool = False, texts: Collection[
 
 def _read_by_package(point: EntryPoint, read: Callable[[Path], Columns], path: Path, name: str) -> Columns:
     """Return the columns of a file as the function of a package reads them; raise UsageError when it cannot."""
-    from orun.environment.entry_points import describe, package_of
+    from orun.environment.entry_points import describe, name_package
 
     note_code(point.module)
-    problem = f"{name} cannot be read by the package {package_of(point)}"
+    problem = f"{name} cannot be read by the package {name_package(point)}"
     try:
         columns = read(path)
     except OrunError:

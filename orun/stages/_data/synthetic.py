@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.core.dynamic_axes import batch_axes, is_unbatched
+from orun.core.dynamic_axes import is_unbatched, list_batch_axes
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
 from orun.stages._graph.feeds import Input, assign_sizes, list_axes, make_random_values
@@ -45,7 +45,7 @@ def make_examples(
     inputs, dims = inputs_of(graph, over), {**sizes_of(graph), **dims}
     if not inputs:
         raise UsageError("the model has no inputs, so no examples can be made up")
-    batch = batch_axes(item.shape for item in inputs)
+    batch = list_batch_axes(item.shape for item in inputs)
     single = [_single(item, batch) for item in inputs]
     assign_sizes(inputs, dims)  # refuses unknown axes
     axes = list_axes(single)

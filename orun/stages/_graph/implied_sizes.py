@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from onnx import ModelProto, NodeProto, shape_inference
 
-from orun.core.dynamic_axes import batch_axes, list_free
+from orun.core.dynamic_axes import list_batch_axes, list_free
 from orun.stages._graph.io import EXTERNAL_FROM
 from orun.stages._graph.signature import axes_of, list_inputs
 
@@ -46,7 +46,7 @@ def find_implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     not every size fits. An axis that must be long enough for kernels has two sizes.
     """
     shapes = [axes_of(value) for value in list_inputs(model)]
-    batch = batch_axes(shapes)
+    batch = list_batch_axes(shapes)
     dynamic = [axis for axis in list_free(shapes) if axis not in batch]
     if not dynamic:
         return {}

@@ -47,7 +47,7 @@ def write_optimized(model: Path, level: str, disabled: Collection[str], target: 
         UsageError: when the model cannot run, or not on the target.
     """
     result = Path("optimized.onnx")
-    chosen = add_extensions(model, (target or Target("cpu")).any_size(graph_optimization_level=level))
+    chosen = add_extensions(model, (target or Target("cpu")).with_any_size(graph_optimization_level=level))
     options = session_options(chosen)
     options.optimized_model_filepath = str(result)
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")

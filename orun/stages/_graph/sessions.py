@@ -23,6 +23,6 @@ def session(path: Path, outputs: Sequence[str], target: Target | None = None) ->
     """
     from orun.measure.session import open_session
 
-    opened = open_session(path, (target or Target("cpu")).any_size(intra_op_num_threads=1))
+    opened = open_session(path, (target or Target("cpu")).with_any_size(intra_op_num_threads=1))
     names = {item.name for item in opened.get_inputs()}
     return lambda feed: opened.run(outputs, {name: value for name, value in feed.items() if name in names})

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.environment.processor import usable_cores
+from orun.environment.processor import count_usable_cores
 from orun.stages.contract import Context
 from orun.stages.datasets import CODE
 from orun.stages.library_errors import failing
@@ -75,7 +75,7 @@ def open_model(context: Context, source: Source, *, timed: bool = False, threads
     if not timed:
         tf.config.experimental.enable_op_determinism()  # or train them
     with warnings_to(context.log):
-        return _open(context, source, (threads or usable_cores()) if timed else 1)
+        return _open(context, source, (threads or count_usable_cores()) if timed else 1)
 
 
 def _open(context: Context, source: Source, threads: int) -> Function | Lite:

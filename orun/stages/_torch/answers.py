@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from orun.core.dynamic_axes import batch_axes
+from orun.core.dynamic_axes import list_batch_axes
 from orun.errors import StageFailed
 from orun.measure.dataset import Array
 from orun.stages._graph.agreement import require_finite, run_cases
@@ -108,7 +108,7 @@ def require_growth(
 
 def _larger_sizes(bound: Bound, tries: Sequence[Case]) -> dict[str, int]:
     """Return a larger size of each dynamic axis that has several sizes, except that of the batch."""
-    batch = batch_axes(item.shape for item in bound.inputs)
+    batch = list_batch_axes(item.shape for item in bound.inputs)
     tried = {axis: {case.sizes[axis] for case in tries} for axis in tries[0].sizes if axis not in batch}
     return {axis: max(2 * max(sizes), LARGE) for axis, sizes in tried.items() if len(sizes) > 1}
 

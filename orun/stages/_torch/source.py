@@ -14,7 +14,7 @@ from zipfile import ZipFile, is_zipfile
 
 import torch
 
-from orun.environment.env_vars import variable
+from orun.environment.env_vars import set_variable
 from orun.stages._data.packages import need
 from orun.stages._graph.feeds import Input
 from orun.stages._torch.export import Bound, bind, bind_program
@@ -156,7 +156,7 @@ def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input])
     if not is_program and (why := _why_no_script(path)):
         raise context.failed(problem, why=why, hint=FUNCTION)
     # `torch.export.load` would fall back to a pickle, which can run code.
-    with failing(context, problem, FUNCTION), variable("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1"):
+    with failing(context, problem, FUNCTION), set_variable("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1"):
         if is_program:
             with suppress(ImportError):  # it registers the operators of programs that `convert_pt2e` made
                 importlib.import_module("torch.ao.quantization.fx._decomposed")

@@ -42,7 +42,7 @@ from orun.stages._graph.agreement import Atol, Rtol
 from orun.stages.contract import Context, Spec
 from orun.stages.datasets import CODE
 from orun.stages.params import Code, Doc, FilePath, Range, Ratio
-from orun.text.lists import first_few
+from orun.text.lists import join_few
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
@@ -206,7 +206,7 @@ def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dat
         )
     if missing:
         raise context.failed(
-            f"{title(data)} has no column {first_few([repr(column) for column in missing])}",
+            f"{title(data)} has no column {join_few([repr(column) for column in missing])}",
             why=f"the {type(estimator).__name__} was fitted with that name; the data has {', '.join(dataset.inputs)}",
         )
     return replace(dataset, inputs={column: dataset.inputs[column] for column in columns.values() if column})

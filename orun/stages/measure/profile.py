@@ -135,14 +135,16 @@ def _model(times: ModelTimes) -> dict[str, Any]:
 
 
 def _table(times: ModelTimes) -> list[str]:
-    from orun.diagnosis.slower import label
+    from orun.diagnosis.slower import name_node
     from orun.text.units import show
 
     rows = sorted(times.nodes, key=lambda row: (-row.seconds, row.node.index))[:SHOWN]
     lines = ["| node | operator | provider | time | share |", "|---|---|---|---|---|"]
     for row in rows:
         share = row.seconds / times.total
-        lines.append(f"| {label(row)} | {row.node.op} | {row.node.provider} | {show(row.seconds, 's')} | {share:.1%} |")
+        lines.append(
+            f"| {name_node(row)} | {row.node.op} | {row.node.provider} | {show(row.seconds, 's')} | {share:.1%} |"
+        )
     return lines
 
 

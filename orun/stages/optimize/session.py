@@ -68,7 +68,7 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Search; write the model as it is, and the settings beside it."""
-    from orun.environment.processor import cpu, usable_cores
+    from orun.environment.processor import count_usable_cores, read_cpu
     from orun.measure.plugins import available
     from orun.measure.session_settings import FILE_NAME, SessionSettings, read_settings, write_settings
     from orun.stages._graph.io import weigh
@@ -81,9 +81,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         ignore=shutil.ignore_patterns(FILE_NAME),
     )  # fmt: skip
     search = _search(context, params, target)
-    proposal = search.propose(list_candidates(target, usable_cores(), available()))
+    proposal = search.propose(list_candidates(target, count_usable_cores(), available()))
     chosen, speedup = _judge(context, search, proposal)
-    own = SessionSettings(target.providers, chosen.providers or target.providers, chosen.session, cpu()["cpu"])
+    own = SessionSettings(target.providers, chosen.providers or target.providers, chosen.session, read_cpu()["cpu"])
     kept = [settings for settings in read_settings(before) if settings.searched != target.providers]
     write_settings(context.output, (*kept, own))
     return {
@@ -108,7 +108,7 @@ def _judge(context: Context, search: Search, proposal: Candidate) -> tuple[Candi
     """Return the settings that are shown to be faster in new launches, and by how much; else the default."""
     from orun.stages.optimize._session.candidates import DEFAULT
     from orun.stages.optimize._session.search import REFERENCE
-    from orun.text.units import span
+    from orun.text.units import show_interval
 
     name = search.default.target.name
     if proposal == DEFAULT:
@@ -121,11 +121,13 @@ def _judge(context: Context, search: Search, proposal: Candidate) -> tuple[Candi
     disturbance = confirmed.disturbance_against(REFERENCE)
     unknown = bool(disturbance and disturbance.total)
     if unknown or ratio.low <= 1:
-        interval = "unknown" if unknown else span(ratio, "x")
+        interval = "unknown" if unknown else show_interval(ratio, "x")
         context.note(
             f"{proposal.title} looked faster on {name}, and new launches do not show it (95 % interval {interval}):"
             " the settings of the target stay"
         )
         return DEFAULT, UNCHANGED
-    context.note(f"fastest session on {name}: {proposal.title}; {ratio.value:.2f}x ({span(ratio, 'x')}) as fast")
+    context.note(
+        f"fastest session on {name}: {proposal.title}; {ratio.value:.2f}x ({show_interval(ratio, 'x')}) as fast"
+    )
     return proposal, Metric(ratio.value, "x", "higher", "timing", ratio)

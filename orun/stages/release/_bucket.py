@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from orun.core.serialization import foreign_json
+from orun.core.serialization import parse_foreign_json
 from orun.errors import UsageError
 from orun.stages.release._destination import Publisher, digest_of, report_refusal, require_package
 from orun.stages.release._folder import Folder
@@ -63,7 +63,7 @@ class Bucket(Publisher):
     def missing_files(self, bundle: Path, names: Sequence[str]) -> list[str]:
         """See `Publisher`; sizes are compared, not contents."""
         with report_refusal(self._url, *self._errors):
-            return [name for name in names if self._bucket.size(name) != (bundle / name).stat().st_size]
+            return [name for name in names if self._bucket.read_size(name) != (bundle / name).stat().st_size]
 
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
         """See `Publisher`."""
@@ -97,7 +97,7 @@ class Bucket(Publisher):
                 file.write(note)
                 file.flush()
                 self._bucket.upload(PUBLISHING, file.name, len(note))
-        if self._bucket.size(MANIFEST) is not None:
+        if self._bucket.read_size(MANIFEST) is not None:
             self._bucket.remove(MANIFEST)
 
     def _end(self, note: bytes) -> None:
@@ -150,7 +150,7 @@ def _note(digest: str, names: Iterable[str]) -> bytes:
 def _read_listed(content: bytes | None) -> set[str]:
     """Return the files that a manifest or note lists, without paths that lead out of the destination."""
     try:
-        entries: list[dict[str, Any]] = foreign_json(content or b"{}").get("files", ())
+        entries: list[dict[str, Any]] = parse_foreign_json(content or b"{}").get("files", ())
         names = [PurePosixPath(entry["path"]) for entry in entries]
     except (ValueError, AttributeError, KeyError, TypeError):  # not written by orun, so no file may be removed
         return set()

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from orun.core.serialization import Record, field, foreign_json
+from orun.core.serialization import Record, field, parse_foreign_json
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.stages.release._manifest import MANIFEST, requirements_of, verify_bundle
 
@@ -41,7 +41,7 @@ def check_bundle(folder: Path) -> BundleCheck:
     if problems := verify_bundle(folder):
         return BundleCheck(folder, tuple(problems))
     content = read_bounded(folder / MANIFEST, RECORD_LIMIT)
-    manifest = foreign_json(content)
+    manifest = parse_foreign_json(content)
     files = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
     digests = {MANIFEST: hashlib.sha256(content).hexdigest(), **files}
     return BundleCheck(folder, sha256=digests, requires=requirements_of(manifest))

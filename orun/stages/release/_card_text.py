@@ -17,8 +17,8 @@ from orun.stages._graph.input_domain import read_domain
 from orun.stages._graph.io import input_names, nodes, tensors
 from orun.stages._graph.signature import find_table_rows, list_inputs, sizes_of
 from orun.stages.release._card_usage import usage
-from orun.text.markdown import escape, table
-from orun.text.units import amount, show, span
+from orun.text.markdown import escape, format_table
+from orun.text.units import show, show_amount, show_interval
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -110,10 +110,10 @@ def _model_section(model: ModelProto, size: int, settings: Sequence[SessionSetti
         ("stored values", f"{stored:,}"),
         ("operators", f"{sum(used.values())}: {counts}{', ...' if len(most) > OPERATOR_TYPES else ''}"),
     ]
-    yield table(("", ""), rows)
+    yield format_table(("", ""), rows)
     ports = [("input", value) for value in list_inputs(model)]
     ports += [("output", value) for value in model.graph.output]
-    yield table(("", "name", "type", "shape"), ((port, value.name, *_type(value)) for port, value in ports))
+    yield format_table(("", "name", "type", "shape"), ((port, value.name, *_type(value)) for port, value in ports))
     yield from _domain(model)
     yield from _settings(settings)
     yield usage(model, settings)
@@ -132,7 +132,7 @@ def _settings(settings: Sequence[SessionSettings]) -> Iterator[str]:
     ]
     if rows:
         yield "These session settings were the fastest in `optimize/session`; `session.json` holds them:"
-        yield table(("target", "session options", "providers instead", "found on"), rows)
+        yield format_table(("target", "session options", "providers instead", "found on"), rows)
 
 
 def _domain(model: ModelProto) -> Iterator[str]:
@@ -144,7 +144,7 @@ def _domain(model: ModelProto) -> Iterator[str]:
     sizes = [(axis, "sizes tried", ", ".join(map(str, tried))) for axis, tried in sizes_of(model).items()]
     if values or sizes:
         yield "The model is made for these inputs, and was checked with them:"
-        yield table(("input or axis", "", "domain"), [*values, *sizes])
+        yield format_table(("input or axis", "", "domain"), [*values, *sizes])
 
 
 def _values(declared: InputValues, rows: int | None) -> str:
@@ -177,7 +177,7 @@ def _measurement_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             str(entry["stage"]),
             name,
             show(metric.value, metric.unit),
-            span(metric.interval, metric.unit),
+            show_interval(metric.interval, metric.unit),
             show(metric.reference.value, metric.unit) if metric.reference else "",
             str(entry["host"].get("cpu", "")) if metric.noise == "timing" else "",
         )
@@ -186,7 +186,7 @@ def _measurement_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     ]
     if rows:
         yield "## Measured"
-        yield table(("stage", "metric", "value", "95 % interval", "reference model", "machine"), rows)
+        yield format_table(("stage", "metric", "value", "95 % interval", "reference model", "machine"), rows)
 
 
 def _gate_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -202,7 +202,7 @@ def _gate_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     ]
     if rows:
         yield "## Gates"
-        yield table(("gate", "threshold", "measured", "verdict"), rows)
+        yield format_table(("gate", "threshold", "measured", "verdict"), rows)
     caveats = dict.fromkeys((verdict["stage"], verdict["caveat"]) for verdict in verdicts if verdict.get("caveat"))
     if caveats:
         yield "\n".join(f"- {escape(f'{stage}: {text}')}" for stage, text in caveats)
@@ -218,10 +218,10 @@ def _interval(verdict: Mapping[str, Any]) -> str:
     if verdict.get("measured") is None:
         return ""
     unit, written = verdict.get("unit", ""), verdict.get("threshold", "")
-    value = amount(float(verdict["measured"]), unit, written)
+    value = show_amount(float(verdict["measured"]), unit, written)
     if verdict.get("interval") is None:
         return value
-    return f"{value} ({span(decode(Estimate, verdict['interval']), unit, written)})"
+    return f"{value} ({show_interval(decode(Estimate, verdict['interval']), unit, written)})"
 
 
 def _stage_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -236,7 +236,7 @@ def _stage_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     ]
     if rows:
         yield "## How it was made"
-        yield table(("stage", "kind", "tools", "result"), rows)
+        yield format_table(("stage", "kind", "tools", "result"), rows)
 
 
 def _metrics(entry: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from orun.core.serialization import foreign_json
+from orun.core.serialization import parse_foreign_json
 from orun.errors import MissingPackages, UsageError
 
 T = TypeVar("T")
@@ -51,7 +51,7 @@ def digest_of(manifest: bytes | None) -> str:
     if manifest is None:
         return ""
     try:
-        return str(foreign_json(manifest)["digest"])
+        return str(parse_foreign_json(manifest)["digest"])
     except (ValueError, KeyError, TypeError):
         return "unknown: it is not the manifest of a bundle"
 

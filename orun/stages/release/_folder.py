@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from orun.fs.bounded_reads import is_special
-from orun.fs.durable import make_folder, new_file, sync_folders, write_all, write_file
+from orun.fs.durable import create_file, make_folder, sync_folders, write_all, write_file
 
 CHUNK = 1 << 20
 PART = ".orun-part"  # suffix of a file that is not complete yet
@@ -20,7 +20,7 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def size(self, name: str) -> int | None:
+    def read_size(self, name: str) -> int | None:
         """Return the bytes of a file, or None if it is missing; raise ValueError for a pipe or device."""
         path = self._claimed(name)
         if is_special(path):
@@ -32,7 +32,7 @@ class Folder:
 
     def read(self, name: str, limit: int) -> bytes | None:
         """Return the content of a file, or None if it is missing; raise ValueError if it has over `limit` bytes."""
-        size = self.size(name)
+        size = self.read_size(name)
         if size is not None and size > limit:
             raise ValueError(f"it has {size} bytes, and at most {limit} are allowed")
         return None if size is None else (self.path / name).read_bytes()
@@ -43,7 +43,7 @@ class Folder:
         Raises:
             ValueError: if it does not have `size` bytes.
         """
-        actual = self.size(name)
+        actual = self.read_size(name)
         if actual is not None and actual != size:
             raise ValueError(f"it has {actual} bytes instead of {size}")
         if actual is not None:
@@ -58,7 +58,7 @@ class Folder:
         part = target.with_name(f".{target.name}{PART}")
         created = make_folder(str(target.parent))
         part.unlink(missing_ok=True)  # left by a killed process
-        with Path(path).open("rb") as file, new_file(str(part), 0o644) as descriptor:
+        with Path(path).open("rb") as file, create_file(str(part), 0o644) as descriptor:
             _copy(file, descriptor)
         part.rename(target)
         sync_folders([str(target.parent), *created])

@@ -16,7 +16,7 @@ from typing import Any
 
 from blake3 import blake3
 
-from orun.core.serialization import foreign_json
+from orun.core.serialization import parse_foreign_json
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.stages.contract import MODEL
 
@@ -61,7 +61,7 @@ def verify_bundle(folder: Path) -> list[str]:
     if (folder / MANIFEST).is_symlink():
         return [f"{MANIFEST} {A_LINK}"]
     try:
-        manifest = foreign_json(read_bounded(folder / MANIFEST, RECORD_LIMIT))
+        manifest = parse_foreign_json(read_bounded(folder / MANIFEST, RECORD_LIMIT))
     except OSError as error:
         if (folder / PUBLISHING).exists():
             return [f"{MANIFEST} is missing: publishing is still running, or was interrupted"]
@@ -84,7 +84,7 @@ def verify_bundle(folder: Path) -> list[str]:
 def release_of(manifest: bytes) -> tuple[str, str] | None:
     """Return the name and version in a `manifest.json`; None if it has no version or is not a manifest."""
     try:
-        content = foreign_json(manifest)
+        content = parse_foreign_json(manifest)
     except ValueError:
         return None
     if not isinstance(content, dict) or not isinstance(content.get("format"), int):

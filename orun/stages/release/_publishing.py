@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import urlsplit
 
-from orun.environment.env_vars import variable
+from orun.environment.env_vars import set_variable
 from orun.errors import UsageError
 from orun.stages.release import _destination
 from orun.stages.release._bucket import Bucket
@@ -182,7 +182,7 @@ class _MLflow(Publisher):
         find = partial(self._client.get_experiment_by_name, self._experiment)
         with ExitStack() as stack:
             for name, value in limits.items():
-                stack.enter_context(variable(name, os.environ.get(name, value)))
+                stack.enter_context(set_variable(name, os.environ.get(name, value)))
             return retry(_host(self._client.tracking_uri), find, (MlflowException,), (RestException,))
 
     def reference(self) -> str:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from orun.core.dynamic_axes import batch_place
+from orun.core.dynamic_axes import find_batch_index
 from orun.errors import UsageError
 from orun.stages._graph.signature import axes_of
 from orun.stages.contract import MODEL, Context
@@ -52,7 +52,7 @@ def require_batch(values: Iterable[ValueInfoProto]) -> None:
         axes = axes_of(value)
         if not axes:
             problem = f"{value.name!r} has no axes"
-        elif place := batch_place(axes):
+        elif place := find_batch_index(axes):
             problem = f"that of {value.name!r} is axis {place}"
         elif isinstance(axes[0], int):
             problem = f"that of {value.name!r} is always {axes[0]}"

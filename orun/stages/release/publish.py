@@ -37,7 +37,7 @@ from orun.core.metrics import Metric
 from orun.errors import UsageError
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
-from orun.text.lists import first_few
+from orun.text.lists import join_few
 
 if TYPE_CHECKING:
     from orun.stages.release._destination import Publisher
@@ -111,7 +111,7 @@ def _is_published(context: Context, params: Params, publisher: Publisher, digest
     elif not present and not params.overwrite and (files := publisher.other_files()):
         raise UsageError(
             f"{params.to} holds files that belong to no release",
-            why=f"publishing would remove {first_few(files)}",
+            why=f"publishing would remove {join_few(files)}",
             hint="publish to another place, or set `overwrite: true`",
         )
     return False

@@ -162,7 +162,7 @@ def _serve(
     packages = params.requirements or [*_pipeline_packages(), *_bundle_packages(context.inputs["bundle"])]
     environment = Environment("of the users of the release", tuple(packages))
     venv_builder.make(environment, context.log.info)
-    python = venvs.python(venvs.folder_of(environment))
+    python = venvs.locate_python(venvs.locate_folder(environment))
     questions, replies = Path("questions.npz"), Path("replies.npz")
     inputs = {
         f"{number}/{name}": value.astype(np.str_) if value.dtype == object else value  # texts, without pickle
@@ -174,7 +174,7 @@ def _serve(
     report = _run(context, [str(python), "-I", *map(str, arguments), *params.providers])
     with np.load(replies) as archive:
         values = [[_as_objects(archive[f"{number}/{name}"]) for name in outputs] for number in range(len(cases))]
-    installed = venvs.packages(environment) or {}
+    installed = venvs.read_packages(environment) or {}
     return values, {**report, "packages": dict(installed)}
 
 
@@ -194,10 +194,10 @@ def _pipeline_packages() -> list[str]:
 
 def _bundle_packages(bundle: Path) -> list[str]:
     """Return requirements for the packages that the bundle's manifest names."""
-    from orun.core.serialization import foreign_json
+    from orun.core.serialization import parse_foreign_json
     from orun.stages.release._manifest import MANIFEST, requirements_of
 
-    named = requirements_of(foreign_json((bundle / MANIFEST).read_bytes()))
+    named = requirements_of(parse_foreign_json((bundle / MANIFEST).read_bytes()))
     return [f"{name}=={version}" if version else name for name, version in named.items()]
 
 

@@ -94,7 +94,7 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Fill the folder."""
-    from orun.core.serialization import foreign_json
+    from orun.core.serialization import parse_foreign_json
     from orun.core.targets import EXTENSIONS
     from orun.measure.extension_operators import needs_extensions
     from orun.measure.model_server import SETTINGS
@@ -122,7 +122,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         require_batch(values)
         check_batches(context, path.parent, context.model_target, params.data)
     _require_free_names(context, bundle)
-    manifest = foreign_json((bundle / MANIFEST).read_bytes())
+    manifest = parse_foreign_json((bundle / MANIFEST).read_bytes())
     requires, extended = requirements_of(manifest), needs_extensions(path)
     settings = session_settings(context, target, extensions=extended) | _served(context, params, manifest, folder)
     lock = _lock(context, params, requires.get(EXTENSIONS, "") if extended else None)

@@ -103,4 +103,6 @@ def _try_batches(context: Context, params: Params) -> None:
     if target.interpreter:
         context.note(f"batches were not tried: target {target.name!r} has an environment of its own")
     else:
-        check_batches(context, context.model().parent, target.any_size(), params.data)  # Triton fixes no sizes either
+        check_batches(
+            context, context.model().parent, target.with_any_size(), params.data
+        )  # Triton fixes no sizes either

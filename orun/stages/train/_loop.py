@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from orun.core.metrics import Metric
-from orun.environment.env_vars import variable
+from orun.environment.env_vars import set_variable
 from orun.measure.dataset import Batch, Dataset, group, make_batch
 from orun.stages._graph.feeds import Input
 from orun.stages._torch.export import Bound, bind, flatten
@@ -133,7 +133,7 @@ def training(context: Context, schedule: Schedule) -> Iterator[None]:
         torch.use_deterministic_algorithms(mode=True)
         torch.manual_seed(context.seed)
         with (
-            variable("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
+            set_variable("CUBLAS_WORKSPACE_CONFIG", ":4096:8"),
             warnings_to(context.log),
             failing(context, "PyTorch cannot train the module", hint),
         ):

@@ -37,7 +37,7 @@ NAMES: Mapping[str, str] = {
 }
 
 
-def component_name(kind: str, subject: str = "", owner: str = "") -> str:
+def name_component(kind: str, subject: str = "", owner: str = "") -> str:
     """Return what a component is called: `parameter opset`, `device cpu of reference_target`."""
     if kind == ComponentKind.TARGET:
         return owner or NAMES[kind]
@@ -45,6 +45,6 @@ def component_name(kind: str, subject: str = "", owner: str = "") -> str:
     return f"{name} of {owner}" if owner else name
 
 
-def by_name(components: Iterable[KeyComponent]) -> dict[str, str]:
+def index_by_name(components: Iterable[KeyComponent]) -> dict[str, str]:
     """Return the value of each component by its name."""
-    return {component_name(*item.identity): item.value for item in components}
+    return {name_component(*item.identity): item.value for item in components}

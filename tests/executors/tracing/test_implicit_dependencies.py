@@ -13,8 +13,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from orun.executors import JobResult, LocalExecutor
-from orun.fs.observed_state import ABSENT, listing_digest
-from orun.fs.signatures import Signature, signature_at
+from orun.fs.observed_state import ABSENT, digest_listing
+from orun.fs.signatures import Signature, read_signature
 from tests.executors.support import Project, result
 
 HEAD = """
@@ -50,7 +50,7 @@ def places(project: Project, name: str) -> set[str]:
 
 def now(*paths: Path) -> Mapping[str, Signature | None]:
     """The paths with the signatures that they have."""
-    return {str(path): signature_at(path) for path in paths}
+    return {str(path): read_signature(path) for path in paths}
 
 
 def test_the_code_itself(executor: LocalExecutor, project: Project) -> None:
@@ -236,7 +236,7 @@ os.listdir(".")
 def test_a_folder_that_is_listed(executor: LocalExecutor, project: Project, how: str) -> None:
     folder = project.write("pipelines/texts/a.txt", "a").parent
     job_result = seen(executor, project, how, path=str(folder))
-    assert job_result.listings == {str(folder): listing_digest(folder)}
+    assert job_result.listings == {str(folder): digest_listing(folder)}
 
 
 def test_the_pipeline_s_own_folder_listed_by_its_code_alone(executor: LocalExecutor, project: Project) -> None:
@@ -248,7 +248,7 @@ list(pkgutil.iter_modules())
 """
     assert seen(executor, project, code).listings == {}
     job_result = seen(executor, project, "list(Path(__file__).parent.glob('*.npz'))")
-    assert job_result.listings == {str(project.root): listing_digest(project.root)}
+    assert job_result.listings == {str(project.root): digest_listing(project.root)}
 
 
 def test_a_folder_that_is_not_there(executor: LocalExecutor, project: Project) -> None:
@@ -269,6 +269,6 @@ def test_the_cache_of_python_does_not_count_in_a_folder(executor: LocalExecutor,
     folder = project.write("pipelines/texts/a.py", "").parent
     job_result = seen(executor, project, "os.listdir(path)", path=str(folder))
     (folder / "__pycache__").mkdir()
-    assert job_result.listings == {str(folder): listing_digest(folder)}
+    assert job_result.listings == {str(folder): digest_listing(folder)}
     (folder / "b.py").touch()
-    assert job_result.listings != {str(folder): listing_digest(folder)}
+    assert job_result.listings != {str(folder): digest_listing(folder)}

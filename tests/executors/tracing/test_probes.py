@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from orun.executors import LocalExecutor
-from orun.fs.observed_state import listing_digest
+from orun.fs.observed_state import digest_listing
 from tests.executors.support import Project, result
 
 LISTS = sys.version_info[:2] == (3, 12)  # there `Path.glob` goes by a folder's list also where there is no wildcard
@@ -58,7 +58,7 @@ def test_whether_a_pattern_without_wildcards_finds_a_file(executor: LocalExecuto
     for match in ("", "file"):
         seen = result(executor, project.job("mine.py:f"))
         if LISTS:
-            assert seen.listings == {str(project.root): listing_digest(project.root)}
+            assert seen.listings == {str(project.root): digest_listing(project.root)}
         else:
             assert seen.probed[str(path)] == match
         path.touch()
@@ -128,7 +128,7 @@ def test_a_folder(executor: LocalExecutor, project: Project) -> None:
     job_result = result(executor, project.job("mine.py:f"))
     seen = {**job_result.probed, **job_result.listings}  # most versions of Python look for it or list it at once
     if LISTS:
-        assert job_result.listings == {str(project.root): listing_digest(project.root)}
+        assert job_result.listings == {str(project.root): digest_listing(project.root)}
     else:
         assert seen[str(texts)] == ""
     texts.mkdir()

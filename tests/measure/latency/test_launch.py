@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from orun.core.targets import Target
-from orun.environment.processor import usable_cores
+from orun.environment.processor import count_usable_cores
 from orun.measure.benchmark_case import SessionInfo
 from orun.measure.latency import abba_blocks
 from orun.measure.latency.abba_blocks import FEWEST_ABBA_BLOCKS, STEADY_ABBA_BLOCKS
@@ -105,7 +105,7 @@ def test_a_model_alone(model: Path) -> None:
 
 def test_more_threads_than_cores_are_timed_by_wall_time(model: Path) -> None:
     """They keep one another waiting, which is the model's own time."""
-    many = Target("cpu", session={"intra_op_num_threads": usable_cores() + 2})
+    many = Target("cpu", session={"intra_op_num_threads": count_usable_cores() + 2})
     launch = run_launch({"model": replace(case_on_two_threads(model), target=many)}, PACE, Random(1), WorkerProcess)
-    assert launch.sessions["model"].work.busy > usable_cores()
+    assert launch.sessions["model"].work.busy > count_usable_cores()
     assert launch.method == "wall"

@@ -36,7 +36,7 @@ IN_TURN = Work(process=1.0, thread=0.1, awake=0.1, most=0.97, busy=2)
 def test_the_method_follows_from_the_threads_that_work(
     monkeypatch: pytest.MonkeyPatch, work: Work, processor: bool, method: str
 ) -> None:
-    monkeypatch.setattr(timing_method, "usable_cores", lambda: 2)
+    monkeypatch.setattr(timing_method, "count_usable_cores", lambda: 2)
     session = launched({"model": [0.01]}, {}).sessions["model"]
     assert choose_method({"model": session, "reference": replace(session, work=work, processor=processor)}) == method
 

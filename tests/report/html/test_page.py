@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Comparison, Estimate
-from orun.core.reason import reason
+from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
 from orun.core.serialization import encode, replace
@@ -98,7 +98,7 @@ def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> 
 
 
 def test_each_command_of_a_hint_is_code() -> None:
-    stored = reason(ReasonCode.STORED_FIGURES, reason(ReasonCode.MODEL_MISSING), noise="timing")
+    stored = build_reason(ReasonCode.STORED_FIGURES, build_reason(ReasonCode.MODEL_MISSING), noise="timing")
     unsure = replace(SLOWER, outcome="undecided", finding=replace(SLOWER.finding, because=(stored,)))
     document = read(render_page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
     assert [command.text for command in document.at("gates").only("p", "hint").every("code")] == [

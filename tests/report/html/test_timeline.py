@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orun.core.events import Event, Notice, RunStarted, StageFinished, StageStarted, StageWaiting, line_of
+from orun.core.events import Event, Notice, RunStarted, StageFinished, StageStarted, StageWaiting, build_line
 from orun.core.run_record import RunResult
 from orun.core.serialization import encode, replace, to_json
 from orun.report.html.page import render_page
@@ -14,7 +14,7 @@ from tests.report.support import ACCURACY, INT8, LATENCY, NOW, PASSED
 
 
 def log_of(folder: Path, events: list[tuple[float, Event]]) -> None:
-    lines = [to_json(line_of(event, encode(event), NOW + after)) for after, event in events]
+    lines = [to_json(build_line(event, encode(event), NOW + after)) for after, event in events]
     (folder / "events.jsonl").write_bytes(b"\n".join([*lines, b""]))
 
 

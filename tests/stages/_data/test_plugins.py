@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.environment.install_commands import installer
+from orun.environment.install_commands import choose_installer
 from tests.site_packages import Site
 
 from .support import array, labels, load, refusal
@@ -16,7 +16,7 @@ from .support import array, labels, load, refusal
 FILE = "lib/python3/site-packages/acme_deck.py"
 REFUSED = "a.deck cannot be read by the package acme_deck"
 NO_QUEEN = "ModuleNotFoundError: No module named 'queen'"
-UPGRADE = f"  hint: {installer()} --upgrade acme_deck"
+UPGRADE = f"  hint: {choose_installer()} --upgrade acme_deck"
 Install = Callable[[str], None]
 READER = """
 import numpy as np

@@ -20,7 +20,7 @@ import orun
 from orun.core.source_model import SourceModel
 from orun.errors import OrunError, PipelineError
 from orun.measure.framework_model import FrameworkSession
-from orun.pipeline.fragments import plain_default
+from orun.pipeline.fragments import to_plain_default
 from orun.stages._graph import input_domain
 from orun.stages._tf import export
 from orun.stages.contract import module_name
@@ -168,7 +168,7 @@ def test_the_model_of_a_file_answers_as_the_converted_one(network_files: Path, t
     import tensorflow as tf
 
     run = run_stage("convert/tensorflow", tmp_path, {"model": "model.keras"}, root=network_files)
-    params = {item.name: plain_default(item.default) for item in params_of(Params)}
+    params = {item.name: to_plain_default(item.default) for item in params_of(Params)}
     entry = module_name("convert/tensorflow")
     source = SourceModel("convert", entry, "tensorflow", params | {"model": "model.keras"})
     framework = FrameworkSession(run.model, open_source(source, network_files, 0, None))

@@ -295,7 +295,7 @@ def test_the_version_of_transformers_counts_without_code_of_the_user(tmp_path: P
     result = orun.run(tmp_path / "folder.yaml", store=tmp_path / "store")
     assert [stage.outcome for stage in result.stages] == ["built"]
     with Store.open(tmp_path / "store") as store:
-        action = store.latest("folder", "export")
+        action = store.find_latest("folder", "export")
     assert action
     assert action.implicit_deps.packages.get("transformers") == version("transformers")
 

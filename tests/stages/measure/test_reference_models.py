@@ -19,7 +19,7 @@ from orun.core.targets import Target
 from orun.errors import OrunError
 from orun.measure.framework_model import FrameworkSession
 from orun.measure.session import open_session
-from orun.pipeline.fragments import plain_default
+from orun.pipeline.fragments import to_plain_default
 from orun.stages.contract import MODEL, module_name
 from orun.stages.measure.latency import Params, benchmark_cases
 from orun.stages.params import params_of
@@ -73,7 +73,7 @@ class Converted:
 
 def convert(folder: Path, kind: str, runtime: str, params: Mapping[str, Any], root: Path = MODULES) -> Converted:
     output = run_stage(kind, folder, params, root=root).output
-    defaults = {item.name: plain_default(item.default) for item in params_of(module_of(kind).Params)}
+    defaults = {item.name: to_plain_default(item.default) for item in params_of(module_of(kind).Params)}
     return Converted(output, SourceModel("export", module_name(kind), runtime, defaults | dict(params)), root)
 
 

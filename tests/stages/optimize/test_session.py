@@ -15,7 +15,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from orun.core.targets import Provider, Target
-from orun.environment.processor import cpu, usable_cores
+from orun.environment.processor import count_usable_cores, read_cpu
 from orun.errors import UsageError
 from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.launch import Launch
@@ -185,9 +185,9 @@ def test_the_default_stays_when_time_is_up_and_settings_for_other_targets_stay(t
     write_settings(folder, (ONE, other))
     run = run_stage("optimize/session", tmp_path, {"time": 0.0}, inputs={"model": folder}, target=Target("cpu"))
     assert digest(run.output)["model.onnx"] == digest(folder)["model.onnx"]
-    assert read_settings(run.output) == (other, SessionSettings(CPU, CPU, {}, cpu()["cpu"]))
+    assert read_settings(run.output) == (other, SessionSettings(CPU, CPU, {}, read_cpu()["cpu"]))
     assert (run.value("speedup"), run.value("settings")) == (1, 0)
-    count = len(list_candidates(Target("cpu"), usable_cores(), available()))
+    count = len(list_candidates(Target("cpu"), count_usable_cores(), available()))
     (note,) = run.notes
     assert note == (
         f"no session settings are shown to be faster on cpu than its own; {count} of {count} were not judged: raise "

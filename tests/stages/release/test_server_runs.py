@@ -44,7 +44,7 @@ def environment(wanted: Environment) -> Path:
         if "could not be reached" in error.why:
             pytest.skip(f"the packages cannot be had: {error.why}")
         raise
-    return venvs.python(venvs.folder_of(wanted))
+    return venvs.locate_python(venvs.locate_folder(wanted))
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ import pytest
 
 import orun
 from orun.core.component_kinds import ComponentKind
-from orun.core.reason import Reason, reason
+from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import CHANGED, ReasonCode
 from orun.text.wording import advice, baseline_comparisons, caveats, findings, reasons
-from orun.text.wording.components import NAMES, component_name
+from orun.text.wording.components import NAMES, name_component
 
 PACKAGE = Path(orun.__file__).parent
 PAGE = PACKAGE.parent / "docs" / "reference" / "reasons.md"
@@ -74,7 +74,7 @@ def test_each_code_has_words() -> None:
 
 def test_each_kind_of_component_has_a_name_and_a_code() -> None:
     assert NAMES.keys() == CHANGED.keys() == set(ComponentKind)
-    assert len({component_name(kind, "x", "y") for kind in ComponentKind}) == len(ComponentKind)
+    assert len({name_component(kind, "x", "y") for kind in ComponentKind}) == len(ComponentKind)
 
 
 def test_each_code_is_documented_once() -> None:
@@ -86,11 +86,11 @@ def test_each_code_is_documented_once() -> None:
 
 def test_a_code_of_a_later_version_is_shown() -> None:
     later = Reason("moon-full", {"phase": "full"})
-    assert reasons.sentence(later) == "moon-full full"
-    assert findings.finding(later) == "moon-full full"
-    assert reasons.sentence(reason(ReasonCode.COMPONENT_CHANGED, kind="moon", subject="x", old="1", new="2")) == (
-        "moon x: 1 -> 2"
-    )
+    assert reasons.describe_reason(later) == "moon-full full"
+    assert findings.describe_finding(later) == "moon-full full"
+    assert reasons.describe_reason(
+        build_reason(ReasonCode.COMPONENT_CHANGED, kind="moon", subject="x", old="1", new="2")
+    ) == ("moon x: 1 -> 2")
 
 
 def trees(pattern: str, *places: str) -> Iterator[tuple[str, ast.Module]]:
@@ -118,9 +118,9 @@ def test_reasons_have_codes_of_the_enumeration() -> None:
     """No code is written out beside the enumeration."""
     calls = [
         (f"{name}:{node.lineno}", node.args[0])
-        for name, tree in trees(r"\b[rR]eason\(", *ROOMS, "api.py", "remote", "eventlog")
+        for name, tree in trees(r"\b(build_r|R)eason\(", *ROOMS, "api.py", "remote", "eventlog")
         for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("reason", "Reason")
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("build_reason", "Reason")
     ]
     assert len(calls) > 50
     assert [place for place, code in calls if isinstance(code, ast.Constant)] == []

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from orun.environment.user_cache import cache_folder
+from orun.environment.user_cache import locate_cache
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
 from orun.stages.quantize._tuning.settings import Settings
@@ -72,7 +72,7 @@ class TrialLog:
     """
 
     def __init__(self, name: str) -> None:
-        folder = cache_folder() / "tuning"
+        folder = locate_cache() / "tuning"
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
