@@ -6,14 +6,17 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from orun import api
 from orun.environment import venv_builder, venvs
 from orun.errors import EnvironmentFailed
 from orun.pipeline import load
+from orun.pipeline.model import Pipeline
 
 ROOT = Path(__file__).parents[2]
 PIPELINES = ROOT / "pipelines"
@@ -39,10 +42,28 @@ def run_json(folder: Path, name: str, *arguments: str) -> tuple[int, dict[str, A
     return process.returncode, result
 
 
+def short_timing(*stages: str) -> dict[str, str]:
+    """Values with which stages of `measure/latency` take three launches, for `set`."""
+    values = {"time": "0s", "warmup": "0s", "max_launches": "3", "samples": "6"}
+    return {f"stages.{stage}.with.{name}": value for stage in stages for name, value in values.items()}
+
+
 def shorten(*stages: str) -> list[str]:
-    """Options with which stages of `measure/latency` take as long as they are told to."""
-    values = ("time=0s", "warmup=0s", "max_launches=3", "samples=6")
-    return [word for stage in stages for value in values for word in ("--set", f"stages.{stage}.with.{value}")]
+    """The same as options of the command line."""
+    return [word for path, value in short_timing(*stages).items() for word in ("--set", f"{path}={value}")]
+
+
+def shorten_init(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `orun init`, and runs of what it writes, time three launches, which decide no gate on a time.
+
+    tests/cli/test_init.py takes as long as users do.
+    """
+    load = api.load
+
+    def load_short(file: str | Path, set: Mapping[str, Any] | None = None) -> Pipeline:  # noqa: A002 - as in `load`
+        return load(file, {**short_timing("latency"), **(set or {})})
+
+    monkeypatch.setattr(api, "load", load_short)
 
 
 def make_environments(file: Path) -> None:

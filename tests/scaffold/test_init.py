@@ -24,6 +24,7 @@ from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.scaffold.recipe import Request, list_stages
 from orun.scaffold.targets import find_target
 from orun.scaffold.thresholds import choose_gates
+from tests.acceptance.support import shorten_init
 
 CPU = find_target("cpu")
 MODEL = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y) <float[2,2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }'  # noqa: E501
@@ -112,7 +113,8 @@ def test_an_interrupted_creation_leaves_no_file(model: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_file_with_measured_gates(model: Path) -> None:
+def test_a_file_with_measured_gates(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_init(monkeypatch)
     text = orun.init(model, "made/mlp.yaml")
     assert Path("made/mlp.yaml").read_text(encoding="utf-8") == text
     assert {verdict.outcome for verdict in orun.run("made/mlp.yaml").verdicts} <= {"passed", "no baseline"}
@@ -306,7 +308,8 @@ def test_the_gate_of_an_agreement_leaves_room_for_other_kernels() -> None:
 
 
 @pytest.mark.slow
-def test_the_gate_of_a_regression_is_near_what_was_measured(model: Path) -> None:
+def test_the_gate_of_a_regression_is_near_what_was_measured(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shorten_init(monkeypatch)
     save_regression(model, "y = MatMul (x, w)")
     text = orun.init(model, "made.yaml")
     assert "metrics: [sqnr]" in text

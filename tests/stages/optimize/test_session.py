@@ -230,7 +230,7 @@ def test_what_is_chosen_on_this_machine_is_faster(tmp_path: Path) -> None:
     folder.mkdir()
     save_branches(folder / "model.onnx")
     target = Target("cpu", session={"intra_op_num_threads": 1})
-    run = run_stage("optimize/session", tmp_path, {"time": 60.0}, inputs={"model": folder}, target=target)
+    run = run_stage("optimize/session", tmp_path, {"time": 30.0}, inputs={"model": folder}, target=target)
     (settings,) = read_settings(run.output)
     speedup = run.metrics["speedup"]
     if settings.session:
