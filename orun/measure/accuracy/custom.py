@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -152,12 +153,42 @@ def _values(request: Request, name: str, returned: Any, examples: int) -> Values
 
 
 def _returned(request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset) -> Any:
-    """Call a function. A note on its arguments is added to the errors that it raises."""
+    """Call a function. A note on its arguments is added to the errors that it raises.
+
+    Its arguments cannot be written to: the other metrics and models are judged by the same arrays.
+    """
+    protected = {output: _protect(values) for output, values in outputs.items()}
+    examples = _protect_dataset(dataset)
     try:
-        return function(outputs, _Unlabelled(dataset, request, name) if dataset.labels is None else dataset)
+        return function(protected, _Unlabelled(examples, request, name) if examples.labels is None else examples)
     except (AttributeError, KeyError, TypeError) as error:
         error.add_note(f"{name}(outputs, dataset): outputs has, by name, {', '.join(outputs)}; dataset inputs, labels")
         raise
+    except ValueError as error:
+        if "read-only" in str(error):  # NumPy's error of an array that cannot be written to
+            error.add_note(f"other metrics read what {name} is given: let it change a copy, `values.copy()`")
+        raise
+
+
+def _protect(values: Values) -> Values:
+    """Return views of arrays that cannot be written to."""
+    if not isinstance(values, np.ndarray):
+        return [np.asarray(_protect(value)) for value in values]
+    view = values.view()
+    view.flags.writeable = False
+    return view
+
+
+def _protect_dataset(dataset: Dataset) -> Dataset:
+    """Return a dataset whose arrays cannot be written to."""
+    candidates = dataset.candidates
+    return replace(
+        dataset,
+        inputs={name: _protect(values) for name, values in dataset.inputs.items()},
+        labels=None if dataset.labels is None else np.asarray(_protect(dataset.labels)),
+        candidates=candidates and {name: _protect(values) for name, values in candidates.items()},
+        fields={name: np.asarray(_protect(values)) for name, values in dataset.fields.items()},
+    )
 
 
 def _check(request: Request, name: str, values: Floats, examples: int) -> None:

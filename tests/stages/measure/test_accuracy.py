@@ -840,6 +840,35 @@ def test_what_a_metric_of_ones_own_is_called_with_is_told_where_it_fails(folder:
     assert caught.value.__notes__ == ["swapped(outputs, dataset): outputs has, by name, y; dataset inputs, labels"]
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "outputs['y'] -= 1",
+        "outputs['y'].sort()",
+        "dataset.labels //= 2",
+        "dataset.labels[:] = 0",
+        "dataset.inputs['x'][0] = 0",
+        "dataset.fields['camera'][0] = 'b'",
+        "dataset.candidates['x'] *= 2",
+    ],
+)
+@pytest.mark.parametrize("as_postprocess", [False, True])
+def test_a_function_cannot_change_what_other_metrics_read(folder: Path, change: str, *, as_postprocess: bool) -> None:
+    (folder / "own.py").write_text(
+        "import numpy as np, orun\n"
+        "def data():\n"
+        "    x = np.eye(3, dtype=np.float32)\n"
+        "    return orun.Dataset({'x': x}, np.arange(3), {'x': x.copy()}, {'camera': ['a', 'b', 'a']})\n"
+        f"def coarse(outputs, dataset):\n    {change}\n    return outputs['y'][:, 0]\n",
+        "utf-8",
+    )
+    own = {"metrics": ["own.py:coarse"]}
+    params = {"metrics": ["accuracy"], "postprocess": "own.py:coarse"} if as_postprocess else own
+    with pytest.raises(ValueError, match="read-only") as caught:
+        measure(folder, {"dataset": "own.py:data", **params}, model=linear(EYE))
+    assert caught.value.__notes__ == ["other metrics read what coarse is given: let it change a copy, `values.copy()`"]
+
+
 @pytest.mark.parametrize(("to", "shown"), [(TensorProto.BFLOAT16, "bfloat16"), (TensorProto.FLOAT8E5M2, "float8e5m2")])
 def test_an_output_that_numpy_cannot_hold_is_no_silent_pass(folder: Path, to: int, shown: str) -> None:
     params = {"dataset": "data.py:labelled", "metrics": ["accuracy"]}
