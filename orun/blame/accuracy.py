@@ -29,6 +29,7 @@ TRACE = 0.005  # share of the error from which a place counts: less is shown as 
 FEWER = f"measured with at most {FEW} of the examples, to save time"
 ROUNDS = 4  # measurements with all examples that must fit into the time; else few examples serve to the end
 KERNEL = 4  # times the error of the nodes from which ONNX Runtime's own optimizations are to blame
+FEWEST = 8  # examples with which the nodes are tried if a measurement takes long
 QUICK, THOROUGH = 10.0, 60.0  # seconds for the nodes: only two values, so that a stored result is found again
 WITHOUT_OUTPUTS = frozenset({"measure/size", "measure/memory", "measure/startup", "measure/load"})
 OTHER_UNITS = frozenset({"B", "s", "J", "1/s", "x"})  # units of size, speed and energy, not of accuracy
@@ -144,7 +145,9 @@ class Investigation:
         """Find the nodes of the culprit's model at which the error enters."""
         copied = {key: self.stage.params[key] for key in ("dataset", "dims", "target") if key in self.stage.params}
         needs = {"model": diagnosis.culprit, "reference": self._find_stage_before(diagnosis)}
-        params = {**copied, "time": THOROUGH if self.experiment.left > 2 * THOROUGH else QUICK, "trials": 256}
+        seconds = THOROUGH if self.experiment.left > 2 * THOROUGH else QUICK
+        samples = FEWEST if ROUNDS * self.search.seconds > self.experiment.left else FEW
+        params = {**copied, "samples": samples, "time": seconds, "trials": 256}
         stage = self.experiment.make(f"places of {diagnosis.culprit}", "quantize/debug", self.stage, needs, params)
         result = self.experiment.run([stage.id])
         if not result[stage.id].out:
@@ -231,8 +234,8 @@ def _describe_untried(table: Mapping[str, Any]) -> Iterator[str]:
     left, tried = table["left"], table["tried"]
     if left:
         yield f"{left} of {left + tried} places that differ were not tried"
-    if table["tried_with"] < table["examples"]:
-        yield f"places were tried with {table['tried_with']} of {table['examples']} examples, to save time"
+    if table["tried_with"] < table["examples"] or table["examples"] == FEWEST:
+        yield f"places were tried with {table['tried_with']} examples, to save time"
 
 
 def describe_kernel_error(table: Mapping[str, Any], culprit: Stage) -> Iterator[str]:

@@ -112,7 +112,10 @@ def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
         ("same", True, ""),
         ("int8", False, ""),
     ]
-    assert hasty.notes == ("measured with at most 64 of the examples, to save time",)
+    assert hasty.notes == (
+        "measured with at most 64 of the examples, to save time",
+        "places were tried with 8 examples, to save time",
+    )
     assert hasty.proof is not None
     assert hasty.proof.passes
 
