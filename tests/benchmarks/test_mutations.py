@@ -13,7 +13,7 @@ from tests.thin import mostly_slow
 CASES = [(name, count) for name in CORPORA for count in (12, 60)]
 
 
-@pytest.mark.parametrize(("name", "count"), mostly_slow(CASES, *((name, 12) for name in CORPORA if name != "bundles")))
+@pytest.mark.parametrize(("name", "count"), mostly_slow(CASES, *((name, 12) for name in CORPORA)))
 def test_a_mistake_is_no_bug(name: str, count: int) -> None:
     counts = Counter(outcome.outcome for outcome in outcomes(name, count, seed=1))
     assert set(counts) <= {TAKEN, REFUSED}

@@ -154,6 +154,7 @@ def test_all_examples_that_show_no_loss_leave_the_stage_that_few_examples_found(
 COST = r"(costs|saves) (no measurable time( \(less than [\d.]+ [nµm]s\))?|[\d.]+ [nµm]s)"
 
 
+@pytest.mark.slow  # computing a place as before is quick, above
 def test_a_wrong_fusion(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(accuracy, "TIMING", {"time": 0.1, "samples": 2, "max_launches": 3})
     blamed = planted.diagnose("fusion")
@@ -192,6 +193,7 @@ def test_a_place_that_was_made_slow(planted: Planted) -> None:
     assert "; computing it as `import` does saves " in blamed.sentence
 
 
+@pytest.mark.slow  # what is slower is quick, in tests/diagnosis/test_slower.py
 def test_slower_than_the_accepted_baseline(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(latency, "TIMING", {"time": 0.2, "samples": 3, "max_launches": 3})
     file = planted.folder / "accepted.yaml"
