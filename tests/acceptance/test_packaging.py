@@ -33,7 +33,7 @@ stages:
 @pytest.fixture(scope="module")
 def linked(tmp_path_factory: pytest.TempPathFactory, wheel: Path) -> Path:
     """Scripts of an environment that holds orun and links to what it requires, nothing else."""
-    scripts = make_environment(tmp_path_factory, "--no-deps", str(wheel))
+    scripts = make_environment(tmp_path_factory.mktemp("environment"), "--no-deps", str(wheel))
     (site,) = scripts.parent.glob("lib/*/site-packages")
     (orun,) = distributions(name="orun", path=[str(site)])
     for package in required(orun):
@@ -51,10 +51,10 @@ def required(package: Distribution) -> Iterator[Distribution]:
             yield from required(needed)
 
 
-def make_environment(factory: pytest.TempPathFactory, *arguments: str) -> Path:
-    """Scripts of a new environment in which pip has installed this."""
-    scripts = factory.mktemp("environment") / "bin"
-    venv.create(scripts.parent, symlinks=True)
+def make_environment(folder: Path, *arguments: str) -> Path:
+    """Scripts of a new environment, in a folder, in which pip has installed this."""
+    scripts = folder / "bin"
+    venv.create(folder, symlinks=True)
     pip(scripts, "install", "--quiet", "--no-compile", *arguments)
     return scripts
 
@@ -119,9 +119,9 @@ def test_a_run_says_which_extra_it_lacks_before_anything_starts(linked: Path, pr
 
 @pytest.mark.slow
 def test_the_hinted_command_installs_what_an_onnx_model_needs_and_no_torch(
-    tmp_path_factory: pytest.TempPathFactory, wheel: Path, project: Path
+    tmp_path: Path, wheel: Path, project: Path
 ) -> None:
-    scripts = make_environment(tmp_path_factory, str(wheel))
+    scripts = make_environment(tmp_path / "environment", str(wheel))
     hint = refused(scripts / "orun", project).rpartition("hint: ")[2]
     subprocess.run(["/bin/sh", "-c", hint], env={**os.environ, "PATH": NO_UV}, check=True)
     command(scripts / "orun", "relu.yaml", cwd=project)

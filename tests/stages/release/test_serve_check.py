@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("ORUN_ENVIRONMENTS", str(folder))
         patch.setenv("PIP_NO_COMPILE", "1")
         yield folder
+    shutil.rmtree(folder)
 
 
 def test_it_answers_as_the_pipeline_does(tmp_path: Path) -> None:
