@@ -19,8 +19,6 @@ from orun.cli.main import main
 from orun.scaffold import recipe
 from tests.acceptance.support import shorten_init
 
-pytestmark = pytest.mark.slow
-
 BERT = """
 import torch, transformers
 torch.manual_seed(0)
@@ -152,7 +150,11 @@ MODELS: dict[str, tuple[Callable[[], None], list[str], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("kind", MODELS)
+# A folder is exported as a function is, by the new exporter, and then like the transformer in ONNX.
+MARKS = {kind: pytest.mark.table if kind == "folder of transformers" else pytest.mark.slow for kind in MODELS}
+
+
+@pytest.mark.parametrize("kind", [pytest.param(kind, marks=mark) for kind, mark in MARKS.items()])
 def test_two_commands_lead_to_judged_gates(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
@@ -175,6 +177,7 @@ def short_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recipe, "SEARCH_TIME", "10s")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_search")
 def test_a_goal_that_two_searches_reach(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -189,6 +192,7 @@ def test_a_goal_that_two_searches_reach(tmp_path: Path, monkeypatch: pytest.Monk
     }
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("short_search")
 def test_a_goal_that_no_search_reaches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
