@@ -206,9 +206,8 @@ class Assignment:
         return "it writes files of the project beside its output" if writes else ""
 
     def _stay_here(self, stage: Stage, why: str) -> Candidates:
-        labels = {"architecture": platform.machine(), "system": sys.platform}
-        if differing := {name: text for name, text in stage.runs_on.items() if labels.get(name) != text}:
-            return Candidates(problem=f"it runs on this machine, which has no {_format_labels(differing)}: {why}")
+        if missing := format_missing_labels(stage):
+            return Candidates(problem=f"it runs on this machine, which has no {missing}: {why}")
         return Candidates(((self._local,),), ("",))
 
     def _find(self, stage: Stage) -> Candidates:
@@ -245,6 +244,12 @@ class Assignment:
         meant = next(filter(None, (find_closest(name, present) for name in labels if name not in present)), "")
         suggestion = f"; did you mean {meant!r}?" if meant else ""
         return f"{number} {'is' if number == 1 else 'are'} here: {shown}{suggestion}"
+
+
+def format_missing_labels(stage: Stage) -> str:
+    """Return the labels of a stage that this machine does not have of itself; empty if it has all."""
+    labels = {"architecture": platform.machine(), "system": sys.platform}
+    return _format_labels({name: text for name, text in stage.runs_on.items() if labels.get(name) != text})
 
 
 def _format_labels(labels: Mapping[str, str]) -> str:

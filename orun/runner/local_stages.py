@@ -10,6 +10,7 @@ from orun.core.events import Event, Notice, StageStarted
 from orun.errors import StageError
 from orun.executors import Executor, Finished, Progress
 from orun.fs.os_errors import convert_os_errors
+from orun.planning.assignment import format_missing_labels
 from orun.planning.plan import Done, Step
 from orun.planning.planner import Planner
 from orun.runner.stage_execution import StageEnd, StageExecution
@@ -39,6 +40,9 @@ class LocalStages:
         name = step.stage.id
         if why := self.planner.explain_here(step.stage):
             self.emit(Notice("info", f"{name} runs on this machine: {why}"))
+        if self.planner.assignment is None and (labels := format_missing_labels(step.stage)):
+            machine = f"this machine, which is not known to have {labels}"
+            self.emit(Notice("warning", f"{name} runs on {machine}: `runs_on` counts in runs with --on"))
         for environment in step.stage.environments:
             from orun.environment import venv_builder
 

@@ -430,3 +430,14 @@ def test_who_waits_for_its_like_in_the_same_run_says_so(tmp_path: Path) -> None:
         "a, which has the same key"
     ]
     assert not [event for event in project.events if isinstance(event, Notice)], "nothing of b was there to be restored"
+
+
+def test_labels_that_this_machine_may_lack_are_named(project: Project) -> None:
+    labels = f"{{accelerator: T4, system: {sys.platform}, architecture: pdp11}}"
+    project.write("pipeline.yaml", f"stages:\n  make: {{uses: ./stages.py:make, runs_on: {labels}}}\n")
+    assert built(project.run()) == ["make"]
+    (notice,) = (event.text for event in project.events if isinstance(event, Notice))
+    assert notice == (
+        "make runs on this machine, which is not known to have accelerator=T4 and architecture=pdp11: `runs_on` counts "
+        "in runs with --on"
+    )
