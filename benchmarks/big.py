@@ -133,7 +133,7 @@ def run(kind: str, folder: Path) -> None:
     """Run a kind as a stage's process does; write how it ended to `outcome.json` in its folder."""
     from orun.errors import OrunError
     from orun.stages.ensure import check_output
-    from orun.stages.registry import module_of
+    from orun.stages.registry import import_kind
 
     case, work = CASES[kind], place(folder, kind)
     (work / "provenance.json").write_text('{"pipeline": "big", "stages": []}', "utf-8")
@@ -143,7 +143,7 @@ def run(kind: str, folder: Path) -> None:
     try:
         with contextlib.chdir(work / "work"):
             execute(kind, case, inputs, work, folder)
-        check_output(kind, module_of(kind).SPEC, work / "output", inputs)
+        check_output(kind, import_kind(kind).SPEC, work / "output", inputs)
     except OrunError as error:
         outcome = {"verdict": "refuses", "why": f"{error.problem}: {error.why}" if error.why else error.problem}
     except Exception as error:  # any exception that is no message for a user
@@ -158,9 +158,9 @@ def execute(kind: str, case: Case, inputs: Mapping[str, Path], work: Path, folde
     """Call the kind with its context."""
     from benchmarks.stage_context import make_context
     from orun.stages.params import build
-    from orun.stages.registry import module_of
+    from orun.stages.registry import import_kind
 
-    module = module_of(kind)
+    module = import_kind(kind)
     params = {name: str(folder / value) if name in ("path", "to") else value for name, value in case.params.items()}
     context = make_context(kind, CODE, work / "output", inputs, work / "provenance.json")
     module.run(context, build(module.Params, params))

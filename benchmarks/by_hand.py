@@ -33,9 +33,9 @@ from onnxruntime.transformers.optimizer import optimize_by_fusion
 
 from orun.core.targets import Target
 from orun.measure.benchmark_case import BenchmarkCase
-from orun.measure.dataset import Values, batches, count
+from orun.measure.dataset import Values, count, iter_batches
 from orun.measure.latency import measurement
-from orun.measure.latency.metrics import metrics_of
+from orun.measure.latency.metrics import build_metrics
 from orun.measure.workers import WorkerProcess
 from orun.stages._graph.feeds import Case, Input, make_cases
 from orun.stages._graph.ort_graph import IN_THE_WAY
@@ -174,7 +174,7 @@ def accuracy(paths: Sequence[Path]) -> dict[str, float]:
 def embed(models: Sequence[Any], inputs: Mapping[str, Values]) -> list[Floats]:
     """Return each model's embeddings of all texts, one text at a time, `[n, 384]`."""
     embeddings: list[Floats] = [np.empty((count(inputs), HIDDEN), np.float32) for _ in models]
-    for batch in batches(inputs, 1):
+    for batch in iter_batches(inputs, 1):
         for model, rows in zip(models, embeddings, strict=True):
             rows[batch.examples] = model.run(None, dict(batch.feed))[0]
     return embeddings
@@ -189,7 +189,7 @@ def time(paths: Sequence[Path], launches: int) -> dict[str, float]:
         name: BenchmarkCase(path, target, feeds) for name, path in zip(("model", "reference"), paths, strict=True)
     }
     budget = measurement.Budget(time=20, resolution=0.05, launches=(launches, launches), samples=60, warmup=0.1)
-    metrics = metrics_of(measurement.measure(subjects, budget, 0, lambda *_: None, WorkerProcess), 1)
+    metrics = build_metrics(measurement.measure(subjects, budget, 0, lambda *_: None, WorkerProcess), 1)
     return {name: metrics[name].value for name in ("p50", "cpu", "speedup")}
 
 

@@ -30,10 +30,10 @@ from orun.core.serialization import replace
 from orun.core.targets import Provider, Target
 from orun.environment import venv_builder, venvs
 from orun.measure.benchmark_case import BenchmarkCase
-from orun.measure.dataset import Dataset, Values, batches, count
+from orun.measure.dataset import Dataset, Values, count, iter_batches
 from orun.measure.foreign_process import RemoteSession
 from orun.measure.latency.cpu_time import Floats, Times, time_inferences
-from orun.measure.metrics.task import ranks, recall
+from orun.measure.metrics.task import rank_candidates, recall
 from orun.measure.session import open_session
 from orun.measure.workers import WorkerProcess
 from orun.pipeline import load
@@ -125,7 +125,7 @@ def times(
 def embeddings(model: Embed, inputs: Mapping[str, Values]) -> NDArray[np.float32]:
     """Return the embedding of each text, fed alone, `[n, d]`."""
     rows: list[NDArray[np.float32]] = [np.empty(0, np.float32)] * count(inputs)
-    for batch in batches(inputs, 1):
+    for batch in iter_batches(inputs, 1):
         rows[int(batch.examples[0])] = model(batch.feed)[0]
     return np.stack(rows)
 
@@ -141,7 +141,7 @@ def quality(models: Mapping[str, Embed], dataset: Dataset) -> dict[str, Quality]
         both = np.concatenate([queries, rests])
         right = both if right is None else right
         cosine = (both * right).sum(axis=1)  # of vectors of length 1
-        share = float(recall(ranks(queries, rests, dataset.labels), 1).mean())
+        share = float(recall(rank_candidates(queries, rests, dataset.labels), 1).mean())
         qualities[name] = Quality(float(cosine.mean()), float(cosine.min()), share)
     return qualities
 

@@ -39,8 +39,8 @@ from orun.stages._graph.domains import tidy_domains
 from orun.stages._graph.feeds import make_cases
 from orun.stages._graph.io import save
 from orun.stages._graph.ort_graph import optimize
-from orun.stages._graph.sessions import session
-from orun.stages._graph.signature import inputs_of
+from orun.stages._graph.sessions import open_model
+from orun.stages._graph.signature import build_inputs
 from orun.stages.contract import MODEL
 from orun.stages.convert import torch
 from orun.stages.optimize import transformer
@@ -195,8 +195,8 @@ def difference(source: Path, path: Path, dims: Mapping[str, Sequence[int]]) -> f
     """Return the largest absolute difference between two models on inputs of several shapes, masks included."""
     model = onnx.load(source)
     outputs = [output.name for output in model.graph.output]
-    before, after = session(source, outputs), session(path, outputs)
-    feeds = [case.feed for case in make_cases(inputs_of(model), dims, 0)]
+    before, after = open_model(source, outputs), open_model(path, outputs)
+    feeds = [case.feed for case in make_cases(build_inputs(model), dims, 0)]
     pairs = (pair for feed in feeds for pair in zip(before(feed), after(feed), strict=True))
     return max(float(np.abs(right - value).max()) for right, value in pairs)
 

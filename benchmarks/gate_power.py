@@ -43,12 +43,12 @@ from orun.gates.judge import judge
 from orun.gates.regression import Terms
 from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.measurement import Measurement, measure
-from orun.measure.latency.metrics import metrics_of
+from orun.measure.latency.metrics import build_metrics
 from orun.measure.workers import WorkerProcess
 from orun.pipeline.model import Gate, Stage, Threshold
 from orun.planning.key_diff import list_key_changes
 from orun.report.gates import explain_verdict
-from orun.stages.measure.latency import Params, budget_for
+from orun.stages.measure.latency import Params, build_budget
 from orun.stages.params import Duration, Ratio
 from orun.stages.timing import Sizes, make_feeds
 from orun.store.records import Action, ImplicitDependencies
@@ -154,7 +154,7 @@ def _measure(
 ) -> Measurement:
     most = max(fewest, Params().max_launches)
     params = Params(resolution=Ratio(resolution), time=options.time, min_launches=fewest, max_launches=most)
-    return measure(subjects, budget_for(params), random.randrange(1 << 30), lambda *_: None, WorkerProcess)
+    return measure(subjects, build_budget(params), random.randrange(1 << 30), lambda *_: None, WorkerProcess)
 
 
 def _plant(options: argparse.Namespace, model: Path, path: Path, slowdown: float) -> tuple[Path, float]:
@@ -190,7 +190,7 @@ def _truth(options: argparse.Namespace, model: Path, path: Path, slowdown: float
     subjects = _subjects(patient, {"model": path, "baseline": model})
     launches = 3 if options.quick else max(math.ceil((SPREAD / (SURE * slowdown)) ** 2), 12)
     measurement = _measure(patient, subjects, 0.05, launches)
-    return float(np.expm1(np.median(measurement.log_ratios("baseline"))))
+    return float(np.expm1(np.median(measurement.list_log_ratios("baseline"))))
 
 
 def order_cases(cases: Mapping[Case, int], done: Sequence[Mapping[str, Any]]) -> list[Case]:
@@ -205,7 +205,7 @@ def _trial(options: argparse.Namespace, model: Path, slower: Path, limit: float,
     spent = _cpu_seconds()
     measurement = _measure(options, subjects, limit, Params().min_launches)
     outcome, why = judge_measurement(measurement, limit, options.batch)
-    line: dict[str, Any] = {"ours": outcome, "why": why, "launches": measurement.log_ratios("baseline")}
+    line: dict[str, Any] = {"ours": outcome, "why": why, "launches": measurement.list_log_ratios("baseline")}
     line |= {"seconds": measurement.seconds, "cpu_seconds": _cpu_seconds() - spent}
     line |= {"load": measurement.pressure.load, "pressure": measurement.pressure.cpu}
     if rivals:
@@ -229,7 +229,7 @@ def _alone(subject: BenchmarkCase) -> Floats:
 
 def judge_measurement(measurement: Measurement, limit: float, batch: int) -> tuple[str, str]:
     """Return the outcome of the gate on a measurement, and why."""
-    verdict = judge_metrics(metrics_of(measurement, batch), regression_gate(limit))
+    verdict = judge_metrics(build_metrics(measurement, batch), regression_gate(limit))
     return verdict.outcome, explain_verdict(verdict)
 
 

@@ -46,10 +46,10 @@ from orun.core.source_location import Position
 from orun.core.targets import Target
 from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.measurement import measure
-from orun.measure.latency.metrics import metrics_of
+from orun.measure.latency.metrics import build_metrics
 from orun.measure.workers import WorkerProcess
 from orun.pipeline.model import Gate, Threshold
-from orun.stages.measure.latency import Params, budget_for
+from orun.stages.measure.latency import Params, build_budget
 from orun.stages.timing import Sizes, make_feeds
 
 SIZES = {"20us": (16, 128, 4), "300us": (64, 256, 4), "5ms": (256, 512, 4), "100ms": (512, 1024, 9)}
@@ -146,11 +146,11 @@ def _run(case: Case, seed: int) -> dict[str, Any]:
         fed = make_feeds(models, Sizes(1, {}), 0, None)
         target = Target("cpu", session={"intra_op_num_threads": case.threads})
         cases = {name: BenchmarkCase(path, target, fed[name]) for name, path in models.items()}
-        measurement = measure(cases, budget_for(Params()), seed, lambda *_: None, WorkerProcess)
+        measurement = measure(cases, build_budget(Params()), seed, lambda *_: None, WorkerProcess)
     return {
         "case": case.name,
-        "metrics": encode(metrics_of(measurement, 1)),
-        "launches": measurement.log_ratios(opponent),
+        "metrics": encode(build_metrics(measurement, 1)),
+        "launches": measurement.list_log_ratios(opponent),
         "waiting": [launch.waiting for launch in measurement.launches],
         "busy": [dict(launch.inference_seconds) for launch in measurement.launches],
         "seconds": measurement.seconds,

@@ -185,10 +185,10 @@ def store_inputs(test: BackendTest) -> BackendTest:
 
 def find_problem(folder: Path, test: BackendTest, kind: str) -> str:
     """Return what is wrong with the outputs of the model in a folder, or an empty text."""
-    from orun.stages._graph.sessions import session
+    from orun.stages._graph.sessions import open_model
 
     try:
-        outputs = session(folder / "model.onnx", list(test.expected))(test.feed)
+        outputs = open_model(folder / "model.onnx", list(test.expected))(test.feed)
     except Exception as error:  # noqa: BLE001 - ONNX Runtime's errors share no base class but this
         return f"does not run: {_line(getattr(error, 'why', '') or error)}"
     for (name, right), value in zip(test.expected.items(), outputs, strict=True):
@@ -287,10 +287,10 @@ def run(kind: str, source: Path, params: Mapping[str, Any]) -> Path:
     from benchmarks.stage_context import make_context
     from orun.stages.ensure import check_output
     from orun.stages.params import build
-    from orun.stages.registry import module_of
+    from orun.stages.registry import import_kind
 
     uses = kind.partition(" ")[0]
-    module = module_of(uses)
+    module = import_kind(uses)
     work = Path(tempfile.mkdtemp(dir=source.parent))
     output, working_folder = work / "output", work / "work"
     output.mkdir()

@@ -54,7 +54,7 @@ from xgboost import XGBClassifier
 from benchmarks.spent import machine, table
 from benchmarks.stage_context import make_context
 from orun.errors import OrunError
-from orun.stages._sklearn.compat import booleans_as_integers
+from orun.stages._sklearn.compat import write_booleans_as_integers
 from orun.stages._sklearn.trees import register_trees
 from orun.stages.convert import sklearn as convert
 from orun.stages.params import build
@@ -141,7 +141,7 @@ def by_skl2onnx(pipeline: Any, columns: Columns, matrix: NDArray[Any]) -> float 
     declared = [(name, KINDS[values.dtype.kind]([None, 1])) for name, values in columns.items()]
     register_trees(pipeline)
     try:
-        with booleans_as_integers():
+        with write_booleans_as_integers():
             options = {id(pipeline): {"zipmap": False}}
             model = to_onnx(pipeline, initial_types=declared, options=options, target_opset=OPSETS)
         session = InferenceSession(model.SerializeToString())

@@ -136,9 +136,9 @@ def intervals(models: Sequence[Floats | Pooled], seed: int) -> tuple[Estimate, E
     if isinstance(ours, Pooled) and isinstance(theirs, Pooled):
         pooled = {"ours": replace(ours, unknown=""), "theirs": replace(theirs, unknown="")}
         resampled = resample(pooled, seed)
-        return resampled["ours"].interval, resampled["ours"].against(resampled["theirs"]).difference
+        return resampled["ours"].interval, resampled["ours"].compare_with(resampled["theirs"]).difference
     scores = np.asarray(ours), np.asarray(theirs)
-    return paired.interval(scores[0], seed), paired.compare(*scores, seed).difference
+    return paired.estimate_interval(scores[0], seed), paired.compare(*scores, seed).difference
 
 
 def coverage(draw: Draw, examples: int, truth: Sequence[float], trials: int) -> tuple[int, int, int]:

@@ -21,7 +21,7 @@ from orun.core.events import KINDS, VERSION, name_kind
 from orun.pipeline.fragments import describe_type
 from orun.report.event_schema import list_fields, list_records
 from orun.stages.kind import Kind
-from orun.stages.registry import all_kinds
+from orun.stages.registry import list_kinds
 
 HERE = Path(__file__).parent
 NOTE = "<!-- Written by docs/generate.py: change the source, then run it. -->"
@@ -113,7 +113,7 @@ def stages_index() -> str:
     """Every kind of the library in a line, by family."""
     blocks = ["# Stage library", NOTE, STAGES]
     for family, title in FAMILIES.items():
-        kinds = [kind for kind in all_kinds() if kind.name.startswith(f"{family}/")]
+        kinds = [kind for kind in list_kinds() if kind.name.startswith(f"{family}/")]
         rows = ((f"[`{kind.name}`]({kind.name}.md)", kind.summary) for kind in kinds)
         blocks += [f"## {title}", _table(("kind", "what it does"), rows)]
     blocks.append("[What each kind was tried on](support.md), and with which versions of its tools.")
@@ -143,7 +143,7 @@ def support_page() -> str:
     pinned = PINNED.findall((HERE.parent / "requirements.lock").read_text(encoding="utf-8"))
     versions = dict(reversed(pinned))  # of a tool with several, the first: the one of the oldest Python
     titles = ("kind", "tools", "reused on", "deterministic", "over 2 GB", "tried on", "checked by")
-    rows = (_support(kind, notes.get(kind.name, {}), versions) for kind in all_kinds())
+    rows = (_support(kind, notes.get(kind.name, {}), versions) for kind in list_kinds())
     return "\n\n".join(["# What each kind was tried on", NOTE, SUPPORT, _table(titles, rows)]) + "\n"
 
 
@@ -196,7 +196,7 @@ def _nav(entries: Iterable[Any], above: tuple[str, ...]) -> Iterator[tuple[tuple
 
 def _note(page: str) -> str:
     """Return what a page is about: the summary of a kind, else its headings."""
-    kind = next((kind for kind in all_kinds() if page == f"reference/stages/{kind.name}.md"), None)
+    kind = next((kind for kind in list_kinds() if page == f"reference/stages/{kind.name}.md"), None)
     note = kind.summary if kind else "; ".join(heading.replace("`", "") for heading in HEADING.findall(_text(page)))
     return f": {note}" if note else ""
 
@@ -225,7 +225,7 @@ def _table(titles: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 def pages() -> dict[str, str]:
     """Every file that is written from the code and from other pages, which must be current: its text by its path."""
-    stages = {f"reference/stages/{kind.name}.md": stage_page(kind) for kind in all_kinds()}
+    stages = {f"reference/stages/{kind.name}.md": stage_page(kind) for kind in list_kinds()}
     return {
         "reference/commands.md": commands_page(),
         "reference/events.md": events_page(),

@@ -11,7 +11,7 @@ import pytest
 
 from orun.environment.call_cache import forget
 from orun.planning import cache_key, kind_code
-from orun.stages.contract import module_name
+from orun.stages.contract import to_module_name
 from orun.stages.registry import BUILTIN
 from tests import process_code
 
@@ -30,8 +30,8 @@ print(*(name for name, one in sys.modules.items() if name.partition(".")[0] == "
 
 @pytest.mark.parametrize("kind", BUILTIN)
 def test_the_key_of_a_kind_holds_the_code_of_that_kind_alone(kind: str) -> None:
-    names = [name for name, _ in kind_code.list_code_files(module_name(kind))]
-    assert module_name(kind) in names
+    names = [name for name, _ in kind_code.list_code_files(to_module_name(kind))]
+    assert to_module_name(kind) in names
     assert len(names) <= MOST
     assert [name for name in names if any(name == never or name.startswith(f"{never}.") for never in NEVER)] == []
 
@@ -39,9 +39,9 @@ def test_the_key_of_a_kind_holds_the_code_of_that_kind_alone(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["release/publish", "release/card", "measure/accuracy", "quantize/tune"])
 def test_what_the_import_of_a_kind_runs_is_in_its_key_or_in_that_of_every_stage(kind: str) -> None:
     process = subprocess.run(
-        [sys.executable, "-c", LOADED, module_name(kind)], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", LOADED, to_module_name(kind)], capture_output=True, text=True, check=True, timeout=60
     )
-    counted = {name for name, _, _ in kind_code.find_reachable(module_name(kind))} | process_code.names()
+    counted = {name for name, _, _ in kind_code.find_reachable(to_module_name(kind))} | process_code.names()
     assert set(process.stdout.split()) - counted - process_code.FACADES - kind_code.HARMLESS == set()
 
 
@@ -62,7 +62,7 @@ def test_the_facade_is_in_no_key_because_no_module_takes_a_name_of_it() -> None:
 
 def test_the_store_is_in_no_key_because_no_module_of_a_stage_takes_a_name_of_its_facade() -> None:
     reached = [kind_code.find_reachable(entry, process_code.FACADES) for entry in process_code.ENTRIES]
-    reached += [kind_code.find_reachable(module_name(kind)) for kind in BUILTIN]
+    reached += [kind_code.find_reachable(to_module_name(kind)) for kind in BUILTIN]
     store = Path(cache_key.__file__).parents[1] / "store"
     paths = {Path(path) for modules in reached for _, path, _ in modules if path.endswith(".py")}
     names = {name for path in paths for name in names_from("orun.store", path)}
@@ -102,7 +102,7 @@ def test_a_kind_that_builds_with_others_has_their_code_in_its_key() -> None:
 
     kind = find("quantize/tune", Path())
     use = KindUse(kind.origin, kind.entry, kind.spec)
-    changed = module_name("quantize/dynamic").replace(".", "/")
+    changed = to_module_name("quantize/dynamic").replace(".", "/")
     edited = lambda path: "edited" if str(path).endswith(f"{changed}.py") else "same"  # noqa: E731
     assert kind_code.digest_stage_code(use, lambda _: "same") != kind_code.digest_stage_code(use, edited)
 
@@ -140,5 +140,5 @@ def test_a_module_that_was_edited_since_the_last_call_is_read_again(
 
 
 def test_the_key_of_a_kind_that_uses_object_storage_holds_nothing_else_of_the_store() -> None:
-    names = [name for name, _ in kind_code.list_code_files(module_name("release/publish"))]
+    names = [name for name, _ in kind_code.list_code_files(to_module_name("release/publish"))]
     assert [name for name in names if name.startswith("orun.store")] == ["orun.store.object_storage"]

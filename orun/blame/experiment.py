@@ -17,7 +17,7 @@ from orun.pipeline.fragments import to_plain_default
 from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.stages import registry
-from orun.stages.params import params_of
+from orun.stages.params import list_params
 
 
 class OutOfTime(Exception):
@@ -59,7 +59,7 @@ class Experiment:
         """
         defaults = {
             parameter.name: None if parameter.required else to_plain_default(parameter.default)
-            for parameter in params_of(registry.module_of(uses).Params)
+            for parameter in list_params(registry.import_kind(uses).Params)
         }
         chosen = {key: value for key, value in params.items() if key in defaults}
         references = tuple(item for item in like.references if item.parameter.partition(".")[0] in chosen)
@@ -92,7 +92,7 @@ class Experiment:
         added = [self._limit_time(stage) for name, stage in self.added.items() if name in wanted]
         kinds = dict(self.pipeline.kinds)
         for uses in {stage.uses for stage in self.added.values()} - kinds.keys():
-            module = registry.module_of(uses)  # of the library; a pipeline file need not be able to name it
+            module = registry.import_kind(uses)  # of the library; a pipeline file need not be able to name it
             kinds[uses] = KindUse("built-in", module.__name__, module.SPEC)
         derived = replace(self.pipeline, name=f"{self.pipeline.name}.blame", stages=(*own, *added), kinds=kinds)
         result = api.run(derived, to=list(names), keep_going=True, store=self.store, on_event=self.listener)

@@ -127,10 +127,10 @@ def _describe_store(folder: Path) -> dict[str, Any]:
 
 def _list_all_needs() -> Needs:
     """Return every tool with the kinds that need it."""
-    from orun.stages.registry import all_kinds
+    from orun.stages.registry import list_kinds
 
     needs: Needs = {}
-    for kind in all_kinds():
+    for kind in list_kinds():
         for tool in kind.spec.tools:
             needs.setdefault((tool, None), []).append(kind.name)
     return needs

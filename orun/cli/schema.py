@@ -25,12 +25,12 @@ def command(events: bool) -> int:
     from orun.pipeline.providers import list_installed_providers
     from orun.report import event_schema
     from orun.stages.plugins import load_all
-    from orun.stages.registry import BUILTIN, all_kinds
+    from orun.stages.registry import BUILTIN, list_kinds
     from orun.text.suggestions import Unknown
 
     if events:
         options.show_json(event_schema.build())
         return 0
     plug_ins = (kind for kind in load_all(BUILTIN) if not isinstance(kind, Unknown))
-    options.show_json(schema.build((*all_kinds(), *plug_ins), list_installed_providers()))
+    options.show_json(schema.build((*list_kinds(), *plug_ins), list_installed_providers()))
     return 0

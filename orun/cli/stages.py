@@ -43,7 +43,7 @@ def command(kind: str | None, as_json: bool) -> int:
     reason.
     """
     from orun.stages.plugins import load_all
-    from orun.stages.registry import BUILTIN, all_kinds, find
+    from orun.stages.registry import BUILTIN, find, list_kinds
     from orun.text.suggestions import Unknown
 
     terminal = detect(sys.stdout)
@@ -55,7 +55,7 @@ def command(kind: str | None, as_json: bool) -> int:
             options.show(format_kind(documented, terminal))
         return 0
     plug_ins = tuple(load_all(BUILTIN))
-    kinds = (*all_kinds(), *(item for item in plug_ins if not isinstance(item, Unknown)))
+    kinds = (*list_kinds(), *(item for item in plug_ins if not isinstance(item, Unknown)))
     if as_json:
         options.show_json([to_data(item) for item in kinds])
     else:

@@ -11,8 +11,8 @@ from random import Random
 import numpy as np
 
 from orun.measure.benchmark_case import BenchmarkCase
-from orun.measure.latency.cpu_cores import quietest_core
-from orun.measure.latency.nodes import Node, Profile, undisturbed_times
+from orun.measure.latency.cpu_cores import find_quietest_core
+from orun.measure.latency.nodes import Node, Profile, average_undisturbed
 from orun.measure.workers import WorkerProcess
 
 BLOCK_SECONDS = 0.03
@@ -91,7 +91,7 @@ def profile(
 
 
 def _launch(subjects: Mapping[str, BenchmarkCase], course: Course, random: Random) -> dict[str, Profile]:
-    core = quietest_core()
+    core = find_quietest_core()
     with ExitStack() as stack:
         workers: dict[str, WorkerProcess] = {}
         counts: dict[str, int] = {}
@@ -116,11 +116,11 @@ def _launch(subjects: Mapping[str, BenchmarkCase], course: Course, random: Rando
 
 def combine_launches(launches: Sequence[Profile]) -> ModelTimes:
     """Return the times of the nodes that every launch has."""
-    by_node = [dict(zip(launch.nodes, undisturbed_times(launch.times).tolist(), strict=True)) for launch in launches]
+    by_node = [dict(zip(launch.nodes, average_undisturbed(launch.times).tolist(), strict=True)) for launch in launches]
     nodes = [node for node in launches[0].nodes if all(node in times for times in by_node)]
     seconds = [float(np.median([times[node] for times in by_node])) for node in nodes]
     outside = [
-        float(undisturbed_times(launch.totals[:, None])[0]) - sum(times.values())
+        float(average_undisturbed(launch.totals[:, None])[0]) - sum(times.values())
         for launch, times in zip(launches, by_node, strict=True)
     ]
     return ModelTimes(

@@ -14,7 +14,7 @@ from typing import Any
 from orun.core.metrics import Disturbance
 from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.measure.latency.sequential_test import FINEST, FLOOR, SHARED, Evidence, reach
+from orun.measure.latency.sequential_test import FINEST, FLOOR, SHARED, Evidence, compute_reach
 
 # Metrics of `measure/latency`: wall times, and those for which launches go on.
 WALL = frozenset({"p50", "p90", "p95", "p99", "mean", "min", "max"})
@@ -118,12 +118,12 @@ def _estimate_launches_to_detect(evidence: Evidence, slowdown: float) -> float:
 
 def _estimate_launches_to_narrow(count: int, share: float) -> float:
     """Return the launches whose interval of the mean is narrower by this share than that of `count`."""
-    wanted = share * reach(count, SHARED)
-    return next((more for more in range(count + 1, MOST + 1) if reach(more, SHARED) <= wanted), math.inf)
+    wanted = share * compute_reach(count, SHARED)
+    return next((more for more in range(count + 1, MOST + 1) if compute_reach(more, SHARED) <= wanted), math.inf)
 
 
 def _compute_narrowest(width: float, count: int) -> float:
     """Return half of the interval that many launches leave, as a log ratio: launches of a run share an error."""
     if not math.isfinite(width):
         return 0.0
-    return reach(MOST, SHARED) * (width / reach(count, SHARED) if count > 1 else FLOOR)
+    return compute_reach(MOST, SHARED) * (width / compute_reach(count, SHARED) if count > 1 else FLOOR)

@@ -118,7 +118,7 @@ def _weigh_launches(gate: Gate, metric: Metric, compared: Change, comparison: Co
     evidence = Evidence.from_comparison(comparison)
     slowdown = math.log1p(min(limit, sys.float_info.max))
     if metric.better == "higher":
-        evidence, slowdown = evidence.inverse(), -math.log1p(-min(limit, NEARLY_ALL))
+        evidence, slowdown = evidence.invert(), -math.log1p(-min(limit, NEARLY_ALL))
     arguments = compared.build_arguments(gate.metric, gate.threshold)
     if slowdown <= 0:
         judged = judge_by_interval(gate, metric, compared)

@@ -63,7 +63,7 @@ class Dataset:
             labels = _as_array("the labels of a dataset", self.labels, hint)
             _check_labels(self, labels)
             object.__setattr__(self, "labels", labels)
-        object.__setattr__(self, "fields", _checked_fields(self))
+        object.__setattr__(self, "fields", _check_fields(self))
 
     def __len__(self) -> int:
         """Number of examples; candidates are not counted."""
@@ -71,7 +71,7 @@ class Dataset:
 
     def spread(self, examples: int) -> Dataset:
         """Return so many examples, spread evenly over the data, or all if there are fewer; with every candidate."""
-        return self.choose(spread(len(self), examples))
+        return self.choose(spread_indices(len(self), examples))
 
     def choose(self, examples: NDArray[np.intp]) -> Dataset:
         """Return the examples at these indices, in this order and with repetitions; with every candidate."""
@@ -107,7 +107,7 @@ class Origin:
         """Whether its inputs are columns or arrays of a file."""
         return bool(self.title) and not (self.is_function or self.is_folder or self.tokenizer)
 
-    def input_hint(self, missing: Collection[str], inputs: Mapping[str, Values]) -> str:
+    def suggest_inputs(self, missing: Collection[str], inputs: Mapping[str, Values]) -> str:
         """Return how the dataset can have values for inputs that it lacks.
 
         Args:
@@ -125,7 +125,7 @@ class Origin:
         return "name the arrays of the dataset after the model's inputs"
 
 
-def spread(total: int, examples: int) -> NDArray[np.intp]:
+def spread_indices(total: int, examples: int) -> NDArray[np.intp]:
     """Return the indices of so many examples out of `total` in ascending order, or of all if there are fewer.
 
     The data are cut into equal parts, and each part yields an example: data in order of classes yield every class. The
@@ -157,7 +157,7 @@ class Batch:
     is_unbatched: bool = False
 
 
-def batches(inputs: Mapping[str, Values], size: int, unbatched: Collection[str] = ()) -> Iterator[Batch]:
+def iter_batches(inputs: Mapping[str, Values], size: int, unbatched: Collection[str] = ()) -> Iterator[Batch]:
     """Yield every example once, in batches of equal shapes of at most `size` examples.
 
     Nothing is padded: a model's result for an example must not depend on the lengths of other examples.
@@ -218,7 +218,7 @@ def group(inputs: Mapping[str, Values], size: int, order: Iterable[int]) -> list
 
 
 def make_batch(inputs: Mapping[str, Values], examples: NDArray[np.intp], unbatched: Collection[str] = ()) -> Batch:
-    """Return the batch of examples at these indices, which have equal shapes; `unbatched` as for `batches`."""
+    """Return the batch of examples at these indices, which have equal shapes; `unbatched` as for `iter_batches`."""
     feed = {name: _stack(values, examples) for name, values in inputs.items()}
     # The ellipsis keeps scalars arrays: sessions refuse NumPy's scalars.
     feed = {name: array[0, ...] if name in unbatched else array for name, array in feed.items()}
@@ -230,7 +230,7 @@ def count(inputs: Mapping[str, Values]) -> int:
     return len(next(iter(inputs.values())))
 
 
-def as_type(name: str, dtype: str) -> str:
+def suggest_type(name: str, dtype: str) -> str:
     """Return a hint on how to convert an input to another type."""
     return f"in the dataset, {name}: values.astype(np.{dtype}); of files, `types: {{{name}: {dtype}}}`"
 
@@ -283,7 +283,7 @@ def _as_array(subject: str, values: Any, hint: str) -> Array:
         raise UsageError(f"{subject}: its rows have different lengths", why=f"got {values!r:.80}", hint=hint) from error
 
 
-def _checked_fields(dataset: Dataset) -> dict[str, Array]:
+def _check_fields(dataset: Dataset) -> dict[str, Array]:
     hint = "give one value for each example"
     fields = {
         str(name): _as_array(f"the field {name} of a dataset", values, hint) for name, values in dataset.fields.items()

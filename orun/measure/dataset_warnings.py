@@ -8,7 +8,7 @@ from itertools import chain
 import numpy as np
 from blake3 import blake3
 
-from orun.measure.accuracy.names import MODEL, title_of
+from orun.measure.accuracy.names import MODEL, format_title
 from orun.measure.dataset import Array, Dataset
 
 MANY = 0.05  # share of duplicate examples from which a warning is due: most data has a few
@@ -30,7 +30,7 @@ def warn_of_unused_inputs(
             known = ", ".join(dict.fromkeys(chain.from_iterable(model_inputs.values())))
             reason = f"no model has such an input (inputs: {known})"
         elif MODEL not in roles:
-            reason = f"only the {title_of(roles[0])} has such an input"
+            reason = f"only the {format_title(roles[0])} has such an input"
         else:
             continue
         may_be_labels = has_columns and dataset.labels is None and np.ndim(dataset.inputs[name][0]) == 0
@@ -40,7 +40,7 @@ def warn_of_unused_inputs(
 
 def warn_of_duplicates(dataset: Dataset) -> str:
     """Return a sentence on examples that equal others, label and all; empty if they are few."""
-    copies = len(dataset) - len({_digest(dataset, number) for number in range(len(dataset))})
+    copies = len(dataset) - len({_hash_example(dataset, number) for number in range(len(dataset))})
     if copies < MANY * len(dataset):
         return ""
     return (
@@ -49,7 +49,7 @@ def warn_of_duplicates(dataset: Dataset) -> str:
     )
 
 
-def _digest(dataset: Dataset, number: int) -> bytes:
+def _hash_example(dataset: Dataset, number: int) -> bytes:
     """Return a digest of an example's inputs, fields and label."""
     hasher = blake3()
     parts = [*dataset.inputs.items(), *dataset.fields.items()]
@@ -58,9 +58,9 @@ def _digest(dataset: Dataset, number: int) -> bytes:
     for name, values in parts:
         value = np.asarray(values[number])
         hasher.update(f"{name} {value.dtype} {value.shape}\0".encode())
-        hasher.update(_bytes(value))
+        hasher.update(_to_bytes(value))
     return hasher.digest()
 
 
-def _bytes(value: Array) -> bytes:
+def _to_bytes(value: Array) -> bytes:
     return repr(value.tolist()).encode() if value.dtype == object else value.tobytes()

@@ -35,10 +35,10 @@ def add_extensions(model: Path, target: Target) -> Target:
 
 def needs_extensions(model: Path) -> bool:
     """Return whether a model imports operators of onnxruntime-extensions."""
-    return model.suffix == ".onnx" and not DOMAINS.isdisjoint(imported_domains(model))
+    return model.suffix == ".onnx" and not DOMAINS.isdisjoint(list_imported_domains(model))
 
 
-def imported_domains(model: Path) -> set[str]:
+def list_imported_domains(model: Path) -> set[str]:
     """Return the domains of operators that a model imports.
 
     Only the few bytes around the graph are read: the time to parse a model of gigabytes would count as time to load it.
@@ -47,36 +47,36 @@ def imported_domains(model: Path) -> set[str]:
     with model.open("rb") as file:
         end = os.fstat(file.fileno()).st_size
         try:
-            imports = [file.read(size) for number, size in _sized_fields(file, end) if number == OPSET_IMPORT]
+            imports = [file.read(size) for number, size in _iter_sized_fields(file, end) if number == OPSET_IMPORT]
         except ValueError:
             return set()
-    return {_domain(content) for content in imports}
+    return {_read_domain(content) for content in imports}
 
 
-def _domain(content: bytes) -> str:
+def _read_domain(content: bytes) -> str:
     from io import BytesIO
 
     file = BytesIO(content)
-    for number, size in _sized_fields(file, len(content)):
+    for number, size in _iter_sized_fields(file, len(content)):
         if number == OPSET_DOMAIN:
             return file.read(size).decode(errors="replace")
     return ""
 
 
-def _sized_fields(file: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
+def _iter_sized_fields(file: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
     """Yield number and size of each field that has bytes, with the file at their start; the file is moved behind them.
 
     Raises:
         ValueError: if these are not fields of a protocol buffer.
     """
     while file.tell() < end:
-        number, kind = divmod(_varint(file), 8)
+        number, kind = divmod(_read_varint(file), 8)
         if kind == VARINT:
-            _varint(file)
+            _read_varint(file)
         elif kind in (FIXED64, FIXED32):
             file.seek(8 if kind == FIXED64 else 4, os.SEEK_CUR)
         elif kind == BYTES:
-            size = _varint(file)
+            size = _read_varint(file)
             start = file.tell()
             if start + size > end:
                 raise ValueError(f"a field of {size} bytes ends behind the file")
@@ -86,7 +86,7 @@ def _sized_fields(file: BinaryIO, end: int) -> Iterator[tuple[int, int]]:
             raise ValueError(f"there is no wire type {kind}")
 
 
-def _varint(file: BinaryIO) -> int:
+def _read_varint(file: BinaryIO) -> int:
     value = shift = 0
     while byte := file.read(1):
         value |= (byte[0] & ~CONTINUES) << shift

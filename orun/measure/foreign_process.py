@@ -227,16 +227,16 @@ class _SessionServer:
         return self._session.title
 
     def inputs(self) -> list[Value]:
-        return _values(self._session.get_inputs())
+        return _build_values(self._session.get_inputs())
 
     def outputs(self) -> list[Value]:
-        return _values(self._session.get_outputs())
+        return _build_values(self._session.get_outputs())
 
     def run(self, outputs: Sequence[str] | None, feed: Mapping[str, Any]) -> list[Any]:
         return list(self._session.run(outputs, feed))
 
 
-def _values(items: Sequence[Any]) -> list[Value]:
+def _build_values(items: Sequence[Any]) -> list[Value]:
     return [Value(item.name, item.type, list(item.shape)) for item in items]
 
 

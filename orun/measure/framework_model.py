@@ -55,8 +55,8 @@ class FrameworkSession:
         graph = onnx.load(model, load_external_data=False).graph
         stored = {tensor.name for tensor in graph.initializer}
         self._model = opened
-        self._inputs = [_value(item) for item in graph.input if item.name not in stored]
-        self._outputs = [_value(item) for item in graph.output]
+        self._inputs = [_build_value(item) for item in graph.input if item.name not in stored]
+        self._outputs = [_build_value(item) for item in graph.output]
 
     @property
     def title(self) -> str:
@@ -75,7 +75,7 @@ class FrameworkSession:
         """Return the values of these outputs in the form that the ONNX model declares; of all when None."""
         answers = self._model(feed)
         forms = {value.name: value for value in self._outputs}
-        values = {name: _in_form(answer, form) for (name, form), answer in zip(forms.items(), answers, strict=False)}
+        values = {name: _fit_form(answer, form) for (name, form), answer in zip(forms.items(), answers, strict=False)}
         return [values[name] for name in outputs or forms]
 
     def bind(self, feed: Feed) -> Callable[[], object]:
@@ -83,7 +83,7 @@ class FrameworkSession:
         return self._model.bind(feed)
 
 
-def _value(item: Any) -> Value:
+def _build_value(item: Any) -> Value:
     from onnx import helper
 
     tensor = item.type.tensor_type
@@ -92,7 +92,7 @@ def _value(item: Any) -> Value:
     return Value(item.name, kind, axes)
 
 
-def _in_form(answer: Array, form: Value) -> Array:
+def _fit_form(answer: Array, form: Value) -> Array:
     """Return an answer with the type and axes of an output: scikit-learn's labels and scores often have one axis."""
     import numpy as np
 

@@ -48,7 +48,7 @@ class ModelServer:
         self._python = venvs.locate_python(venvs.locate_folder(environment))
         self._folder, self._log, self._served = folder, log, served
         name = json.loads((folder / SETTINGS).read_bytes())["name"]
-        self.port = free_port()
+        self.port = find_free_port()
         self.model = ServedModel(f"http://{LOOPBACK}:{self.port}", name)
 
     def __enter__(self) -> Self:
@@ -112,7 +112,7 @@ def read_requirements(lock: Path) -> tuple[str, ...]:
     return tuple(" ".join(line.split()) for line in lines if line and not line.startswith("#"))
 
 
-def free_port() -> int:
+def find_free_port() -> int:
     """Return a port of loopback that nothing uses now."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))

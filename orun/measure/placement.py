@@ -52,17 +52,19 @@ def watch(options: SessionOptions) -> None:
 def read_placement(session: InferenceSession) -> list[Subgraph]:
     """Return every subgraph of a watched session, in the session's order."""
     return [
-        Subgraph(subgraph.ep_name, tuple(PlacedNode(node.name, _operator(node)) for node in subgraph.get_nodes()))
+        Subgraph(
+            subgraph.ep_name, tuple(PlacedNode(node.name, _format_operator(node)) for node in subgraph.get_nodes())
+        )
         for subgraph in session.get_provider_graph_assignment_info()
     ]
 
 
-def _operator(node: object) -> str:
+def _format_operator(node: object) -> str:
     domain, operator = str(getattr(node, "domain", "")), str(getattr(node, "op_type", ""))
     return f"{domain}.{operator}" if domain else operator
 
 
-def cpu_nodes(subgraphs: Iterable[Subgraph], model: Path) -> tuple[list[PlacedNode], list[PlacedNode]]:
+def list_cpu_nodes(subgraphs: Iterable[Subgraph], model: Path) -> tuple[list[PlacedNode], list[PlacedNode]]:
     """Return the nodes that fell back to the CPU provider, and those that belong there: they compute with shapes."""
     nodes = [node for subgraph in subgraphs if subgraph.provider == CPU for node in subgraph.nodes]
     on_shapes = read_shape_nodes(model) if nodes else frozenset()
@@ -98,7 +100,7 @@ def check_fallback(target: Target, subgraphs: Sequence[Subgraph], model: Path) -
     Raises:
         UsageError: if the target forbids the CPU and nodes fell back to it.
     """
-    nodes, _ = cpu_nodes(subgraphs, model)
+    nodes, _ = list_cpu_nodes(subgraphs, model)
     if not nodes or target.fallback == "allow":
         return
     count = "1 node" if len(nodes) == 1 else f"{len(nodes)} nodes"

@@ -38,14 +38,14 @@ _REGISTERED: dict[str, str] = {}  # library by provider
 DEVICE = "device_type"  # option that chooses a device of a plug-in
 
 
-def on_processor(provider: Provider) -> bool:
+def is_on_processor(provider: Provider) -> bool:
     """Return whether a provider computes on the machine's CPU."""
     if provider.name == OPENVINO:
         return provider.options.get(DEVICE, "CPU").upper() == "CPU"
     return provider.name in ON_PROCESSOR
 
 
-def available() -> tuple[str, ...]:
+def list_available() -> tuple[str, ...]:
     """Return the names of the providers that this process can use, built in or as plug-ins."""
     import onnxruntime
 
@@ -55,10 +55,10 @@ def available() -> tuple[str, ...]:
 
 def is_plugin(provider: Provider) -> bool:
     """Return whether a provider comes as a plug-in: the target names its library, or its package is installed."""
-    return bool(provider.library) or _has_package(provider.name, _module_of(provider))
+    return bool(provider.library) or _has_package(provider.name, _find_module(provider))
 
 
-def _module_of(provider: Provider) -> str:
+def _find_module(provider: Provider) -> str:
     """Return the module that knows the library of a plug-in; empty for a provider that no package plugs in."""
     return provider.spec.plugin if provider.spec else PACKAGES.get(provider.name, "")
 
@@ -132,17 +132,17 @@ def add_plugins(options: SessionOptions, providers: Sequence[Provider]) -> bool:
                 ' {"CPU": {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": "1"}}',
             )
         kept = {name: value for name, value in provider.options.items() if name != DEVICE}
-        options.add_provider_for_devices(_devices(provider), kept)
+        options.add_provider_for_devices(_choose_devices(provider), kept)
     return True
 
 
-def _devices(provider: Provider) -> list[Any]:
+def _choose_devices(provider: Provider) -> list[Any]:
     """Return the devices of a plug-in that its options choose: by default the CPU, or the first if it has none."""
     present = _register(provider)
-    kinds = [_kind(device) for device in present]
+    kinds = [_name_kind(device) for device in present]
     default = kinds[0] if kinds and "CPU" not in kinds and provider.name != OPENVINO else "CPU"
     wanted = provider.options.get(DEVICE, default)
-    devices = [device for device in present if _kind(device) == wanted.upper()]
+    devices = [device for device in present if _name_kind(device) == wanted.upper()]
     if devices:
         return devices[:1]
     # onnxruntime-ep-openvino 1.8.1 refuses CPUs that are not Intel's, on which OpenVINO itself computes:
@@ -155,7 +155,7 @@ def _devices(provider: Provider) -> list[Any]:
     )
 
 
-def _kind(device: Any) -> str:
+def _name_kind(device: Any) -> str:
     """Return `CPU`, `GPU` or `NPU`."""
     return str(device.device.type).rpartition(".")[2].partition(":")[0]
 
@@ -168,7 +168,7 @@ def _register(provider: Provider) -> list[Any]:
     """
     import onnxruntime
 
-    library = provider.library or str(importlib.import_module(_module_of(provider)).get_library_path())
+    library = provider.library or str(importlib.import_module(_find_module(provider)).get_library_path())
     before = {device.ep_name for device in onnxruntime.get_ep_devices()}
     loaded = _REGISTERED.get(provider.name)
     if loaded not in (None, library):

@@ -80,7 +80,7 @@ class EnergyCounters:
         except (OSError, ValueError) as error:
             raise Unreadable(f"a RAPL counter cannot be read: {error}") from error
 
-    def joules(self, before: Sequence[int], after: Sequence[int]) -> float:
+    def measure_joules(self, before: Sequence[int], after: Sequence[int]) -> float:
         """Return the energy between two readings; a counter begins anew once it has reached its range."""
         steps = zip(before, after, self._ranges, strict=True)
         return sum(end - start if end >= start else end - start + most for start, end, most in steps) / 1e6
@@ -120,7 +120,7 @@ class GpuSampler:
             self.close()
             raise Unreadable(self._problem or f"nvidia-smi yields no sample in {START_SECONDS:g} s")
 
-    def between(self, start: float, end: float) -> tuple[float, float] | None:
+    def average_between(self, start: float, end: float) -> tuple[float, float] | None:
         """Return mean utilization and mean watts between two times of the monotonic clock; None without a sample."""
         chosen = [(share, watts) for at, share, watts in list(self._samples) if start <= at <= end]
         return (fmean(share for share, _ in chosen), fmean(watts for _, watts in chosen)) if chosen else None
@@ -169,7 +169,7 @@ class ResourceGauge:
             names = (
                 CPU_UTILIZATION,
                 CPU_ENERGY,
-                *([] if _gpu_index(self.target) is None else (GPU_UTILIZATION, GPU_ENERGY)),
+                *([] if _find_gpu_index(self.target) is None else (GPU_UTILIZATION, GPU_ENERGY)),
             )
             self.missing |= dict.fromkeys(names, "the server may run on another machine")
             return self
@@ -177,7 +177,7 @@ class ResourceGauge:
             self._energy = EnergyCounters(self.powercap or POWERCAP)
         except Unreadable as error:
             self.missing[CPU_ENERGY] = str(error)
-        if (index := _gpu_index(self.target)) is not None:
+        if (index := _find_gpu_index(self.target)) is not None:
             try:
                 self._gpu = GpuSampler(index)
             except Unreadable as error:
@@ -194,21 +194,23 @@ class ResourceGauge:
         """Begin a stretch of work of this process, or of another one by its id."""
         self._process = process
         self._joules = self._energy.read() if self._energy else None
-        self._cpu, self._wall = self._cpu_time(), time.monotonic()
+        self._cpu, self._wall = self._read_cpu_time(), time.monotonic()
 
     def stop(self) -> Usage:
         """End the stretch and return what it took."""
-        now, cpu = time.monotonic(), self._cpu_time()
+        now, cpu = time.monotonic(), self._read_cpu_time()
         seconds = now - self._wall
-        energy = self._energy.joules(self._joules, self._energy.read()) if self._energy and self._joules else None
-        sampled = self._gpu.between(self._wall, now) if self._gpu else None
+        energy = (
+            self._energy.measure_joules(self._joules, self._energy.read()) if self._energy and self._joules else None
+        )
+        sampled = self._gpu.average_between(self._wall, now) if self._gpu else None
         if self._gpu and not sampled:
             self.missing |= dict.fromkeys((GPU_UTILIZATION, GPU_ENERGY), f"no sample of nvidia-smi in {seconds:.2g} s")
         share, watts = sampled or (None, None)
         cores = None if cpu is None or self._cpu is None else (cpu - self._cpu) / seconds / count_usable_cores()
         return Usage(cores, energy, share, None if watts is None else watts * seconds)
 
-    def _cpu_time(self) -> float | None:
+    def _read_cpu_time(self) -> float | None:
         """Return the CPU seconds of the process; None if they cannot be read."""
         if not self.is_local:
             return None
@@ -221,7 +223,7 @@ class ResourceGauge:
             return None
 
 
-def _gpu_index(target: Target) -> str | None:
+def _find_gpu_index(target: Target) -> str | None:
     """Return the index, for `nvidia-smi`, of the GPU that a target computes on; None if it uses none."""
     provider = next((provider for provider in target.providers if provider.name in GPU_PROVIDERS), None)
     return None if provider is None else find_nvidia_smi_index(provider.options.get("device_id", "0"))

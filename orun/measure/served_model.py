@@ -117,7 +117,7 @@ class BoundRequest:
         if response.status != http.client.OK:
             raise UsageError(
                 f"the server at {self.model.url} refuses a request to the model {self.model.name!r}",
-                why=f"{response.status}: {_error_of(content)}",
+                why=f"{response.status}: {_parse_error(content)}",
             )
         return content, response.getheader(LENGTH_HEADER)
 
@@ -195,7 +195,7 @@ def _decode_texts(content: bytes) -> Array:
     return np.array(texts, object)
 
 
-def _error_of(content: bytes) -> str:
+def _parse_error(content: bytes) -> str:
     """Return the text of an error of the protocol, or the begin of another answer."""
     try:
         return str(json.loads(content)["error"])

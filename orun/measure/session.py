@@ -17,8 +17,8 @@ from orun.measure import placement
 from orun.measure.engines import add_engine_options
 from orun.measure.extension_operators import add_extensions
 from orun.measure.framework_model import FrameworkSession, Opener
-from orun.measure.plugins import CPU, available, is_plugin, make_session
-from orun.measure.session_options import disabled_optimizers, session_options
+from orun.measure.plugins import CPU, is_plugin, list_available, make_session
+from orun.measure.session_options import build_session_options, list_disabled_optimizers
 from orun.measure.session_settings import add_settings
 
 if TYPE_CHECKING:
@@ -63,8 +63,8 @@ def open_session(
 
     Args:
         model: an ONNX file, with its external data and an engine's files beside it.
-        target: providers in order of preference, session options by name (see `session_options`), and what to do if a
-            node lands on the CPU although another provider comes first.
+        target: providers in order of preference, session options by name (see `build_session_options`), and what to do
+            if a node lands on the CPU although another provider comes first.
         profile: prefix of the profile that ONNX Runtime writes; none if empty.
         watched: whether the session records where each node landed, for `placement.read_placement`.
         checked: whether the placement is checked against the target's `fallback`; if not, call `check_placement`.
@@ -81,13 +81,13 @@ def open_session(
         )
     target = add_extensions(model, add_engine_options(model, add_settings(model, target)))
     _require_available(target)
-    options = session_options(target)
+    options = build_session_options(target)
     if profile:
         options.enable_profiling, options.profile_file_prefix = True, profile
     if watched or _may_fall_back(target):
         placement.watch(options)
     try:
-        session = make_session(model, options, target.providers, disabled_optimizers=disabled_optimizers(target))
+        session = make_session(model, options, target.providers, disabled_optimizers=list_disabled_optimizers(target))
     except UsageError:
         raise
     except Exception as error:  # its errors share no base class but this
@@ -151,7 +151,7 @@ def _shorten_path(prefix: re.Match[str]) -> str:
 
 
 def _require_available(target: Target) -> None:
-    present = available()
+    present = list_available()
     missing = [item.name for item in target.providers if item.name not in present and not is_plugin(item)]
     if missing:
         raise UsageError(

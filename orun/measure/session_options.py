@@ -46,7 +46,7 @@ ATTRIBUTES = (
 GROWTH: Mapping[str, int] = {"power-of-two": 0, "as-requested": 1}  # ONNX Runtime's numbers
 
 
-def session_options(target: Target) -> SessionOptions:
+def build_session_options(target: Target) -> SessionOptions:
     """Return the target's session options as ONNX Runtime's own object.
 
     A name with a dot is a configuration entry (`session.disable_prepacking: 1`). Any other name is in `OPTIONS`: the
@@ -75,7 +75,7 @@ def session_options(target: Target) -> SessionOptions:
     return options
 
 
-def disabled_optimizers(target: Target) -> list[str]:
+def list_disabled_optimizers(target: Target) -> list[str]:
     """Return the optimizers that the target leaves out; an argument of the session, not one of its options."""
     return list(target.session.get("disabled_optimizers") or ())
 
@@ -91,7 +91,7 @@ def _set_denormals(options: SessionOptions, _target: Target, value: bool) -> Non
 
 def _register_libraries(options: SessionOptions, target: Target, value: list[str]) -> None:
     for library in value:
-        path = _extensions_path(target) if library == EXTENSIONS else library
+        path = _find_extensions(target) if library == EXTENSIONS else library
         try:
             options.register_custom_ops_library(path)
         except Exception as error:  # its errors share no base class but this
@@ -101,7 +101,7 @@ def _register_libraries(options: SessionOptions, target: Target, value: list[str
             ) from error
 
 
-def _extensions_path(target: Target) -> str:
+def _find_extensions(target: Target) -> str:
     if importlib.util.find_spec("onnxruntime_extensions") is None:
         raise MissingPackages(f"target '{target.name}': {EXTENSIONS} is not installed", [EXTENSIONS])
     return str(importlib.import_module("onnxruntime_extensions").get_library_path())
@@ -130,7 +130,7 @@ SETTERS: Mapping[str, Callable[[SessionOptions, Target, Any], None]] = {
     "cpu_arena": _set_arena,
     "custom_op_libraries": _register_libraries,
     "denormals_as_zero": _set_denormals,
-    "disabled_optimizers": lambda _options, _target, _value: None,  # see `disabled_optimizers`
+    "disabled_optimizers": lambda _options, _target, _value: None,  # see `list_disabled_optimizers`
     "free_dimension_overrides": _set_dimensions,
 }
 OPTIONS = (*ATTRIBUTES, *ENUMS, *SETTERS)

@@ -25,7 +25,7 @@ from orun.measure.latency.cpu_time import Times, observe_work, time_inferences
 from orun.measure.latency.cuda_streams import Stream, StreamTimes, make_stream, time_stream
 from orun.measure.latency.nodes import Profile
 from orun.measure.latency.warmup import Warmth, warm_up
-from orun.measure.plugins import on_processor
+from orun.measure.plugins import is_on_processor
 from orun.measure.session import check_placement, open_model, open_session
 from orun.text.library_messages import shorten_message
 
@@ -41,10 +41,10 @@ def serve(connection: Connection, case: BenchmarkCase) -> None:
     gc.disable()
     die_with(os.getppid(), signal.SIGKILL)  # a stopped process would never see that its parent is gone
     server = _CaseServer(replace(case, target=case.target.here))
-    serve_requests(connection, server, lambda error: _cannot_run(case, error))
+    serve_requests(connection, server, lambda error: _explain_failure(case, error))
 
 
-def _cannot_run(case: BenchmarkCase, error: Exception) -> UsageError:
+def _explain_failure(case: BenchmarkCase, error: Exception) -> UsageError:
     shapes = ", ".join(f"{name} {list(array.shape)} {array.dtype}" for name, array in case.feeds.items())
     return UsageError(
         f"{'its framework' if case.source else 'ONNX Runtime'} cannot run {case.model.name} on {shapes}",
@@ -132,7 +132,7 @@ class _CaseServer:
 
     @property
     def _on_processor(self) -> bool:
-        return all(map(on_processor, self._case.target.providers))
+        return all(map(is_on_processor, self._case.target.providers))
 
     def _warm(self, seconds: float, longest: float = 0.0) -> Warmth:
         warmth = warm_up(lambda: time_inferences(self._run, 1), seconds, longest, processor=self._on_processor)

@@ -28,8 +28,8 @@ from orun.pipeline.schema_targets import build_environment, build_target
 from orun.providers.registry import PROVIDERS
 from orun.providers.spec import ProviderSpec
 from orun.stages.kind import Kind
-from orun.stages.params import ParamType, Range, params_of
-from orun.stages.registry import BUILTIN, EXPECTED, all_kinds
+from orun.stages.params import ParamType, Range, list_params
+from orun.stages.registry import BUILTIN, EXPECTED, list_kinds
 from orun.text.units import NUMBER, THRESHOLD_FORMS, THRESHOLD_UNITS
 
 ID = r"^[A-Za-z_][A-Za-z0-9_-]*(\[[^\]]*\])?$"  # id of a stage, with the axes of a matrix
@@ -48,7 +48,7 @@ GROUPS: Mapping[str, str] = {
 
 def build(kinds: Iterable[Kind] | None = None, providers: Mapping[str, ProviderSpec] = PROVIDERS) -> dict[str, Any]:
     """Return the schema of a pipeline file with these kinds and providers; the built-in ones when left out."""
-    known = all_kinds() if kinds is None else tuple(kinds)
+    known = list_kinds() if kinds is None else tuple(kinds)
     stage, target_schema = _build_stage(known), build_target(providers)
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",
@@ -129,7 +129,7 @@ def _build_name_property(kind: str, pattern: str = NAME) -> Fragment:
 
 
 def _build_stage(kinds: tuple[Kind, ...]) -> Fragment:
-    limits = {param.name: describe_param(param) for param in params_of(Limits)}
+    limits = {param.name: describe_param(param) for param in list_params(Limits)}
     limits["resources"]["x-noun"] = "key of resources"
     name = build_value([], NAME[:-1] + r"(\[[^\]]*\])?$", "the name of a stage")
     axis = build_value(["array"], "", "a list of at least one value") | {

@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from orun.pipeline.fragments import Fragment, build_choice, build_fragment, build_object, build_value, describe_param
 from orun.pipeline.grammar import EnvironmentKeys, PluginProvider, Session, TargetKeys
 from orun.providers.spec import Options, OptionType, ProviderSpec
-from orun.stages.params import ParamType, params_of
+from orun.stages.params import ParamType, list_params
 
 PINNED = r"^[A-Za-z0-9][A-Za-z0-9._-]*(\[[A-Za-z0-9._, -]+\])?==[A-Za-z0-9][A-Za-z0-9.+!_-]*$"
 
 
 def build_target(providers: Mapping[str, ProviderSpec]) -> Fragment:
     """Return the schema of a target with these providers."""
-    session = build_object(params_of(Session), "session option")
+    session = build_object(list_params(Session), "session option")
     session["patternProperties"] = {
         r"^[a-z_]+\.[A-Za-z0-9_.]+$": {
             "type": ["string", "number", "boolean"],
             "description": "Configuration entry of ONNX Runtime, such as session.intra_op.allow_spinning.",
         }
     }
-    keys = {param.name: describe_param(param) for param in params_of(TargetKeys)}
+    keys = {param.name: describe_param(param) for param in list_params(TargetKeys)}
     return {
         "type": "object",
         "x-noun": "key of a target",
@@ -44,7 +44,7 @@ def build_target(providers: Mapping[str, ProviderSpec]) -> Fragment:
 
 def build_environment() -> Fragment:
     """Return the schema of an environment: pinned packages."""
-    schema = build_object(params_of(EnvironmentKeys), "key of an environment")
+    schema = build_object(list_params(EnvironmentKeys), "key of an environment")
     schema["properties"]["packages"] |= {
         "minItems": 1,
         "patternErrorMessage": "expected a list of packages with their versions",
@@ -55,7 +55,7 @@ def build_environment() -> Fragment:
 
 def _build_provider(providers: Mapping[str, ProviderSpec]) -> Fragment:
     noun = "execution provider of ONNX Runtime"
-    in_library = build_object(params_of(PluginProvider), "key of a provider in a library")
+    in_library = build_object(list_params(PluginProvider), "key of a provider in a library")
     in_library["patternErrorMessage"] = "expected a mapping with `library`, `name`, and as needed `options`"
     in_library["properties"]["options"]["additionalProperties"] = {"type": ["string", "number", "boolean"]}
     single = {

@@ -8,13 +8,13 @@ from typing import Any
 from orun.core.serialization import replace
 from orun.core.source_model import SourceModel
 from orun.core.targets import Target
-from orun.measure.plugins import on_processor
+from orun.measure.plugins import is_on_processor
 from orun.pipeline.instances import Instance
 from orun.pipeline.model import Reference, Stage
 from orun.pipeline.nodes import Map, Span
 from orun.pipeline.problems import Problems
 from orun.stages.kind import Kind
-from orun.stages.registry import all_kinds
+from orun.stages.registry import list_kinds
 from orun.text.suggestions import format_choices
 
 ONNX_RUNTIME = "onnxruntime"  # the runtime of a model that is not run by another framework
@@ -73,7 +73,7 @@ def _iter_wanted_at(
 def _is_possible(stage: Stage, port: str, runtime: str, kind: Kind, span: Span, problems: Problems) -> bool:
     """Return whether the kind of a convert stage and the target of the model allow a runtime; note why not."""
     if runtime not in kind.spec.runtimes:
-        able = [other.name for other in all_kinds() if runtime in other.spec.runtimes]
+        able = [other.name for other in list_kinds() if runtime in other.spec.runtimes]
         problems.add(
             span,
             f"{stage.needs[port]!r} ({kind.name}) has no source model that {runtime} runs",
@@ -81,7 +81,7 @@ def _is_possible(stage: Stage, port: str, runtime: str, kind: Kind, span: Span, 
         )
         return False
     target = choose_reference_target(stage)
-    if not on_processor(target.providers[0]):
+    if not is_on_processor(target.providers[0]):
         problems.add(
             span,
             f"{runtime} runs on the CPU here, and target {target.name!r} on {target.providers[0].name}",

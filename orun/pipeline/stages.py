@@ -18,10 +18,10 @@ from orun.pipeline.placement import merge_labels
 from orun.pipeline.values import Surroundings, Values
 from orun.pipeline.wiring import wire
 from orun.stages.kind import Kind
-from orun.stages.params import params_of
+from orun.stages.params import list_params
 from orun.text.suggestions import find_closest
 
-LIMITS = params_of(Limits)
+LIMITS = list_params(Limits)
 
 
 def make(

@@ -17,7 +17,7 @@ from orun.pipeline.problems import Problems
 from orun.pipeline.values import localise
 from orun.providers.registry import PROVIDERS, SESSION_ENTRIES
 from orun.providers.spec import OptionType, ProviderSpec
-from orun.stages.params import params_of
+from orun.stages.params import list_params
 from orun.text.suggestions import find_closest, find_misspelt
 from orun.text.units import SIZE_FORM, parse_size
 
@@ -63,7 +63,7 @@ def _parse_target(
             problems.add(span, f"{provider.name} is named twice", expected="each provider once")
     keys = {
         param.name: cast("Scalar", node.get(param.name)).text
-        for param in params_of(TargetKeys)
+        for param in list_params(TargetKeys)
         if node.get(param.name) and param.name not in (KEY, RUNS_ON)
     }
     options = node.map("session").entries

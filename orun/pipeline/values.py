@@ -110,7 +110,7 @@ class Values:
         try:
             names = self.surroundings.code.get(
                 self.surroundings.root / localise(node, self.surroundings.root)
-            ).functions()
+            ).list_functions()
         except (OSError, PipelineError):
             names = ()
         here = [f"{node.text}:{name}" for name in names if not name.startswith("_")]

@@ -104,10 +104,10 @@ def _list_accepting(kind: Kind, source: Kind) -> list[str]:
 
 def _suggest_kinds(accepts: Collection[str]) -> str:
     """Return a hint with the kinds that output a type, if they are few."""
-    from orun.stages.registry import all_kinds
+    from orun.stages.registry import list_kinds
 
     few = 2
-    kinds = [kind.name for kind in all_kinds() if kind.spec.output in accepts]
+    kinds = [kind.name for kind in list_kinds() if kind.spec.output in accepts]
     return f"what gives it: {format_choices(kinds)}" if 0 < len(kinds) <= few else ""
 
 

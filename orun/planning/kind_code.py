@@ -14,7 +14,7 @@ from orun.environment import distributions
 from orun.environment.call_cache import cache_calls
 from orun.fs.signatures import Signature, to_signature
 from orun.pipeline.model import KindUse
-from orun.stages.contract import module_name
+from orun.stages.contract import to_module_name
 
 TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")  # conditions that hold for type checkers alone
 
@@ -55,7 +55,7 @@ def digest_stage_code(use: KindUse, digest: Digest) -> str:
     if use.origin == "file":
         return ""
     hasher = blake3()
-    modules = (use.entry, *map(module_name, use.spec.builds_with))
+    modules = (use.entry, *map(to_module_name, use.spec.builds_with))
     for name, path in sorted({file for module in modules for file in list_code_files(module)}):
         hasher.update(f"{name} {digest(Path(path))}\n".encode())
     version = (

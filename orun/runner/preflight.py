@@ -126,9 +126,9 @@ def find_unset(pipeline: Pipeline, stage: Stage) -> list[Problem]:
     kind = pipeline.kinds[stage.uses]
     if not names or kind.origin != "file":
         return []
-    from orun.stages.environment_reads import required_variables
+    from orun.stages.environment_reads import list_required_variables
 
-    required = required_variables(pipeline.root, kind.entry)
+    required = list_required_variables(pipeline.root, kind.entry)
     return [
         Problem(stage.position, f"stage {stage.id!r} reads {name}, which is not set", hint=f"export {name}=...")
         for name in names
@@ -197,11 +197,11 @@ def list_needed_tools(pipeline: Pipeline, stage: Stage) -> Mapping[str, str]:
     own = dict.fromkeys(kind.spec.tools, "")
     if kind.origin == "file":
         return own
-    from orun.stages.required_packages import required_packages
+    from orun.stages.required_packages import list_required_packages
 
     here = stage.choose_environment(choose_reference_target(stage)) == stage.environment
     extra = list_source_tools(stage) if here else {}
-    extra |= required_packages(import_module(kind.entry), stage.params, pipeline.root)
+    extra |= list_required_packages(import_module(kind.entry), stage.params, pipeline.root)
     return own | {tool: reason for tool, reason in extra.items() if tool not in own}
 
 

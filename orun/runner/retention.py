@@ -12,7 +12,7 @@ from orun.core.run_record import INVESTIGATIONS
 from orun.errors import StoreError
 from orun.fs.os_errors import is_os_error
 from orun.gates.baseline_file import locate_baseline, read_file
-from orun.stages.release._manifest import MANIFEST, release_of
+from orun.stages.release._manifest import MANIFEST, parse_release
 from orun.store import Store
 from orun.store.inventory import Inventory
 from orun.text.suggestions import show_path
@@ -96,7 +96,7 @@ def _read_release(store: Store, digest: str) -> tuple[str, str] | None:
     if manifest is None:
         return None
     try:
-        return release_of(store.read(manifest))
+        return parse_release(store.read(manifest))
     except StoreError as error:
         if is_os_error(error):
             raise

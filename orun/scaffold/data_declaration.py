@@ -15,7 +15,7 @@ from orun.scaffold.image_declaration import WRITE_FUNCTION, declare_images
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.model_files import CONFIGURATION, read_class_names
 from orun.scaffold.paths import make_relative
-from orun.stages._data.columns import REST, typed
+from orun.stages._data.columns import REST, cast_values
 from orun.stages._data.files import list_columns, list_empty, read, read_columns
 from orun.stages._data.source import Source
 from orun.stages._data.tables import SUFFIXES
@@ -154,7 +154,7 @@ def _declare_types(data: str, inputs: Sequence[InputFact], columns: Mapping[str,
             hint=f"write numbers there, or {WRITE_FUNCTION}: --data file.py:function",
         )
     types = {item.name: item.dtype for item in numbers}
-    read = {title: typed(data, title, cells[title], None)[0].dtype.name for title in types}
+    read = {title: cast_values(data, title, cells[title], None)[0].dtype.name for title in types}
     declared = {title: dtype for title, dtype in types.items() if dtype != read[title]}
     return {"types": declared} if declared else {}
 

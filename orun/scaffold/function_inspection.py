@@ -32,7 +32,7 @@ def inspect_function(source: str, name: str, inputs: tuple[InputFact, ...]) -> M
     if not path.is_file():
         raise UsageError(f"there is no {path}", hint="name a Python file and a function in it: file.py:function")
     file = parse(path)
-    if not {function, EVERYTHING} & {*file.names()}:
+    if not {function, EVERYTHING} & {*file.list_names()}:
         raise strip_function(path, f"{path} has no function {function!r}", function)
     _require_no_arguments(file, path, function)
     model = load_function(path.parent, f"{path.name}:{function}", ())()

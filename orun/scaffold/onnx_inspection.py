@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from orun.errors import UsageError
 from orun.fs.os_errors import quote
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
-from orun.stages._graph.io import nodes
+from orun.stages._graph.io import iter_nodes
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -30,10 +30,10 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         UsageError: when it is no ONNX model, or its external data is not there.
     """
     from orun.scaffold.working_sizes import find_working_sizes
-    from orun.stages._graph.domains import standard_opset
+    from orun.stages._graph.domains import find_standard_opset
     from orun.stages._graph.implied_sizes import find_implied_sizes
-    from orun.stages._graph.io import external_files, load_graph, tensors
-    from orun.stages._graph.signature import axes_of, inputs_of, sizes_of
+    from orun.stages._graph.io import iter_tensors, list_external_files, load_graph
+    from orun.stages._graph.signature import build_inputs, find_sizes, name_axes
     from orun.stages.optimize._fusion.census import ATTENTION, find_unfused
 
     try:
@@ -41,10 +41,10 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     except UsageError as error:
         hint = f"export it anew, or copy it again with the files beside it: ls -l {quote(path.parent)}"
         raise UsageError(error.problem, why=error.why, hint=error.hint or hint) from error
-    implied, declared = find_implied_sizes(model), sizes_of(model)
+    implied, declared = find_implied_sizes(model), find_sizes(model)
     outputs, unknown = tuple(value.name for value in model.graph.output), _list_unknown_operators(model)
     known = {axis: sizes for axis, sizes in implied.items() if len(sizes) == 1} | declared
-    working = {} if unknown else find_working_sizes(path, inputs_of(model), outputs, known, implied)
+    working = {} if unknown else find_working_sizes(path, build_inputs(model), outputs, known, implied)
     sizes = {**implied, **declared, **working}
     inputs = tuple(
         InputFact(
@@ -54,21 +54,21 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
             None if item.high is None else int(item.high),
             item.fill,
         )
-        for item in inputs_of(model)
+        for item in build_inputs(model)
     )
     types = Counter(node.op_type for node in model.graph.node)
-    files = [path, *(path.parent / location for location in external_files(model))]
+    files = [path, *(path.parent / location for location in list_external_files(model))]
     batch = {item.shape[:1] for item in inputs}
     graph = GraphFacts(
         inputs,
         outputs=outputs,
-        batched=tuple(value.name for value in model.graph.output if axes_of(value)[:1] in batch),
+        batched=tuple(value.name for value in model.graph.output if name_axes(value)[:1] in batch),
         classes=tuple(value.name for value in model.graph.output if _holds_classes(value)),
         layers={kind: types[kind] for kind in QUANTIZABLE if types[kind]},
         attention=len(find_unfused(model)) + sum(types[kind] for kind in ATTENTION),
-        parameters=sum(math.prod(tensor.dims) for tensor in tensors(model)),
+        parameters=sum(math.prod(tensor.dims) for tensor in iter_tensors(model)),
         size=sum(file.stat().st_size for file in files),
-        opset=standard_opset(model),
+        opset=find_standard_opset(model),
         sizes=sizes,
         is_quantized=_is_quantized(model),
         is_single_valued=_is_single_valued(model),
@@ -88,7 +88,7 @@ def _is_quantized(model: ModelProto) -> bool:
     inputs = {value.name for value in model.graph.input}
     return any(
         node.op_type in INTEGER or (node.op_type == "DequantizeLinear" and node.input[0] not in inputs)
-        for node in nodes(model)
+        for node in iter_nodes(model)
     )
 
 
@@ -106,11 +106,11 @@ def _is_single_valued(model: ModelProto) -> bool:
     """Return whether the outputs have no other floats than one for each example: `[batch]`, or `[batch, 1]`."""
     from onnx import TensorProto
 
-    from orun.stages._graph.signature import axes_of
+    from orun.stages._graph.signature import name_axes
 
     types = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
     floats = [value for value in model.graph.output if value.type.tensor_type.elem_type in types]
-    shapes = [axes_of(value) for value in floats if value.type.tensor_type.HasField("shape")]
+    shapes = [name_axes(value) for value in floats if value.type.tensor_type.HasField("shape")]
     return 0 < len(floats) == len(shapes) and all(shape and set(shape[1:]) <= {1} for shape in shapes)
 
 
@@ -122,7 +122,7 @@ def _list_unknown_operators(model: ModelProto) -> tuple[str, ...]:
     from orun.stages._graph.domains import STANDARD
 
     functions = {(function.domain, function.name) for function in model.functions}
-    used = {(node.domain, node.op_type) for node in nodes(model)} - functions
+    used = {(node.domain, node.op_type) for node in iter_nodes(model)} - functions
     standard = {operator for domain, operator in used if domain in STANDARD}
     undefined = tuple(operator for operator in sorted(standard) if not defs.has(operator))
     used = {(domain, operator) for domain, operator in used if domain not in (*STANDARD, *DOMAINS)}

@@ -11,7 +11,7 @@ import numpy as np
 from orun.core.serialization import replace
 from orun.scaffold.data_text import MATRIX, name_columns
 from orun.scaffold.model_facts import ColumnFact, Value
-from orun.stages._sklearn.plain import column_names
+from orun.stages._sklearn.plain import find_column_names
 
 MOST_VALUES = 12  # categories or words that made-up examples draw from
 DIGITS = 4  # of the center and spread of numbers
@@ -25,7 +25,7 @@ def list_columns(estimator: Any) -> tuple[tuple[ColumnFact, ...], bool]:
     Columns have the names of the data frame that the estimator was fitted on, else numbers. An estimator that takes
     texts has a single column, `X`.
     """
-    names = column_names(estimator)
+    names = find_column_names(estimator)
     count = getattr(estimator, "n_features_in_", None) if names is None else len(names)
     if count is None:
         fact = dict(_iter_learned(estimator, [0])).get(0, ColumnFact("", "text", doubt=type(estimator).__name__))

@@ -82,11 +82,11 @@ def inspect_estimator(name: str, estimator: Any) -> ModelFacts:
         ) from error
     columns, is_matrix = list_columns(estimator)
     facts = ModelFacts("sklearn", name, columns=columns, is_matrix=is_matrix)
-    from orun.stages._sklearn.export import table_of
+    from orun.stages._sklearn.export import tabulate
 
     scope: dict[str, Any] = {}
     exec(format_data("", facts), scope)  # noqa: S102 - text that we write, and the user runs
-    examples = table_of(scope[FUNCTION]().inputs, "float32")
+    examples = tabulate(scope[FUNCTION]().inputs, "float32")
     if refusal := _explain_refusal(estimator, examples):
         return replace(facts, refusal=refusal)
     return replace(facts, columns=_mark_missing(estimator, examples, columns))
@@ -94,10 +94,10 @@ def inspect_estimator(name: str, estimator: Any) -> ModelFacts:
 
 def _explain_refusal(estimator: Any, examples: Table) -> str:
     """Return why the estimator cannot take examples; empty when it can."""
-    from orun.stages._sklearn.check import answers_of
+    from orun.stages._sklearn.check import compute_answers
 
     try:
-        answers_of(estimator, examples, raw=False)
+        compute_answers(estimator, examples, raw=False)
     except Exception as error:  # noqa: BLE001 - whatever the estimator runs into
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return ""

@@ -17,7 +17,7 @@ from orun.errors import UsageError
 from orun.scaffold.model_facts import fit_size
 from orun.scaffold.recipe import TIMED
 from orun.stages._graph.feeds import Input, assign_sizes, list_axes, make_random_values
-from orun.stages._graph.sessions import session
+from orun.stages._graph.sessions import open_model
 
 if TYPE_CHECKING:
     from orun.stages._graph.sessions import Model
@@ -62,7 +62,7 @@ def find_working_sizes(
     if not roles:
         return {}
     try:
-        model = session(path, outputs)
+        model = open_model(path, outputs)
     except UsageError:  # the first stage says so
         return {}
     if all(_runs(model, inputs, sizes) for sizes in _iter_default_sizes(inputs, {**guessed, **known})):

@@ -50,7 +50,7 @@ def load_function(root: Path, reference: str, takes: Sequence[str] | None = None
     path = Path(root, name).absolute()
     if not path.is_file():
         raise UsageError(f"no file {name}", why=f"{reference} is looked for in {root}")
-    module = _module(root.absolute(), path)
+    module = _import_module(root.absolute(), path)
     value = getattr(module, function, None)
     if value is not None and not callable(value):
         raise UsageError(
@@ -66,7 +66,7 @@ def load_function(root: Path, reference: str, takes: Sequence[str] | None = None
 
 def _require_signature(function: Callable[..., Any], path: Path, reference: str, takes: Sequence[str]) -> None:
     try:
-        signature = signature_of(function)
+        signature = inspect_signature(function)
     except ValueError:  # native code without a signature
         return
     try:
@@ -79,7 +79,7 @@ def _require_signature(function: Callable[..., Any], path: Path, reference: str,
         raise UsageError(f"{reference} takes other arguments", why=why) from None
 
 
-def signature_of(function: Callable[..., Any]) -> inspect.Signature:
+def inspect_signature(function: Callable[..., Any]) -> inspect.Signature:
     """Return `inspect.signature` without evaluating annotations.
 
     From Python 3.14 on `inspect.signature` evaluates them, and they may name imports for type checkers only.
@@ -94,7 +94,7 @@ def signature_of(function: Callable[..., Any]) -> inspect.Signature:
     return inspect.signature(function)
 
 
-def _module(root: Path, path: Path) -> ModuleType:
+def _import_module(root: Path, path: Path) -> ModuleType:
     if known := sys.modules.get(LOADED.get(str(path), "")):
         return known
     for folder in (str(root), str(path.parent)):

@@ -30,7 +30,7 @@ class CodeFile(Record, frozen=True):
     tree: ast.Module
     lines: tuple[str, ...]
 
-    def problem(self, node: ast.AST, message: str, *, expected: str = "", suggestion: str = "") -> Problem:
+    def build_problem(self, node: ast.AST, message: str, *, expected: str = "", suggestion: str = "") -> Problem:
         """Return an error at a node of the tree."""
         line, start = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         source = self.lines[line - 1] if line <= len(self.lines) else ""
@@ -41,19 +41,19 @@ class CodeFile(Record, frozen=True):
         position = Position(str(self.path), line, column + 1)
         return Problem(position, message, source, max(1, width), expected=expected, suggestion=suggestion)
 
-    def function(self, name: str) -> Function | None:
+    def find_function(self, name: str) -> Function | None:
         """Return the top-level function of a name, the last if there are several."""
-        nodes = [node for node in _top_level(self.tree.body) if isinstance(node, Function) and node.name == name]
+        nodes = [node for node in _iter_top_level(self.tree.body) if isinstance(node, Function) and node.name == name]
         return nodes[-1] if nodes else None
 
-    def names(self) -> tuple[str, ...]:
+    def list_names(self) -> tuple[str, ...]:
         """Return all names that the file defines or imports at its top level, functions first."""
-        bound = (name for node in _top_level(self.tree.body) for name in _bound(node))
-        return tuple(dict.fromkeys((*self.functions(), *bound)))
+        bound = (name for node in _iter_top_level(self.tree.body) for name in _list_bound(node))
+        return tuple(dict.fromkeys((*self.list_functions(), *bound)))
 
-    def functions(self) -> tuple[str, ...]:
+    def list_functions(self) -> tuple[str, ...]:
         """Return the names of the top-level functions."""
-        return tuple(node.name for node in _top_level(self.tree.body) if isinstance(node, Function))
+        return tuple(node.name for node in _iter_top_level(self.tree.body) if isinstance(node, Function))
 
     def require(self, name: str) -> None:
         """Require a name in the file.
@@ -61,12 +61,12 @@ class CodeFile(Record, frozen=True):
         Raises:
             Unknown: when the file does not define it.
         """
-        names = self.names()
+        names = self.list_names()
         if name in names or EVERYTHING in names:
             return
         raise Unknown(
             f"{self.path.name} has no function {name!r}",
-            expected=format_choices(self.functions()) or "a function; it has none",
+            expected=format_choices(self.list_functions()) or "a function; it has none",
             suggestion=find_closest(name, names),
         )
 
@@ -108,7 +108,7 @@ def parse(path: Path) -> CodeFile:
         encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
         lines = LINE_END.split(data.decode(encoding))
     except SyntaxError as error:
-        raise PipelineError([_syntax_problem(path, error)]) from error
+        raise PipelineError([_build_syntax_problem(path, error)]) from error
     except (ValueError, RecursionError, MemoryError) as error:  # null bytes, wrong encoding, endless nesting
         why = error if isinstance(error, ValueError) else "its expressions are nested too deeply"
         position = Position(str(path), 1, 1)
@@ -116,7 +116,7 @@ def parse(path: Path) -> CodeFile:
     return CodeFile(path, blake3(data).hexdigest(), tree, tuple(lines))
 
 
-def _syntax_problem(path: Path, error: SyntaxError) -> Problem:
+def _build_syntax_problem(path: Path, error: SyntaxError) -> Problem:
     line, column = error.lineno or 1, error.offset or 1
     end = error.end_offset if error.end_lineno == error.lineno else None
     width = max(1, (end or column + 1) - column)
@@ -124,7 +124,7 @@ def _syntax_problem(path: Path, error: SyntaxError) -> Problem:
     return Problem(Position(str(path), line, max(1, column)), f"Python cannot parse this: {error.msg}", source, width)
 
 
-def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
+def _iter_top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
     """Yield the statements that run on import, in order, including those in `if`, `try` and `with`."""
     pending = list(reversed(body))
     while pending:
@@ -137,7 +137,7 @@ def _top_level(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
         pending.extend(reversed([statement for block in blocks for statement in block]))
 
 
-def _bound(node: ast.stmt) -> list[str]:
+def _list_bound(node: ast.stmt) -> list[str]:
     """Return the names that a statement binds."""
     if isinstance(node, Function | ast.ClassDef):
         return [node.name]

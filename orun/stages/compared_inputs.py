@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 
-def feeds_of(
+def choose_feeds(
     context: Context, examples: Examples | None, samples: int, dims: Mapping[str, Sequence[int]]
 ) -> list[dict[str, NDArray[Any]]]:
     """Return examples spread over a dataset, one for each feed, or made-up examples.
@@ -28,10 +28,10 @@ def feeds_of(
     from orun.stages._data.synthetic import make_examples
     from orun.stages._graph.feeds import take_example
     from orun.stages._graph.io import load_graph
-    from orun.stages._graph.signature import ranks_of
+    from orun.stages._graph.signature import count_axes
 
     graphs = [load_graph(context.model(port)) for port in context.inputs]
-    ranks = {name: rank for graph in graphs for name, rank in ranks_of(graph).items()}
+    ranks = {name: rank for graph in graphs for name, rank in count_axes(graph).items()}
     if examples is None:
         dataset = make_examples(context.model(), samples, dims, context.seed)
     else:

@@ -131,7 +131,7 @@ class Spec(Record, frozen=True):
         return self.releases and not self.kept
 
 
-def module_name(kind: str) -> str:
+def to_module_name(kind: str) -> str:
     """Return the module name of a kind of the library."""
     return f"orun.stages.{kind.replace('/', '.').replace('-', '_')}"
 

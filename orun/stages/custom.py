@@ -18,7 +18,7 @@ from orun.stages.annotations import ALLOWED, Unreadable, read_annotation
 from orun.stages.codefile import CodeFile, CodeFiles, Function
 from orun.stages.contract import Artifact, Port, Spec
 from orun.stages.kind import Kind
-from orun.stages.params import REQUIRED, Param, ParamType, doc_of, type_of
+from orun.stages.params import REQUIRED, Param, ParamType, convert_type, find_doc
 from orun.text.suggestions import Unknown, find_closest, find_similar_path, format_choices
 from orun.text.units import parse_duration, parse_ratio, parse_size
 
@@ -62,13 +62,13 @@ def read(uses: str, root: Path, files: CodeFiles) -> Kind:
             suggestion=f"{meant}:{function}" if (meant := find_similar_path(root / name, name, (".py",))) else "",
         ) from error
     file.require(function)
-    node = file.function(function)
+    node = file.find_function(function)
     if node is None:
         raise Unknown(
             f"{function!r} in {name} is not defined by `def`",
             expected="a function that is defined in that file, so that its parameters can be read without running it",
         )
-    return _Declaration(file, node).kind(uses)
+    return _Declaration(file, node).parse_kind(uses)
 
 
 class _Declaration:
@@ -79,77 +79,83 @@ class _Declaration:
         self.node = node
         self.problems: list[Problem] = []
 
-    def kind(self, uses: str) -> Kind:
+    def parse_kind(self, uses: str) -> Kind:
         doc = inspect.cleandoc(
             ast.get_docstring(self.node) or f"The function {self.node.name} of {self.file.path.name}."
         )
-        spec = self._spec()
-        params = self._params(_documented(doc))
+        spec = self._build_spec()
+        params = self._parse_params(_parse_docs(doc))
         if self.problems:
             raise PipelineError(self.problems)
         return Kind(uses, "file", uses, doc, params, spec, lambda _params: spec.metrics)
 
-    def _wrong(self, node: ast.AST, message: str, expected: str = "", suggestion: str = "") -> None:
-        self.problems.append(self.file.problem(node, message, expected=expected, suggestion=suggestion))
+    def _add_problem(self, node: ast.AST, message: str, expected: str = "", suggestion: str = "") -> None:
+        self.problems.append(self.file.build_problem(node, message, expected=expected, suggestion=suggestion))
 
-    def _params(self, docs: Mapping[str, str]) -> tuple[Param, ...]:
+    def _parse_params(self, docs: Mapping[str, str]) -> tuple[Param, ...]:
         arguments = self.node.args
         positional = [*arguments.posonlyargs, *arguments.args]
         if not positional:
-            self._wrong(self.node, f"{self.node.name} takes no context", "def f(context, *, parameter: type = default)")
+            self._add_problem(
+                self.node, f"{self.node.name} takes no context", "def f(context, *, parameter: type = default)"
+            )
         for argument in (*positional[1:], arguments.vararg, arguments.kwarg):
             if argument:
-                self._wrong(
+                self._add_problem(
                     argument,
                     f"{argument.arg!r} of {self.node.name} is not a keyword-only argument, so it is no parameter",
                     "parameters after a `*`: def f(context, *, parameter: type = default)",
                 )
         pairs = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        return tuple(param for arg, default in pairs if (param := self._param(arg, default, docs)))
+        return tuple(param for arg, default in pairs if (param := self._parse_param(arg, default, docs)))
 
-    def _param(self, argument: ast.arg, default: ast.expr | None, docs: Mapping[str, str]) -> Param | None:
+    def _parse_param(self, argument: ast.arg, default: ast.expr | None, docs: Mapping[str, str]) -> Param | None:
         if argument.annotation is None:
-            self._wrong(argument, f"the parameter {argument.arg!r} of {self.node.name} has no type", ALLOWED)
+            self._add_problem(argument, f"the parameter {argument.arg!r} of {self.node.name} has no type", ALLOWED)
             return None
         try:
             hint = read_annotation(argument.annotation)
         except Unreadable as error:
-            self._wrong(error.node, f"the parameter {argument.arg!r}: {error.message}", ALLOWED)
+            self._add_problem(error.node, f"the parameter {argument.arg!r}: {error.message}", ALLOWED)
             return None
-        kind, doc = type_of(hint), doc_of(hint) or docs.get(argument.arg, "")
-        return Param(argument.arg, kind, REQUIRED if default is None else self._default(default, kind), doc)
+        kind, doc = convert_type(hint), find_doc(hint) or docs.get(argument.arg, "")
+        return Param(argument.arg, kind, REQUIRED if default is None else self._parse_default(default, kind), doc)
 
-    def _default(self, node: ast.expr, kind: ParamType) -> Any:
-        value = self._literal(node)
+    def _parse_default(self, node: ast.expr, kind: ParamType) -> Any:
+        value = self._parse_literal(node)
         if value is None:
             if not kind.optional and isinstance(node, ast.Constant):
-                self._wrong(node, "None is the default of a parameter that cannot be None", "`| None` in its type")
+                self._add_problem(
+                    node, "None is the default of a parameter that cannot be None", "`| None` in its type"
+                )
             return None
         if parse := UNITS.get(kind.name):
             try:
                 return parse(value)
             except ValueError as error:
-                self._wrong(node, str(error))
+                self._add_problem(node, str(error))
                 return None
         if kind.name in PLAIN and type(value) not in PLAIN[kind.name]:
-            self._wrong(node, f"{ast.unparse(node)} is not of the type {kind.name}")
+            self._add_problem(node, f"{ast.unparse(node)} is not of the type {kind.name}")
         if kind.name == "literal" and value not in kind.choices:
-            self._wrong(
+            self._add_problem(
                 node,
                 f"{ast.unparse(node)} is not among the values of its type",
                 format_choices(map(repr, kind.choices)),
             )
         return value
 
-    def _literal(self, node: ast.expr) -> Any:
+    def _parse_literal(self, node: ast.expr) -> Any:
         try:
             return ast.literal_eval(node)
         except ValueError:
-            self._wrong(node, f"{ast.unparse(node)} is not a literal", "a literal: the file is read without being run")
+            self._add_problem(
+                node, f"{ast.unparse(node)} is not a literal", "a literal: the file is read without being run"
+            )
             return None
 
-    def _spec(self) -> Spec:
-        values = ((keyword.arg, self._argument(keyword)) for keyword in self._keywords())
+    def _build_spec(self) -> Spec:
+        values = ((keyword.arg, self._parse_argument(keyword)) for keyword in self._list_keywords())
         arguments = {name: value for name, value in values if value is not None}
         ports = arguments.get("inputs", {"model": "onnx"})
         return Spec(
@@ -164,43 +170,43 @@ class _Declaration:
             metrics=tuple(arguments["metrics"]) if "metrics" in arguments else None,
         )
 
-    def _keywords(self) -> list[ast.keyword]:
+    def _list_keywords(self) -> list[ast.keyword]:
         for decorator in self.node.decorator_list:
             call = decorator if isinstance(decorator, ast.Call) else None
             name = ast.unparse(call.func if call else decorator).rpartition(".")[2]
             if name == DECORATOR:
                 if call and call.args:
-                    self._wrong(call.args[0], f"@{DECORATOR} takes arguments by name", format_choices(ARGUMENTS))
+                    self._add_problem(call.args[0], f"@{DECORATOR} takes arguments by name", format_choices(ARGUMENTS))
                 return call.keywords if call else []
         return []
 
-    def _argument(self, keyword: ast.keyword) -> Any:
+    def _parse_argument(self, keyword: ast.keyword) -> Any:
         """Return the value of an argument of the decorator; None when it is wrong."""
         if keyword.arg not in ARGUMENTS:
             near = find_closest(keyword.arg or "", ARGUMENTS)
-            self._wrong(keyword, f"@{DECORATOR} has no argument {keyword.arg!r}", format_choices(ARGUMENTS), near)
+            self._add_problem(keyword, f"@{DECORATOR} has no argument {keyword.arg!r}", format_choices(ARGUMENTS), near)
             return None
-        value = self._literal(keyword.value)
+        value = self._parse_literal(keyword.value)
         if value is None:
             return None
         if choices := CHOICES.get(keyword.arg):
-            return self._checked(keyword, value, value in choices, format_choices(choices))
+            return self._check_argument(keyword, value, value in choices, format_choices(choices))
         if keyword.arg in FLAGS:
-            return self._checked(keyword, value, isinstance(value, bool), "True or False")
+            return self._check_argument(keyword, value, isinstance(value, bool), "True or False")
         if keyword.arg in NAMES:
             good = isinstance(value, list | tuple | set) and all(isinstance(name, str) for name in value)
-            return self._checked(keyword, value, good, "a list of names")
+            return self._check_argument(keyword, value, good, "a list of names")
         good = isinstance(value, dict) and all(kind in ARTIFACTS for kind in value.values())
-        return self._checked(keyword, value, good, f"a mapping of inputs to {format_choices(ARTIFACTS)}")
+        return self._check_argument(keyword, value, good, f"a mapping of inputs to {format_choices(ARTIFACTS)}")
 
-    def _checked(self, keyword: ast.keyword, value: Any, good: bool, expected: str) -> Any:
+    def _check_argument(self, keyword: ast.keyword, value: Any, good: bool, expected: str) -> Any:
         if good:
             return value
-        self._wrong(keyword.value, f"{keyword.arg} of @{DECORATOR} cannot be {value!r}", expected)
+        self._add_problem(keyword.value, f"{keyword.arg} of @{DECORATOR} cannot be {value!r}", expected)
         return None
 
 
-def _documented(doc: str) -> dict[str, str]:
+def _parse_docs(doc: str) -> dict[str, str]:
     """Return the description of each argument in the `Args:` section of a docstring."""
     _, _, section = doc.partition("\nArgs:\n")
     docs: dict[str, str] = {}

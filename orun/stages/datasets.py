@@ -41,7 +41,7 @@ def load_dataset(
             shapes of these inputs of the model; when an example has a length of 0 that the model does not survive.
     """
     from orun.stages._graph.fitting import require_steps
-    from orun.stages._graph.io import input_names, load_graph
+    from orun.stages._graph.io import list_input_names, load_graph
 
     model = load_graph(context.model()) if "model" in context.inputs else None
     if isinstance(examples, str) and CODE.fullmatch(examples):
@@ -51,31 +51,31 @@ def load_dataset(
         from orun.stages._data.images import note_ignored_files
 
         source = to_source(examples)
-        dataset = read(context.root, source, {*columns, *inputs, *(input_names(model) if model else ())})
+        dataset = read(context.root, source, {*columns, *inputs, *(list_input_names(model) if model else ())})
         note_ignored_files(context, source)
     for name in inputs:
         if name not in dataset.inputs:
             raise context.failed(
-                f"{title(examples)} has no values for the input {name!r} of the model",
+                f"{format_title(examples)} has no values for the input {name!r} of the model",
                 why=f"it has {', '.join(dataset.inputs)}",
-                hint=origin_of(context.root, examples).input_hint([name], dataset.inputs),
+                hint=find_origin(context.root, examples).suggest_inputs([name], dataset.inputs),
             )
     if model is None:
         return dataset
-    require_steps(title(examples), model, dataset.inputs)
-    dataset = _in_columns(model, dataset)
+    require_steps(format_title(examples), model, dataset.inputs)
+    dataset = _reshape_columns(model, dataset)
     _note_bounds(context, model, dataset)
     if inputs:
-        _require_fitting(model, title(examples), dataset, inputs)
+        _require_fitting(model, format_title(examples), dataset, inputs)
     return dataset
 
 
 def _require_fitting(model: ModelProto, source: str, dataset: Dataset, names: Collection[str]) -> None:
     from orun.stages._graph.feeds import take_example
     from orun.stages._graph.fitting import require_fitting
-    from orun.stages._graph.signature import inputs_of
+    from orun.stages._graph.signature import build_inputs
 
-    items = [item for item in inputs_of(model) if item.name in names]
+    items = [item for item in build_inputs(model) if item.name in names]
     feed = take_example(dataset.inputs, 0, {item.name: len(item.shape) for item in items})
     require_fitting(f"an example of {source}", items, feed)
 
@@ -88,7 +88,7 @@ def _note_bounds(context: Context, model: ModelProto, dataset: Dataset) -> None:
         context.note(note)
 
 
-def _in_columns(model: ModelProto, dataset: Dataset) -> Dataset:
+def _reshape_columns(model: ModelProto, dataset: Dataset) -> Dataset:
     """Reshape values `[n]` to `[n, 1]` where the model needs it, as a converted estimator does for each column."""
     import numpy as np
 
@@ -101,12 +101,12 @@ def _in_columns(model: ModelProto, dataset: Dataset) -> Dataset:
     return replace(dataset, inputs=inputs) if columns else dataset
 
 
-def origin_of(root: Path, examples: Examples) -> Origin:
+def find_origin(root: Path, examples: Examples) -> Origin:
     """Return where the examples of a parameter come from, for errors; `root` is the folder of the pipeline."""
     from orun.measure.dataset import Origin
     from orun.stages._data.files import list_columns
 
-    name = title(examples)
+    name = format_title(examples)
     if isinstance(examples, str) and CODE.fullmatch(examples):
         return Origin(name)
     source = to_source(examples)
@@ -118,7 +118,7 @@ def origin_of(root: Path, examples: Examples) -> Origin:
     )
 
 
-def title(examples: Examples) -> str:
+def format_title(examples: Examples) -> str:
     """Return the name of a dataset for messages."""
     return str(to_source(examples).path)
 
@@ -188,16 +188,16 @@ def note_misfits(context: Context, request: Request, examples: Examples | None, 
         dataset: the examples.
     """
     from orun.stages._graph.io import load_graph
-    from orun.stages._graph.signature import axes_of
+    from orun.stages._graph.signature import name_axes
 
     if examples is not None:
         note_constants(context, dataset, "judged")
     graph = load_graph(context.model()).graph
-    outputs = {value.name: axes_of(value) for value in graph.output}
+    outputs = {value.name: name_axes(value) for value in graph.output}
     judged = {name: outputs[name] for name in request.outputs or outputs}
     if isinstance(examples, Source) and request.task and not request.postprocess:
         _note_classes(context, examples, next(iter(judged.values())), request.class_axis)
-    masks = [axes_of(value) for value in graph.input if value.name == MASK]
+    masks = [name_axes(value) for value in graph.input if value.name == MASK]
     if examples is not None and masks and len(request.task) < len(request.metrics):
         _note_padding(context, examples, dataset, masks[0], judged)
 

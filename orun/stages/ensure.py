@@ -38,7 +38,7 @@ def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path
     Raises:
         OutputRefused: when a promise is broken.
     """
-    names = _names(stage, output)
+    names = _list_names(stage, output)
     if not names and spec.output != "metrics":
         why = f"its kind yields {spec.output}, so that it must fill its output folder"
         hint = 'a function that yields only metrics declares it: @stage(output="metrics")'
@@ -50,7 +50,7 @@ def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path
             check_interface(stage, onnx_io.load_graph(primary / MODEL), model)
 
 
-def _names(stage: str, output: Path) -> list[str]:
+def _list_names(stage: str, output: Path) -> list[str]:
     """Return the names of all files; refuse entries other than files and folders, and names that are not Unicode."""
     if not _is_folder(output):
         raise OutputRefused(stage, f"{stage} left no output folder", why="something removed it while the stage ran")
@@ -105,7 +105,7 @@ def _check_external(stage: str, output: Path, model: ModelProto, names: list[str
     from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
     named = {MODEL, SETTINGS}
-    for tensor in onnx_io.tensors(model):
+    for tensor in onnx_io.iter_tensors(model):
         if uses_external_data(tensor):
             data = ExternalDataInfo(tensor)
             size = (output / data.location).stat().st_size
@@ -150,7 +150,10 @@ def check_interface(
         OutputRefused: when something differs.
     """
     differences = []
-    for kind, old, new in (("input", _inputs(before), _inputs(after)), ("output", _outputs(before), _outputs(after))):
+    for kind, old, new in (
+        ("input", _list_inputs(before), _list_inputs(after)),
+        ("output", _list_outputs(before), _list_outputs(after)),
+    ):
         if [value[0] for value in old] != [value[0] for value in new]:
             differences.append(f"{kind}s: {_list_values(old)} -> {_list_values(new)}")
             continue
@@ -168,16 +171,16 @@ def check_interface(
         )
 
 
-def _inputs(model: ModelProto) -> list[Value]:
+def _list_inputs(model: ModelProto) -> list[Value]:
     stored = {tensor.name for tensor in model.graph.initializer}
-    return [_value(value) for value in model.graph.input if value.name not in stored]
+    return [_describe_value(value) for value in model.graph.input if value.name not in stored]
 
 
-def _outputs(model: ModelProto) -> list[Value]:
-    return [_value(value) for value in model.graph.output]
+def _list_outputs(model: ModelProto) -> list[Value]:
+    return [_describe_value(value) for value in model.graph.output]
 
 
-def _value(value: ValueInfoProto) -> Value:
+def _describe_value(value: ValueInfoProto) -> Value:
     from onnx import TensorProto
 
     kind = value.type.WhichOneof("value") or "unknown"

@@ -12,7 +12,7 @@ PLAIN = ast.Assign | ast.AnnAssign | ast.Expr | ast.Return
 BRANCHES = ast.IfExp | ast.BoolOp | ast.Lambda | ast.comprehension
 
 
-def required_variables(root: Path, entry: str) -> set[str]:
+def list_required_variables(root: Path, entry: str) -> set[str]:
     """Return the names of `os.environ["NAME"]` in the statements that every call runs: those before any block.
 
     Args:
@@ -20,7 +20,7 @@ def required_variables(root: Path, entry: str) -> set[str]:
         entry: `path.py:function`, relative to it.
     """
     path, _, name = entry.rpartition(":")
-    function = parse(root / path).function(name)
+    function = parse(root / path).find_function(name)
     always = takewhile(lambda statement: isinstance(statement, PLAIN), function.body if function else ())
     nodes = [list(ast.walk(statement)) for statement in always]
     straight = (part for parts in nodes if not any(isinstance(node, BRANCHES) for node in parts) for part in parts)

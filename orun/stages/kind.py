@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from orun.core.serialization import Record
 from orun.stages.contract import Spec
-from orun.stages.params import Param, build, params_of
+from orun.stages.params import Param, build, list_params
 
 
 class Kind(Record, frozen=True):
@@ -40,11 +40,11 @@ class Kind(Record, frozen=True):
         return self.doc.partition("\n")[0]
 
 
-def metrics_of(module: ModuleType) -> Callable[[Mapping[str, Any]], Collection[str] | None]:
+def bind_metrics(module: ModuleType) -> Callable[[Mapping[str, Any]], Collection[str] | None]:
     """Return a function from resolved parameters to names of metrics; it returns None if a required one is missing."""
     spec: Spec = module.SPEC
     declared = getattr(module, "metrics", None)
     if declared is None:
         return lambda _params: spec.metrics
-    required = {param.name for param in params_of(module.Params) if param.required}
+    required = {param.name for param in list_params(module.Params) if param.required}
     return lambda params: declared(build(module.Params, params)) if required <= params.keys() else None

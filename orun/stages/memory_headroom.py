@@ -24,7 +24,7 @@ def require_memory(context: Context, copies: float, weights: int | None = None) 
     """
     files = (path for folder in context.inputs.values() for path in folder.rglob("*") if path.is_file())
     size = sum(path.stat().st_size for path in files) if weights is None else weights
-    needed, free = int(copies * size), free_memory()
+    needed, free = int(copies * size), measure_free_memory()
     if size < LARGE or needed <= free:
         return
     raise context.failed(
@@ -34,7 +34,7 @@ def require_memory(context: Context, copies: float, weights: int | None = None) 
     )
 
 
-def free_memory() -> int:
+def measure_free_memory() -> int:
     """Return the free bytes of this machine, or of the control group of this process if those are fewer."""
     from orun.environment.physical_memory import measure_memory
 

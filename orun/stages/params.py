@@ -128,31 +128,31 @@ class Param(Record, frozen=True):
         return self.default is REQUIRED
 
 
-def params_of(cls: type) -> tuple[Param, ...]:
+def list_params(cls: type) -> tuple[Param, ...]:
     """Return the parameters that a frozen dataclass declares, in order.
 
     Raises:
         TypeError: when a pipeline file cannot hold values of a field's type.
     """
     hints = typing.get_type_hints(cls, include_extras=True)
-    return tuple(_param(field, hints[field.name]) for field in dataclasses.fields(cls))
+    return tuple(_build_param(field, hints[field.name]) for field in dataclasses.fields(cls))
 
 
-def _param(field: dataclasses.Field[Any], hint: Any) -> Param:
+def _build_param(field: dataclasses.Field[Any], hint: Any) -> Param:
     default: Any = REQUIRED
     if field.default is not dataclasses.MISSING:
         default = field.default
     elif field.default_factory is not dataclasses.MISSING:
         default = field.default_factory()
-    return Param(field.name, type_of(hint), default, doc_of(hint))
+    return Param(field.name, convert_type(hint), default, find_doc(hint))
 
 
-def doc_of(hint: Any) -> str:
+def find_doc(hint: Any) -> str:
     """Return the text of the `Doc` of a Python annotation; empty if it has none."""
     return next((str(extra.text) for extra in getattr(hint, "__metadata__", ()) if isinstance(extra, Doc)), "")
 
 
-def type_of(hint: Any) -> ParamType:
+def convert_type(hint: Any) -> ParamType:
     """Return the parameter type of a Python annotation; raise TypeError if a pipeline file cannot hold such values."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is typing.Annotated:
@@ -160,7 +160,7 @@ def type_of(hint: Any) -> ParamType:
         with_unit, one_key = (
             any(isinstance(extra, mark) for extra in hint.__metadata__) for mark in (WithUnit, OneKey)
         )
-        return replace(type_of(arguments[0]), range=bounds, with_unit=with_unit, one_key=one_key)
+        return replace(convert_type(arguments[0]), range=bounds, with_unit=with_unit, one_key=one_key)
     if hint is Any:
         return ParamType("any")
     if isinstance(hint, type) and hint in MARKERS:
@@ -168,18 +168,18 @@ def type_of(hint: Any) -> ParamType:
     if origin is Literal:
         return ParamType("literal", choices=arguments)
     if origin is list:
-        return ParamType("list", items=(type_of(arguments[0]),))
+        return ParamType("list", items=(convert_type(arguments[0]),))
     if origin is dict and arguments[0] is str:
-        return ParamType("map", items=(type_of(arguments[1]),))
+        return ParamType("map", items=(convert_type(arguments[1]),))
     if origin in (types.UnionType, typing.Union):
-        return _union(arguments)
+        return _build_union(arguments)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
-        return ParamType("object", fields=params_of(hint))
+        return ParamType("object", fields=list_params(hint))
     raise TypeError(f"a pipeline file cannot write a {hint!r}")
 
 
-def _union(members: tuple[Any, ...]) -> ParamType:
-    kept = [type_of(member) for member in members if member is not type(None)]
+def _build_union(members: tuple[Any, ...]) -> ParamType:
+    kept = [convert_type(member) for member in members if member is not type(None)]
     optional = len(kept) < len(members)
     if len(kept) == 1:
         return replace(kept[0], optional=optional)
@@ -207,17 +207,17 @@ def _convert(hint: Any, value: Any) -> Any:
         return {key: _convert(arguments[1], item) for key, item in value.items()}
     if typing.get_origin(hint) in (types.UnionType, typing.Union):
         members = [member for member in arguments if member is not type(None)]
-        return _convert(members[0] if len(members) == 1 else _mapping_member(members, value), value)
+        return _convert(members[0] if len(members) == 1 else _choose_member(members, value), value)
     return value
 
 
-def _mapping_member(members: list[Any], value: Any) -> Any:
+def _choose_member(members: list[Any], value: Any) -> Any:
     """Return the member of a union that a mapping belongs to; None if the value needs no conversion."""
     if not isinstance(value, Mapping):
         return None
     for member in members:
         if isinstance(member, type) and dataclasses.is_dataclass(member):
-            required = {param.name for param in params_of(member) if param.required}
+            required = {param.name for param in list_params(member) if param.required}
             if required <= value.keys() <= {field.name for field in dataclasses.fields(member)}:
                 return member
     return next((member for member in members if typing.get_origin(member) is dict), None)

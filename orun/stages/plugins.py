@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from orun.core.serialization import decode, encode
 from orun.environment.entry_points import Group, name_package
 from orun.stages.contract import Spec
-from orun.stages.kind import Kind, metrics_of
-from orun.stages.params import params_of
+from orun.stages.kind import Kind, bind_metrics
+from orun.stages.params import list_params
 from orun.text.suggestions import Unknown
 
 if TYPE_CHECKING:
@@ -28,14 +28,14 @@ def load(points: tuple[EntryPoint, ...]) -> Kind:
         Unknown: when there are several, or the package is broken.
     """
     point, module = points[0], KINDS.load(points)
-    if why := _why_no_kind(module, point.value):
+    if why := _explain_no_kind(module, point.value):
         raise KINDS.build_broken_error(point, why)
     try:
         spec = decode(Spec, encode(module.SPEC))
     except (ValueError, TypeError) as error:
         raise KINDS.build_broken_error(point, f"SPEC: {error}") from error
     try:
-        params = params_of(module.Params)
+        params = list_params(module.Params)
     except (TypeError, NameError) as error:
         raise KINDS.build_broken_error(point, f"Params: {error}") from error
     return Kind(
@@ -45,7 +45,7 @@ def load(points: tuple[EntryPoint, ...]) -> Kind:
         doc=inspect.cleandoc(module.__doc__ or ""),
         params=params,
         spec=spec,
-        metrics=metrics_of(module),
+        metrics=bind_metrics(module),
         distribution=name_package(point),
     )
 
@@ -63,7 +63,7 @@ def load_all(library: Collection[str]) -> Iterator[Kind | Unknown]:
             yield error
 
 
-def _why_no_kind(module: object, value: str) -> str:
+def _explain_no_kind(module: object, value: str) -> str:
     """Return what the object of an entry point lacks to be the module of a kind; empty if it lacks nothing."""
     if not isinstance(module, ModuleType):
         return f"{value} is not a module"

@@ -28,7 +28,7 @@ ReferenceRuntime = Annotated[
 ]
 
 
-def openers(context: Context, targets: Mapping[str, Target]) -> dict[str, Opener]:
+def build_openers(context: Context, targets: Mapping[str, Target]) -> dict[str, Opener]:
     """Return what opens the source model at each input of a stage that has one.
 
     Args:
@@ -36,12 +36,12 @@ def openers(context: Context, targets: Mapping[str, Target]) -> dict[str, Opener
         targets: where the model at each input runs.
     """
     return {
-        port: partial(open_source, source, context.root, context.seed, _threads(targets[port]))
+        port: partial(open_source, source, context.root, context.seed, _choose_threads(targets[port]))
         for port, source in context.sources.items()
     }
 
 
-def _threads(target: Target) -> int | None:
+def _choose_threads(target: Target) -> int | None:
     """Return the threads that a target names; None for the framework's own choice, as 0 is ONNX Runtime's."""
     return target.session.get("intra_op_num_threads") or None
 

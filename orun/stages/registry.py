@@ -18,9 +18,9 @@ from orun.fs.bounded_reads import explain_unreachable
 from orun.fs.observed_state import FILE, observe_presence
 from orun.stages import custom, plugins
 from orun.stages.codefile import CodeFiles
-from orun.stages.contract import module_name
-from orun.stages.kind import Kind, metrics_of
-from orun.stages.params import params_of
+from orun.stages.contract import to_module_name
+from orun.stages.kind import Kind, bind_metrics
+from orun.stages.params import list_params
 from orun.text.suggestions import Unknown, find_closest, format_choices
 
 BUILTIN: tuple[str, ...] = (
@@ -91,61 +91,61 @@ def find(uses: str, root: Path, files: CodeFiles | None = None) -> Kind:
     """
     if FILE_KIND.fullmatch(uses):
         return custom.read(uses, root, files or CodeFiles())
-    return _built_in(uses) if uses in BUILTIN else _plug_in(uses, root, files or CodeFiles())
+    return _build_built_in(uses) if uses in BUILTIN else _find_plug_in(uses, root, files or CodeFiles())
 
 
-def all_kinds() -> tuple[Kind, ...]:
+def list_kinds() -> tuple[Kind, ...]:
     """Return the kinds of the library, in order."""
-    return tuple(_built_in(name) for name in BUILTIN)
+    return tuple(_build_built_in(name) for name in BUILTIN)
 
 
-def module_of(name: str) -> ModuleType:
+def import_kind(name: str) -> ModuleType:
     """Return the module of a kind of the library."""
-    return importlib.import_module(module_name(name))
+    return importlib.import_module(to_module_name(name))
 
 
 @functools.cache
-def _built_in(name: str) -> Kind:
-    module = module_of(name)
+def _build_built_in(name: str) -> Kind:
+    module = import_kind(name)
     return Kind(
         name=name,
         origin="built-in",
         entry=module.__name__,
         doc=inspect.cleandoc(module.__doc__ or ""),
-        params=params_of(module.Params),
+        params=list_params(module.Params),
         spec=module.SPEC,
-        metrics=metrics_of(module),
+        metrics=bind_metrics(module),
     )
 
 
-def _plug_in(uses: str, root: Path, files: CodeFiles) -> Kind:
+def _find_plug_in(uses: str, root: Path, files: CodeFiles) -> Kind:
     offered = plugins.KINDS.find()
     if points := offered.get(uses):
         return plugins.load(points)
     if in_file := PYTHON_FILE.fullmatch(uses):
-        raise _no_function(in_file["file"], in_file["rest"] or "", root, files)
+        raise _explain_no_function(in_file["file"], in_file["rest"] or "", root, files)
     from orun.text.aliases import note, resolve_alias  # lazy: only for errors
 
     known, instead = (*BUILTIN, *offered), note(uses, "kind of stage")
-    near = _similar_function(uses, root) or (resolve_alias(uses, known) if instead else find_closest(uses, known))
+    near = _suggest_function(uses, root) or (resolve_alias(uses, known) if instead else find_closest(uses, known))
     raise Unknown(
         f"there is no kind of stage {uses!r}",
-        expected="./file.py:function" if uses.startswith((".", "/")) else _same_folder(near or uses, known),
+        expected="./file.py:function" if uses.startswith((".", "/")) else _list_same_folder(near or uses, known),
         suggestion=near,
         hint=instead or "orun stages",
     )
 
 
-def _same_folder(name: str, known: Sequence[str]) -> str:
+def _list_same_folder(name: str, known: Sequence[str]) -> str:
     """Return the kinds of the folder that a name has, as all of them are too many to be read."""
     folder = name.partition("/")[0]
     return format_choices(kind for kind in known if kind.partition("/")[0] == folder) or EXPECTED
 
 
-def _no_function(name: str, rest: str, root: Path, files: CodeFiles) -> Unknown:
+def _explain_no_function(name: str, rest: str, root: Path, files: CodeFiles) -> Unknown:
     """Return the error for the path of a Python file without a valid function name after it."""
     try:
-        functions = files.get(root / name).functions()
+        functions = files.get(root / name).list_functions()
     except OSError:
         return Unknown(explain_unreachable(root / name, name, "code file"), expected="./file.py:function")
     except PipelineError:  # not Python
@@ -161,7 +161,7 @@ def _no_function(name: str, rest: str, root: Path, files: CodeFiles) -> Unknown:
     )
 
 
-def _similar_function(uses: str, root: Path) -> str:
+def _suggest_function(uses: str, root: Path) -> str:
     """Return the suggestion for `file:function` or `file.py::function`, if there is such a file."""
     file, _, function = uses.partition(":")
     path = f"{file.removesuffix('.py')}.py"

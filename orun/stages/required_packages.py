@@ -13,7 +13,7 @@ from orun.stages._data.source import Examples, Source
 from orun.stages.params import build
 
 
-def required_packages(module: ModuleType, values: Mapping[str, Any], root: Path) -> Mapping[str, str]:
+def list_required_packages(module: ModuleType, values: Mapping[str, Any], root: Path) -> Mapping[str, str]:
     """Return the reason for each package, by distribution, with alternatives as in `Spec.tools`.
 
     Args:
@@ -25,12 +25,12 @@ def required_packages(module: ModuleType, values: Mapping[str, Any], root: Path)
     required: dict[str, str] = {}
     if hasattr(module, "packages"):
         required |= module.packages(params, root)
-    for examples in _datasets(params):
+    for examples in _iter_datasets(params):
         required |= packages.list_packages(root, examples)
     return required
 
 
-def _datasets(params: Any) -> Iterator[Examples]:
+def _iter_datasets(params: Any) -> Iterator[Examples]:
     """Yield the datasets that parameters name."""
     for name, hint in typing.get_type_hints(type(params)).items():
         value = getattr(params, name)

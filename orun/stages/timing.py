@@ -12,8 +12,8 @@ from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Input, list_axes, make_cases
 from orun.stages._graph.input_domain import Declarations, to_input_values
-from orun.stages._graph.io import input_names
-from orun.stages._graph.signature import inputs_of, sizes_of
+from orun.stages._graph.io import list_input_names
+from orun.stages._graph.signature import build_inputs, find_sizes
 from orun.stages.contract import Context
 from orun.stages.datasets import load_dataset
 from orun.stages.name_checks import require_known
@@ -91,14 +91,14 @@ def make_feeds(
     shared: dict[str, Array] = {}
     fed: dict[str, dict[str, Array]] = {}
     graphs = {name: onnx.load(path, load_external_data=False) for name, path in models.items()}
-    require_known("inputs", over or {}, [name for model in graphs.values() for name in input_names(model)])
+    require_known("inputs", over or {}, [name for model in graphs.values() for name in list_input_names(model)])
     for name, model in graphs.items():
-        inputs = inputs_of(model, over)
+        inputs = build_inputs(model, over)
         if dataset:
             own = _from_dataset(inputs, dataset, sizes.batch)
         else:
             _require_batch(name, inputs, sizes.batch)
-            own = _make_up(inputs, sizes, sizes_of(model), seed)
+            own = _make_up(inputs, sizes, find_sizes(model), seed)
         fed[name] = {key: shared.setdefault(key, array) for key, array in own.items()}
     return fed
 
@@ -107,7 +107,7 @@ def count_examples(model: Path, feed: Mapping[str, Array], batch: int) -> int:
     """Return the examples of a feed: `batch` if an input has it, else the size of a dynamic batch axis by `shape`."""
     import onnx
 
-    inputs = inputs_of(onnx.load(model, load_external_data=False))
+    inputs = build_inputs(onnx.load(model, load_external_data=False))
     sizes = [
         size
         for item in inputs
@@ -129,7 +129,7 @@ def _require_batch(name: str, inputs: Sequence[Input], batch: int) -> None:
 
 
 def _from_dataset(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
-    from orun.measure.dataset import batches, list_unbatched
+    from orun.measure.dataset import iter_batches, list_unbatched
     from orun.stages._graph.fitting import require_fitting
 
     for item in inputs:
@@ -151,7 +151,7 @@ def _from_dataset(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> di
                 f"`batch` is {batch}, and input {name!r} of the model takes a batch of {size}",
                 hint=FIXED if size == 1 else f"write `batch: {size}`",
             )
-    for group in batches(values, batch, unbatched):
+    for group in iter_batches(values, batch, unbatched):
         most = max(most, len(group.examples))
         if most == batch:
             require_fitting("the dataset", inputs, group.feed)
@@ -170,11 +170,13 @@ def _make_up(
     import numpy as np
 
     batch = list_batch_axes(item.shape for item in inputs)
-    default = {axis: sizes.batch if axis in batch else _default_size(declared.get(axis)) for axis in list_axes(inputs)}
+    default = {
+        axis: sizes.batch if axis in batch else _choose_default_size(declared.get(axis)) for axis in list_axes(inputs)
+    }
     feed = next(make_cases(inputs, {axis: (size,) for axis, size in (default | dict(sizes.axes)).items()}, seed)).feed
     return dict(feed) | {item.name: np.ones_like(feed[item.name]) for item in inputs if item.fill != "random"}
 
 
-def _default_size(declared: Sequence[int] | None) -> int:
+def _choose_default_size(declared: Sequence[int] | None) -> int:
     """Return the default size of an axis: `DEFAULT_SIZE`, clipped to the sizes that the model declares."""
     return min(max(DEFAULT_SIZE, min(declared)), max(declared)) if declared else DEFAULT_SIZE

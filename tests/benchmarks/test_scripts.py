@@ -27,7 +27,7 @@ from benchmarks import (
 from benchmarks.graphs import Shape, edges, write_pipeline
 from benchmarks.spent import Spent, in_turn, table, verdict
 from orun.stages.params import build
-from orun.stages.registry import module_of
+from orun.stages.registry import import_kind
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_a_kind_on_the_big_model_made_small(
 
 def test_kinds_are_given_what_they_take() -> None:
     for kind, case in big.CASES.items():
-        module = module_of(kind)
+        module = import_kind(kind)
         assert build(module.Params, case.params)
         assert set(case.inputs) <= set(module.SPEC.inputs)
 

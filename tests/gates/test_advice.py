@@ -17,11 +17,11 @@ from orun.core.serialization import replace
 from orun.gates.advice import advise_for_figure, advise_for_ratio, advise_for_slowdown
 from orun.measure.latency import measurement
 from orun.measure.latency.launch import Launch
-from orun.measure.latency.metrics import metrics_of
+from orun.measure.latency.metrics import build_metrics
 from orun.measure.latency.sequential_test import Evidence
 from orun.measure.workers import WorkerProcess
 from orun.pipeline.model import Gate
-from orun.stages.measure.latency import Params, budget_for
+from orun.stages.measure.latency import Params, build_budget
 from orun.stages.params import Duration, Ratio
 from orun.text.wording.advice import format_advice
 from tests.facts import explain_verdict
@@ -137,10 +137,10 @@ def test_what_it_says_decides_it(
 
 def measured(other: str, condition: Gate, params: Params) -> Verdict:
     cases = {name: case_of(Path(name)) for name in ("model", other)}
-    result = measurement.measure(cases, budget_for(params), 0, lambda *_: None, WorkerProcess)
+    result = measurement.measure(cases, build_budget(params), 0, lambda *_: None, WorkerProcess)
     known = accepted({}) if other == "baseline" else None
     parameters = {"resolution": params.resolution, "time": params.time, "max_launches": 30, "min_launches": 3}
-    return verdict_of(condition, metrics_of(result, 1), known, params=parameters)
+    return verdict_of(condition, build_metrics(result, 1), known, params=parameters)
 
 
 def test_as_many_launches_as_it_says_decide_it_for_the_most_part() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from orun.core.metrics import UNBOUNDED, Comparison, Disturbance, Estimate, Metric
 from orun.core.serialization import replace
-from orun.measure.metrics.paired import tango_interval
+from orun.measure.metrics.paired import estimate_tango_interval
 from tests.facts import explain_verdict
 from tests.gates.support import accepted, compared, gate, metric, verdict_of
 
@@ -295,7 +295,7 @@ def test_a_comparison_without_a_figure_fails() -> None:
 
 def right_or_wrong(better: int, worse: int, examples: int) -> Metric:
     """The accuracy of a model and of another, which gets 80 of 100 right."""
-    low, high = tango_interval(better, worse, examples)
+    low, high = estimate_tango_interval(better, worse, examples)
     change = (better - worse) / examples
     other = Comparison(
         0.8,

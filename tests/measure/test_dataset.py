@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from orun.errors import UsageError
-from orun.measure.dataset import Array, Dataset, Values, batches, count, list_unbatched
+from orun.measure.dataset import Array, Dataset, Values, count, iter_batches, list_unbatched
 
 
 def test_an_array_for_each_input() -> None:
@@ -66,7 +66,7 @@ def test_spread_yields_every_class_of_data_in_order_and_of_data_that_alternate(
 def test_batches_hold_one_shape_each_and_every_example_once() -> None:
     lengths = [2, 3, 2, 2, 3, 1]
     values = [np.full(length, index) for index, length in enumerate(lengths)]
-    read = list(batches({"x": values}, size=2))
+    read = list(iter_batches({"x": values}, size=2))
     assert [batch.examples.tolist() for batch in read] == [[5], [0, 2], [3], [1, 4]]
     assert [batch.feed["x"].tolist() for batch in read] == [[[5]], [[0, 0], [2, 2]], [[3, 3]], [[1, 1, 1], [4, 4, 4]]]
 
@@ -75,7 +75,7 @@ def test_an_input_without_an_axis_for_the_batch_is_fed_whole() -> None:
     inputs: dict[str, Values] = {"x": np.arange(6).reshape(2, 3), "t": np.array([7.0, 8.0]), "m": np.ones((2, 4, 3))}
     unbatched = list_unbatched(inputs, {"x": ["batch", 3], "t": [], "m": [4, 3]})
     assert unbatched == ["t", "m"]
-    read = list(batches(inputs, 2, unbatched))
+    read = list(iter_batches(inputs, 2, unbatched))
     assert [{name: value.shape for name, value in batch.feed.items()} for batch in read] == [
         {"x": (1, 3), "t": (), "m": (4, 3)}
     ] * 2
@@ -98,14 +98,14 @@ def test_examples_are_not_joined_along_another_axis_than_the_batch(axes: list[in
 
 
 def test_batches_of_an_array_are_in_order() -> None:
-    read = list(batches({"x": np.arange(5), "y": np.arange(5) * 10}, size=2))
+    read = list(iter_batches({"x": np.arange(5), "y": np.arange(5) * 10}, size=2))
     assert [batch.feed["x"].tolist() for batch in read] == [[0, 1], [2, 3], [4]]
     assert [batch.feed["y"].tolist() for batch in read] == [[0, 10], [20, 30], [40]]
 
 
 def test_shapes_of_all_inputs_count() -> None:
     inputs: dict[str, Values] = {"x": np.zeros((2, 1)), "y": [np.zeros(1), np.zeros(2)]}
-    assert [batch.examples.tolist() for batch in batches(inputs, size=8)] == [[0], [1]]
+    assert [batch.examples.tolist() for batch in iter_batches(inputs, size=8)] == [[0], [1]]
 
 
 @pytest.mark.parametrize(

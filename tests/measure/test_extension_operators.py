@@ -11,7 +11,7 @@ import pytest
 
 from orun.core.targets import EXTENSIONS, Target
 from orun.errors import MissingPackages
-from orun.measure.extension_operators import add_extensions, imported_domains, needs_extensions
+from orun.measure.extension_operators import add_extensions, list_imported_domains, needs_extensions
 from orun.measure.session import open_session
 from tests.measure.support import save_model
 
@@ -32,7 +32,7 @@ def test_domains_are_those_of_the_model(tmp_path: Path) -> None:
     model.opset_import.append(onnx.helper.make_opsetid("com.microsoft", 1))
     model.metadata_props.add(key="note", value="ai.onnx.contrib")  # a text, and no domain
     onnx.save(model, tmp_path / "more.onnx")
-    assert imported_domains(tmp_path / "more.onnx") == {item.domain for item in model.opset_import}
+    assert list_imported_domains(tmp_path / "more.onnx") == {item.domain for item in model.opset_import}
     assert not needs_extensions(tmp_path / "more.onnx")
     assert needs_extensions(upper(tmp_path / "upper.onnx"))
 
@@ -40,7 +40,7 @@ def test_domains_are_those_of_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", [b"", b"\xff" * 40, b"\x42\x7f", b"no model at all", b"\x0b"])
 def test_a_file_that_is_no_model_has_no_domains(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "model.onnx").write_bytes(content)
-    assert imported_domains(tmp_path / "model.onnx") == set()
+    assert list_imported_domains(tmp_path / "model.onnx") == set()
 
 
 def test_a_session_loads_the_library_by_itself(tmp_path: Path) -> None:

@@ -9,7 +9,14 @@ import pytest
 
 from orun.core.targets import Fallback, Provider, Target
 from orun.errors import UsageError
-from orun.measure.placement import PlacedNode, Subgraph, check_fallback, cpu_nodes, read_placement, read_shape_nodes
+from orun.measure.placement import (
+    PlacedNode,
+    Subgraph,
+    check_fallback,
+    list_cpu_nodes,
+    read_placement,
+    read_shape_nodes,
+)
 from orun.measure.session import open_session
 
 MODEL = """
@@ -44,7 +51,7 @@ def test_a_session_says_where_its_nodes_landed(tmp_path: Path) -> None:
     onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "model.onnx")
     placements = read_placement(open_session(tmp_path / "model.onnx", Target("cpu"), watched=True))
     assert {placement.provider for placement in placements} == {"CPUExecutionProvider"}
-    fallen, on_shapes = cpu_nodes(placements, tmp_path / "model.onnx")
+    fallen, on_shapes = list_cpu_nodes(placements, tmp_path / "model.onnx")
     assert sorted(map(str, fallen)) == ["(unnamed) (Add)", "(unnamed) (Sigmoid)"]
     assert on_shapes == []
 
@@ -54,7 +61,7 @@ def test_nodes_that_compute_with_shapes_belong_on_the_cpu(tmp_path: Path) -> Non
     onnx.save(onnx.parser.parse_model(SHAPES), tmp_path / "model.onnx")
     assert read_shape_nodes(tmp_path / "model.onnx") == {"gather", "joined"}
     nodes = tuple(PlacedNode(name, name.title()) for name in ("gather", "joined", "reshape", "weights"))
-    fallen, on_shapes = cpu_nodes([Subgraph("CPUExecutionProvider", nodes)], tmp_path / "model.onnx")
+    fallen, on_shapes = list_cpu_nodes([Subgraph("CPUExecutionProvider", nodes)], tmp_path / "model.onnx")
     assert [node.name for node in fallen] == ["reshape", "weights"]
     assert [node.name for node in on_shapes] == ["gather", "joined"]
 

@@ -42,7 +42,7 @@ def test_energy_of_packages_whose_counters_begin_anew(tmp_path: Path) -> None:
     first.write_text("350")
     second.write_text("50")
     assert before == [100, 900]
-    assert counters.joules(before, counters.read()) == pytest.approx((250 + 150) / 1e6)
+    assert counters.measure_joules(before, counters.read()) == pytest.approx((250 + 150) / 1e6)
 
 
 def test_counters_that_are_not_there(tmp_path: Path) -> None:

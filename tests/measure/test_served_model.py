@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from orun.errors import UsageError
-from orun.measure.model_server import free_port
+from orun.measure.model_server import find_free_port
 from orun.measure.served_model import ServedModel
 
 FEED = {"x": np.eye(2, dtype=np.float32)}
@@ -115,7 +115,7 @@ def test_an_answer_that_is_too_deep(url: str) -> None:
 
 
 def test_no_server() -> None:
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{find_free_port()}"
     model = ServedModel(url, "any")
     assert not model.is_ready()
     with pytest.raises(UsageError) as caught:

@@ -15,7 +15,7 @@ import pytest
 from orun.core.targets import Provider, Target
 from orun.errors import UsageError
 from orun.measure.session import open_session
-from orun.measure.session_options import session_options
+from orun.measure.session_options import build_session_options
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ def test_every_option_reaches_onnx_runtime() -> None:
             "cpu_arena": None,
         },
     )
-    options = session_options(target)
+    options = build_session_options(target)
     assert options.intra_op_num_threads == 3
     assert options.inter_op_num_threads == 2
     assert options.enable_mem_pattern is False
@@ -204,6 +204,6 @@ def test_custom_operators_that_cannot_be_loaded(tmp_path: Path) -> None:
     library = tmp_path / "operators.so"
     library.write_bytes(b"no library")
     with pytest.raises(UsageError) as error:
-        session_options(Target("cpu", session={"custom_op_libraries": [str(library)]}))
+        build_session_options(Target("cpu", session={"custom_op_libraries": [str(library)]}))
     assert error.value.problem == f"target 'cpu': the custom operators of {library} cannot be loaded"
     assert "file too short" in error.value.why or "invalid ELF header" in error.value.why

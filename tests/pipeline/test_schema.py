@@ -12,8 +12,8 @@ from orun.pipeline import schema
 from orun.pipeline.fragments import build_fragment, describe_type, to_plain_default
 from orun.pipeline.grammar import Session
 from orun.providers.registry import PROVIDERS
-from orun.stages.params import Duration, Param, ParamType, Range, params_of
-from orun.stages.registry import all_kinds
+from orun.stages.params import Duration, Param, ParamType, Range, list_params
+from orun.stages.registry import list_kinds
 from tests.cases.support import VALID, cases
 
 SCHEMA = schema.build()
@@ -90,7 +90,7 @@ def test_parameters_are_chosen_by_the_kind_and_explained() -> None:
     chosen = {
         entry["if"]["properties"]["uses"]["const"]: entry["then"] for entry in SCHEMA["definitions"]["stage"]["allOf"]
     }
-    assert list(chosen) == [kind.name for kind in all_kinds()]
+    assert list(chosen) == [kind.name for kind in list_kinds()]
     parameters = chosen["quantize/dynamic"]["properties"]["with"]
     assert parameters["properties"]["per_channel"] == {
         "type": ["boolean", "string"],
@@ -129,4 +129,4 @@ def test_the_options_of_tensorrt_are_those_of_its_library() -> None:
 
 
 def test_session_options_are_those_that_a_session_takes() -> None:
-    assert {param.name for param in params_of(Session)} == set(OPTIONS)
+    assert {param.name for param in list_params(Session)} == set(OPTIONS)

@@ -28,7 +28,7 @@ from orun.measure.dataset import Dataset
 from orun.scaffold.data_text import format_data
 from orun.scaffold.model_facts import ColumnFact, ModelFacts
 from orun.scaffold.sklearn_columns import list_columns
-from orun.stages._sklearn.export import table_of
+from orun.stages._sklearn.export import tabulate
 
 ROWS = 60
 RANDOM = np.random.default_rng(0)
@@ -52,7 +52,7 @@ def examples_of(estimator: Any) -> tuple[Dataset, str]:
 
 def predict(estimator: Any, dataset: Dataset) -> Any:
     """What the estimator answers to the examples."""
-    return estimator.predict(table_of(dataset.inputs, "float32").matrix(estimator))
+    return estimator.predict(tabulate(dataset.inputs, "float32").to_matrix(estimator))
 
 
 def mixed() -> ColumnTransformer:

@@ -14,7 +14,7 @@ from orun.scaffold.inspection import inspect_model
 from orun.scaffold.recipe import Request, list_stages
 from orun.scaffold.targets import find_target
 from orun.scaffold.working_sizes import find_working_sizes
-from orun.stages._graph.signature import inputs_of
+from orun.stages._graph.signature import build_inputs
 
 Weights = Mapping[str, tuple[int, ...]]
 PATCHES = "p = Conv <strides = [32, 32]> (x, k)  "
@@ -29,7 +29,7 @@ def sizes_of(
     for name, shape in weights.items():
         model.graph.initializer.append(numpy_helper.from_array(np.ones(shape, np.float32), name))
     onnx.save(model, folder / "model.onnx")
-    return find_working_sizes(folder / "model.onnx", inputs_of(model), ["y"], known, {})
+    return find_working_sizes(folder / "model.onnx", build_inputs(model), ["y"], known, {})
 
 
 @pytest.mark.parametrize(

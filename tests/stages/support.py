@@ -20,7 +20,7 @@ from orun.stages._graph.input_domain import carry_domain
 from orun.stages.contract import MODEL, Context
 from orun.stages.ensure import check_output
 from orun.stages.params import build
-from orun.stages.registry import find, module_of
+from orun.stages.registry import find, import_kind
 
 if TYPE_CHECKING:
     import onnx
@@ -93,7 +93,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         provenance: path of `provenance.json`.
         key: of the result; one of its own when left out.
     """
-    module = module_of(uses)
+    module = import_kind(uses)
     work = Path(tempfile.mkdtemp(prefix="stage-", dir=folder))
     output, working_folder = work / "output", work / "work"
     output.mkdir()

@@ -247,7 +247,7 @@ def outer():
 def test_the_names_of_a_file(tmp_path: Path) -> None:
     tmp_path.joinpath("code.py").write_text(NAMES, encoding="utf-8")
     file = parse(tmp_path / "code.py")
-    assert file.names() == ("g", "outer", "a", "d", "f", "H", "i", "j", "k", "l", "m")
+    assert file.list_names() == ("g", "outer", "a", "d", "f", "H", "i", "j", "k", "l", "m")
     file.require("m")
     with pytest.raises(Unknown, match="has no function 'inner'"):
         file.require("inner")

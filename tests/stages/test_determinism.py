@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.stages.registry import BUILTIN, all_kinds
+from orun.stages.registry import BUILTIN, list_kinds
 
 CHAIN = Path(__file__).with_name("chain.py")
 SMALL = {
@@ -67,8 +67,8 @@ def test_the_same_bytes(tmp_path: Path, part: str, kinds: set[str]) -> None:
 def test_every_kind_has_a_test_of_its_determinism() -> None:
     """Each kind is in `chain.py`, or has its own test, or a reason for having none."""
     in_chain = SMALL | IN_CHAIN
-    measuring = {kind.name for kind in all_kinds() if kind.spec.stage_class == "measurement"}
-    declared = {kind.name for kind in all_kinds() if not kind.spec.deterministic}
+    measuring = {kind.name for kind in list_kinds() if kind.spec.stage_class == "measurement"}
+    declared = {kind.name for kind in list_kinds() if not kind.spec.deterministic}
     places = [measuring, declared, in_chain, ELSEWHERE.keys(), WITHOUT.keys()]
     assert set().union(*places) == set(BUILTIN)
     assert sum(map(len, places)) == len(BUILTIN), "one place is enough for a kind"

@@ -10,7 +10,7 @@ from orun.errors import StageFailed
 from orun.stages import memory_headroom
 from orun.stages.contract import Context
 from orun.stages.params import build
-from orun.stages.registry import module_of
+from orun.stages.registry import import_kind
 from tests.stages.support import make_context
 
 GIB = 2**30
@@ -44,8 +44,8 @@ def test_a_kind_refuses_what_does_not_fit(
     weighs: str,
     times: str,
 ) -> None:
-    monkeypatch.setattr(memory_headroom, "free_memory", lambda: 8 * 10**9)
-    module = module_of(kind)
+    monkeypatch.setattr(memory_headroom, "measure_free_memory", lambda: 8 * 10**9)
+    module = import_kind(kind)
     with pytest.raises(StageFailed) as caught:
         module.run(context(tmp_path, kind, 10**12, *ports), build(module.Params, {}))
     assert str(caught.value) == (
@@ -57,9 +57,9 @@ def test_a_kind_refuses_what_does_not_fit(
 
 def test_what_fits_or_is_small_is_let_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = context(tmp_path, "quantize/dynamic", 2 * GIB, "model")
-    monkeypatch.setattr(memory_headroom, "free_memory", lambda: 8 * GIB)
+    monkeypatch.setattr(memory_headroom, "measure_free_memory", lambda: 8 * GIB)
     memory_headroom.require_memory(stage, 4.0)
-    monkeypatch.setattr(memory_headroom, "free_memory", lambda: 0)
+    monkeypatch.setattr(memory_headroom, "measure_free_memory", lambda: 0)
     memory_headroom.require_memory(stage, 4.0, weights=memory_headroom.LARGE - 1)
     with pytest.raises(StageFailed):
         memory_headroom.require_memory(stage, 4.0, weights=memory_headroom.LARGE)
@@ -68,10 +68,10 @@ def test_what_fits_or_is_small_is_let_through(tmp_path: Path, monkeypatch: pytes
 def test_free_memory_is_that_of_the_machine_or_its_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from orun.environment.physical_memory import measure_memory
 
-    assert 0 < memory_headroom.free_memory() <= measure_memory()
+    assert 0 < memory_headroom.measure_free_memory() <= measure_memory()
     meminfo = tmp_path / "meminfo"
     meminfo.write_text("MemTotal:  100 kB\nMemAvailable:  7 kB\n")
     monkeypatch.setattr(memory_headroom, "MEMINFO", meminfo)
-    assert memory_headroom.free_memory() == 7 * 1024
+    assert memory_headroom.measure_free_memory() == 7 * 1024
     monkeypatch.setattr(memory_headroom, "MEMINFO", tmp_path / "nowhere")
-    assert memory_headroom.free_memory() == measure_memory()
+    assert memory_headroom.measure_free_memory() == measure_memory()

@@ -18,7 +18,7 @@ from orun.stages.params import (
     Size,
     TargetName,
     build,
-    params_of,
+    list_params,
 )
 
 SECONDS = Duration(1.5)
@@ -45,7 +45,7 @@ class Params:
 
 
 def test_declarations_are_read_from_the_annotations() -> None:
-    assert params_of(Params) == (
+    assert list_params(Params) == (
         Param("model", ParamType("code"), REQUIRED, "Makes the model."),
         Param(
             "inputs",
@@ -99,4 +99,4 @@ class Unwritable:
 
 def test_a_type_that_no_file_can_write_is_refused() -> None:
     with pytest.raises(TypeError, match=r"a pipeline file cannot write a tuple\[int, int\]"):
-        params_of(Unwritable)
+        list_params(Unwritable)

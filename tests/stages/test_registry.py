@@ -17,7 +17,7 @@ from orun.errors import PipelineError
 from orun.pipeline import load
 from orun.pipeline.problems import render
 from orun.stages.params import REQUIRED, Param, ParamType
-from orun.stages.registry import BUILTIN, all_kinds, find
+from orun.stages.registry import BUILTIN, find, list_kinds
 from orun.text.suggestions import Unknown
 
 Install = Callable[[str], Path]
@@ -76,7 +76,7 @@ def pipeline(folder: Path, stage: str) -> Path:
 
 
 def test_every_built_in_kind_is_well_declared() -> None:
-    kinds = all_kinds()
+    kinds = list_kinds()
     assert tuple(kind.name for kind in kinds) == BUILTIN
     for kind in kinds:
         assert kind.origin == "built-in"
@@ -89,7 +89,7 @@ def test_every_built_in_kind_is_well_declared() -> None:
 def test_metrics_that_follow_a_required_parameter_are_unknown_without_it() -> None:
     unknown = [
         kind.name
-        for kind in all_kinds()
+        for kind in list_kinds()
         if kind.metrics({param.name: param.default for param in kind.params if not param.required}) is None
     ]
     assert unknown == ["quantize/tune", "measure/accuracy"]

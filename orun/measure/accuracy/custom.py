@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from orun.errors import StageFailed
-from orun.measure.accuracy.request import Floats, Function, Request, missing_labels
+from orun.measure.accuracy.request import Floats, Function, Request, explain_missing_labels
 from orun.measure.dataset import Dataset, Values, choose
 from orun.measure.metrics.pooled import Pooled, Rows, pool_function
 
@@ -29,7 +29,7 @@ class _Unlabelled(Dataset):
     def __getattribute__(self, name: str) -> Any:
         if name == "labels":
             request = self._request
-            raise missing_labels(request, f"the metric {self._metric}", self._dataset)
+            raise explain_missing_labels(request, f"the metric {self._metric}", self._dataset)
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:
@@ -39,7 +39,9 @@ class _Unlabelled(Dataset):
         return _Unlabelled(self._dataset.choose(examples), self._request, self._metric)
 
 
-def custom_scores(request: Request, dataset: Dataset, outputs: Mapping[str, Values]) -> dict[str, Floats | Pooled]:
+def compute_custom_scores(
+    request: Request, dataset: Dataset, outputs: Mapping[str, Values]
+) -> dict[str, Floats | Pooled]:
     """Return the values of each custom metric by name.
 
     Args:
@@ -53,7 +55,7 @@ def custom_scores(request: Request, dataset: Dataset, outputs: Mapping[str, Valu
     Raises:
         StageFailed: if a function returns another number of values, or a value that is not finite.
     """
-    pooled = pooled_custom_metrics(request, dataset, outputs, np.arange(len(dataset)))
+    pooled = pool_custom_metrics(request, dataset, outputs, np.arange(len(dataset)))
     scores: dict[str, Floats | Pooled] = {}
     for name, function in request.functions.items():
         values = _call(request, name, function, outputs, dataset)
@@ -62,19 +64,21 @@ def custom_scores(request: Request, dataset: Dataset, outputs: Mapping[str, Valu
     return scores
 
 
-def pooled_custom_metrics(
+def pool_custom_metrics(
     request: Request, dataset: Dataset, outputs: Mapping[str, Values], examples: Rows
 ) -> dict[str, Pooled]:
     """Return the functions as metrics of `examples`, to be resampled; none unless the request has `resamples`."""
     if request.resamples is None:
         return {}
     return {
-        name: pool_function(partial(_score, request, name, function, dataset, outputs), examples, request.resamples)
+        name: pool_function(
+            partial(_call_score, request, name, function, dataset, outputs), examples, request.resamples
+        )
         for name, function in request.functions.items()
     }
 
 
-def _score(
+def _call_score(
     request: Request, name: str, function: Function, dataset: Dataset, outputs: Mapping[str, Values], examples: Rows
 ) -> float:
     """Call a function on some examples, of which an index may occur several times."""
@@ -93,7 +97,7 @@ def _score(
 
 def _call(request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset) -> Floats:
     """Return the result of a function as an array. A note on its arguments is added to the errors that it raises."""
-    returned = _returned(request, name, function, outputs, dataset)
+    returned = _call_function(request, name, function, outputs, dataset)
     try:
         if returned is not None:
             return np.asarray(returned, dtype=np.float64)
@@ -120,16 +124,18 @@ def postprocess(request: Request, dataset: Dataset, outputs: Mapping[str, Values
     function = request.postprocess
     if function is None:
         return next(iter(outputs)), dict(outputs)
-    returned = _returned(request, function.__name__, function, outputs, dataset)
+    returned = _call_function(request, function.__name__, function, outputs, dataset)
     if not isinstance(returned, Mapping):
         returned = {function.__name__: returned}
-    processed = {str(name): _values(request, str(name), values, len(dataset)) for name, values in returned.items()}
+    processed = {
+        str(name): _check_values(request, str(name), values, len(dataset)) for name, values in returned.items()
+    }
     if not processed:
         raise StageFailed(request.stage, f"postprocess: {function.__name__} returned no outputs")
     return next(iter(processed)), {**outputs, **processed}
 
 
-def _values(request: Request, name: str, returned: Any, examples: int) -> Values:
+def _check_values(request: Request, name: str, returned: Any, examples: int) -> Values:
     rows: Values | None = None
     if isinstance(returned, np.ndarray):
         rows = returned if returned.ndim else None
@@ -152,7 +158,9 @@ def _values(request: Request, name: str, returned: Any, examples: int) -> Values
     return np.stack(list(rows))
 
 
-def _returned(request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset) -> Any:
+def _call_function(
+    request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset
+) -> Any:
     """Call a function. A note on its arguments is added to the errors that it raises.
 
     Its arguments cannot be written to: the other metrics and models are judged by the same arrays.

@@ -13,7 +13,7 @@ from orun.errors import StageFailed
 from orun.measure.accuracy.names import BASELINE, FIDELITY, MODEL, name_metric
 from orun.measure.accuracy.request import Floats, Report, Request
 from orun.measure.accuracy.run import CLASSES, FLOATS, TEXT, ModelOutputs
-from orun.measure.accuracy.slices import slices
+from orun.measure.accuracy.slices import list_slices
 from orun.measure.dataset import Dataset
 from orun.measure.metrics import paired
 from orun.measure.metrics.fidelity import SUMMARIES, Difference, concatenate
@@ -21,7 +21,7 @@ from orun.measure.metrics.fidelity import SUMMARIES, Difference, concatenate
 Differences = Mapping[str, Mapping[str, Difference]]
 
 
-def fidelity_report(
+def build_fidelity_report(
     request: Request,
     dataset: Dataset,
     types: Mapping[str, str],
@@ -37,27 +37,27 @@ def fidelity_report(
         examples: outputs for the examples.
         candidates: outputs for the candidates.
     """
-    differences, parts = _join(examples.differences, candidates), slices(request, dataset)
+    differences, parts = _join(examples.differences, candidates), list_slices(request, dataset)
     metrics: dict[str, Metric] = {}
     values: dict[str, Floats] = {}
     compared = _list_judged(request, types)
     families = [name for name in request.metrics if name in FIDELITY]
     for family in families:
-        outputs = _comparable(request.stage, family, types, differences[MODEL])
+        outputs = _list_comparable(request.stage, family, types, differences[MODEL])
         compared |= {*outputs}
         for role, by_output in differences.items():
-            values |= {f"{name_metric(family, name)}/{role}": by_output[name].per_example(family) for name in outputs}
+            values |= {f"{name_metric(family, name)}/{role}": by_output[name].measure_each(family) for name in outputs}
         for metric in FIDELITY[family]:
-            metrics[metric] = _metric(request, metric, family, outputs, differences)
+            metrics[metric] = _build_metric(request, metric, family, outputs, differences)
             if len(request.outputs) > 1:
                 metrics |= {
-                    name_metric(metric, n): _metric(request, metric, family, (n,), differences) for n in outputs
+                    name_metric(metric, n): _build_metric(request, metric, family, (n,), differences) for n in outputs
                 }
             for part in parts:
                 chosen = _choose(examples.differences, part.examples)
-                if of_part := _defined(family, outputs, chosen[MODEL]):
-                    figure = _metric(request, metric, family, of_part, chosen)
-                    metrics[part.name(metric)] = replace(figure, examples=part.count)
+                if of_part := _list_defined(family, outputs, chosen[MODEL]):
+                    figure = _build_metric(request, metric, family, of_part, chosen)
+                    metrics[part.name_metric(metric)] = replace(figure, examples=part.count)
     uncompared = {
         name: "sqnr" if kind in FLOATS else "agreement"
         for name, kind in types.items()
@@ -92,13 +92,13 @@ def _join(differences: Differences, candidates: ModelOutputs | None) -> Differen
     }
 
 
-def _comparable(
+def _list_comparable(
     stage: str, family: str, types: Mapping[str, str], differences: Mapping[str, Difference]
 ) -> tuple[str, ...]:
     """Return the outputs for which a metric is defined: classes have no angle, a single score has neither."""
     allowed = (*FLOATS, *CLASSES) if family.startswith("agreement") else FLOATS
     numbers = [name for name, kind in types.items() if kind in allowed]
-    names = _defined(family, numbers, differences)
+    names = _list_defined(family, numbers, differences)
     if not names:
         listed = [
             f"{name} is {kind}{' with a single score' if name in numbers else ''}" for name, kind in types.items()
@@ -112,20 +112,22 @@ def _comparable(
     return names
 
 
-def _defined(family: str, outputs: Iterable[str], differences: Mapping[str, Difference]) -> tuple[str, ...]:
+def _list_defined(family: str, outputs: Iterable[str], differences: Mapping[str, Difference]) -> tuple[str, ...]:
     """Return the outputs of which a metric is defined for an example; one of varying length may have single numbers."""
-    return tuple(name for name in outputs if not np.isnan(differences[name].per_example(family)).all())
+    return tuple(name for name in outputs if not np.isnan(differences[name].measure_each(family)).all())
 
 
-def _metric(request: Request, metric: str, family: str, outputs: tuple[str, ...], differences: Differences) -> Metric:
-    better = request.direction(family)
+def _build_metric(
+    request: Request, metric: str, family: str, outputs: tuple[str, ...], differences: Differences
+) -> Metric:
+    better = request.choose_direction(family)
     worst = max if better == "lower" else min
     values = {
         role: worst(SUMMARIES[metric](by_output[name]) for name in outputs) for role, by_output in differences.items()
     }
     return Metric(
         value=values[MODEL],
-        unit=request.unit(family),
+        unit=request.choose_unit(family),
         better=better,
         baseline=paired.compare_exact(values[MODEL], values[BASELINE]) if BASELINE in values else None,
     )

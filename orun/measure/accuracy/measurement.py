@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from orun.errors import StageFailed
-from orun.measure.accuracy.fidelity import fidelity_report
+from orun.measure.accuracy.fidelity import build_fidelity_report
 from orun.measure.accuracy.names import (
     DETECTION,
     FIDELITY,
@@ -14,9 +14,9 @@ from orun.measure.accuracy.names import (
     RETRIEVAL,
     TRANSCRIPTION,
 )
-from orun.measure.accuracy.request import Report, Request, fail_stage, missing_labels
+from orun.measure.accuracy.request import Report, Request, explain_missing_labels, fail_stage
 from orun.measure.accuracy.run import TEXT, Plan, choose_outputs, run_models
-from orun.measure.accuracy.task import task_report
+from orun.measure.accuracy.task import build_task_report
 from orun.measure.dataset import Array, Dataset, count
 from orun.measure.metrics.boxes import read_labels
 from orun.measure.metrics.error_rate import LABEL_TITLE, read_texts
@@ -60,14 +60,14 @@ def evaluate(
         batch=request.batch,
         class_axis=request.class_axis,
     )
-    tick = _ticker(dataset, progress)
+    tick = _build_ticker(dataset, progress)
     examples = run_models(sessions, dataset.inputs, plan, "example", tick)
     candidates = None
     if dataset.candidates is not None:
         candidates = run_models(sessions, dataset.candidates, plan, "candidate", tick)
-    reports = [fidelity_report(request, dataset, types, examples, candidates)]
+    reports = [build_fidelity_report(request, dataset, types, examples, candidates)]
     if request.task or request.functions:
-        reports.append(task_report(request, dataset, examples, candidates))
+        reports.append(build_task_report(request, dataset, examples, candidates))
     return Report(
         {name: metric for report in reports for name, metric in report.metrics.items()},
         {name: values for report in reports for name, values in report.examples.items()},
@@ -86,7 +86,7 @@ def _check(request: Request, dataset: Dataset, sessions: Mapping[str, InferenceS
                     hint="connect one: needs: {model: ..., reference: ...}",
                 )
         elif dataset.labels is None:
-            raise missing_labels(request, name, dataset)
+            raise explain_missing_labels(request, name, dataset)
         elif name in RETRIEVAL and dataset.candidates is None:
             raise StageFailed(
                 request.stage,
@@ -108,7 +108,7 @@ def _check_labels(metric: str, labels: Array) -> None:
         read_texts(metric, labels, LABEL_TITLE)
 
 
-def _ticker(dataset: Dataset, progress: Progress) -> Callable[[int], None]:
+def _build_ticker(dataset: Dataset, progress: Progress) -> Callable[[int], None]:
     total = len(dataset) + (0 if dataset.candidates is None else count(dataset.candidates))
     done = 0
 

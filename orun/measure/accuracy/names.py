@@ -39,7 +39,7 @@ ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl", *PROBABILITY, "mae", "rm
 """Metrics that improve as they fall."""
 
 
-def title_of(role: str) -> str:
+def format_title(role: str) -> str:
     """Return how a message calls a model: `reference.fused` is "reference `fused`", and every other role itself."""
     name = parse_extra_reference(role)
     return f"reference `{name}`" if name else role
@@ -48,7 +48,7 @@ def title_of(role: str) -> str:
 LABEL = "label"  # name of the labels among the fields of a dataset
 
 
-def sliced(metric: str, field: str, value: object) -> str:
+def slice_name(metric: str, field: str, value: object) -> str:
     """Return the name of a metric of the examples with a value in a field; printable whatever the value is."""
     text = "".join(
         letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii") for letter in str(value)

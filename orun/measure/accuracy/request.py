@@ -67,11 +67,11 @@ class Request:
         """The built-in metrics that need labels."""
         return tuple(name for name in self.metrics if name not in FIDELITY)
 
-    def unit(self, metric: str) -> Unit:
+    def choose_unit(self, metric: str) -> Unit:
         """Unit of a metric."""
         return "ratio" if metric in SHARES else ""
 
-    def direction(self, metric: str) -> Better:
+    def choose_direction(self, metric: str) -> Better:
         """Return the direction in which a metric improves."""
         return "lower" if metric in ERRORS else self.better.get(metric, "higher")
 
@@ -85,7 +85,7 @@ def fail_stage(stage: str) -> Iterator[None]:
         raise StageFailed(stage, error.problem, why=error.why, hint=error.hint) from error
 
 
-def missing_labels(request: Request, metric: str, dataset: Dataset) -> StageFailed:
+def explain_missing_labels(request: Request, metric: str, dataset: Dataset) -> StageFailed:
     """Return the error of a metric that needs labels when the dataset has none.
 
     Args:

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from orun.core.dynamic_axes import find_batch_index
 from orun.errors import StageFailed, UsageError
-from orun.measure.accuracy.names import MODEL, REFERENCE, title_of
-from orun.measure.dataset import TOKENS, Array, Batch, Origin, Values, as_type, batches, count, list_unbatched
+from orun.measure.accuracy.names import MODEL, REFERENCE, format_title
+from orun.measure.dataset import TOKENS, Array, Batch, Origin, Values, count, iter_batches, list_unbatched, suggest_type
 from orun.measure.metrics.fidelity import Difference, compare, concatenate
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def choose_outputs(stage: str, sessions: Mapping[str, InferenceSession], wanted:
         if missing:
             raise StageFailed(
                 stage,
-                f"the {title_of(role)} has no output {', '.join(map(repr, missing))}",
+                f"the {format_title(role)} has no output {', '.join(map(repr, missing))}",
                 why=f"it has {', '.join(outputs)}",
                 hint=f"name outputs that all models have: `outputs: [{', '.join(shared)}]`" if shared else RENAME,
             )
@@ -120,12 +120,12 @@ def run_models(
     Raises:
         StageFailed: if an input is missing, a model fails, an output is not finite, or shapes or types differ.
     """
-    feeds = {role: _input_names(plan, role, session, inputs) for role, session in sessions.items()}
+    feeds = {role: _match_inputs(plan, role, session, inputs) for role, session in sessions.items()}
     collector = _Collector(plan, part, tuple(sessions))
     all_sessions = (*sessions.values(), sessions[MODEL])  # the model's own shapes come last
     shapes = {value.name: value.shape or () for session in all_sessions for value in session.get_inputs()}
     unbatched = list_unbatched(inputs, shapes)
-    for batch in batches(inputs, plan.batch, unbatched):
+    for batch in iter_batches(inputs, plan.batch, unbatched):
         outputs = {
             role: _run(plan, role, session, {name: batch.feed[name] for name in feeds[role]}, part, batch)
             for role, session in sessions.items()
@@ -135,15 +135,15 @@ def run_models(
     return collector.collect(count(inputs))
 
 
-def _input_names(plan: Plan, role: str, session: InferenceSession, inputs: Mapping[str, Values]) -> list[str]:
+def _match_inputs(plan: Plan, role: str, session: InferenceSession, inputs: Mapping[str, Values]) -> list[str]:
     names = [value.name for value in session.get_inputs()]
     missing = [name for name in names if name not in inputs]
     if missing:
         raise StageFailed(
             plan.stage,
-            f"the dataset has no {', '.join(missing)}, which the {title_of(role)} takes",
+            f"the dataset has no {', '.join(missing)}, which the {format_title(role)} takes",
             why=f"it has {', '.join(inputs)}",
-            hint=plan.origin.input_hint(missing, inputs),
+            hint=plan.origin.suggest_inputs(missing, inputs),
         )
     return names
 
@@ -160,12 +160,12 @@ def _run(
         )
         raise StageFailed(
             plan.stage,
-            f"the {title_of(role)} does not run on {part} {batch.examples[0]}",
+            f"the {format_title(role)} does not run on {part} {batch.examples[0]}",
             why=f"{str(error).strip()}\n{listed}",
-            hint=_type_hint(session, feed)
-            or _rank_hint(session, feed)
-            or _table_hint(plan, feed)
-            or _length_hint(plan.origin, feed),
+            hint=_suggest_type(session, feed)
+            or _suggest_rank(session, feed)
+            or _suggest_table(plan, feed)
+            or _suggest_length(plan.origin, feed),
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     if batch.is_unbatched:
@@ -173,18 +173,18 @@ def _run(
         has_batch = {name for name, value in outputs.items() if value.shape[:1] == (1,) and name not in later}
         outputs = {name: value if name in has_batch else value[None] for name, value in outputs.items()}
     for name, value in outputs.items():
-        _check_output(plan.stage, f"output '{name}' of the {title_of(role)}", value, part, batch)
+        _check_output(plan.stage, f"output '{name}' of the {format_title(role)}", value, part, batch)
     return outputs
 
 
-def _type_hint(session: InferenceSession, feed: Mapping[str, Array]) -> str:
+def _suggest_type(session: InferenceSession, feed: Mapping[str, Array]) -> str:
     """Say how to convert the first input whose type the model does not take; empty if there is none."""
     types = {value.name: TYPES.get(value.type) for value in session.get_inputs()}
     wrong = [name for name, value in feed.items() if types[name] and types[name] != value.dtype.name]
-    return "".join(as_type(name, str(types[name])) for name in wrong[:1])
+    return "".join(suggest_type(name, str(types[name])) for name in wrong[:1])
 
 
-def _rank_hint(session: InferenceSession, feed: Mapping[str, Array]) -> str:
+def _suggest_rank(session: InferenceSession, feed: Mapping[str, Array]) -> str:
     """Say how to feed examples that have a batch axis of their own, or too few axes; empty if there are none."""
     for value in session.get_inputs():
         axes, fed = len(value.shape or ()), feed[value.name]
@@ -201,7 +201,7 @@ def _rank_hint(session: InferenceSession, feed: Mapping[str, Array]) -> str:
     return ""
 
 
-def _table_hint(plan: Plan, feed: Mapping[str, Array]) -> str:
+def _suggest_table(plan: Plan, feed: Mapping[str, Array]) -> str:
     """Name the first input of integers that are more than the model takes, as rows of a table; empty without one."""
     for name, value in feed.items():
         highest = plan.highest.get(name)
@@ -212,7 +212,7 @@ def _table_hint(plan: Plan, feed: Mapping[str, Array]) -> str:
     return ""
 
 
-def _length_hint(origin: Origin, feed: Mapping[str, Array]) -> str:
+def _suggest_length(origin: Origin, feed: Mapping[str, Array]) -> str:
     """Say how to feed fewer tokens; empty if no tokenizer makes the inputs."""
     if not origin.tokenizer or TOKENS not in feed:
         return ""
@@ -234,7 +234,7 @@ def _check_output(stage: str, title: str, value: Array, part: str, batch: Batch)
     if bad.size:
         example = value[bad[0]]
         nan, infinite = int(np.isnan(example).sum()), int(np.isinf(example).sum())
-        note = _input_note(batch, int(bad[0]), part)
+        note = _describe_inputs(batch, int(bad[0]), part)
         raise StageFailed(
             stage,
             f"{title} is not finite for {part} {batch.examples[bad[0]]}",
@@ -242,7 +242,7 @@ def _check_output(stage: str, title: str, value: Array, part: str, batch: Batch)
         )
 
 
-def _input_note(batch: Batch, index: int, part: str) -> str:
+def _describe_inputs(batch: Batch, index: int, part: str) -> str:
     """Name the inputs of an example that are not finite themselves, which is then the cause; empty if all are."""
     floats = [name for name, values in batch.feed.items() if values.dtype.kind == "f"]
     bad = [name for name in floats if not np.isfinite(batch.feed[name][index]).all()]
@@ -271,7 +271,9 @@ class _Collector:
             for name in self.plan.alike:
                 self._check_form(role, name, outputs[role][name], outputs[REFERENCE][name], batch)
             for name in self.plan.compared:
-                ours, theirs = (classes_last(outputs[side][name], self.plan.class_axis) for side in (role, REFERENCE))
+                ours, theirs = (
+                    move_classes_last(outputs[side][name], self.plan.class_axis) for side in (role, REFERENCE)
+                )
                 self.parts.setdefault((role, name), []).append(compare(ours, theirs, self.plan.families))
 
     def collect(self, examples: int) -> ModelOutputs:
@@ -282,7 +284,7 @@ class _Collector:
             differences.setdefault(role, {})[name] = concatenate(parts).take(np.argsort(order, kind="stable"))
         kept: dict[str, dict[str, Values]] = {role: {} for role in self.roles}
         for (role, name), chunks in self.values.items():
-            kept[role][name] = _in_order(chunks, order, examples)
+            kept[role][name] = _restore_order(chunks, order, examples)
         return ModelOutputs(differences, kept)
 
     def _check_form(self, role: str, name: str, value: Array, wanted: Array, batch: Batch) -> None:
@@ -290,13 +292,13 @@ class _Collector:
         if ours != theirs:
             raise StageFailed(
                 self.plan.stage,
-                f"output '{name}' of the {title_of(role)} differs in form from the reference's",
+                f"output '{name}' of the {format_title(role)} differs in form from the reference's",
                 why=f"{ours}, and {theirs} in the reference, for {self.part} {batch.examples[0]}",
                 hint="outputs are compared only if shapes and types are equal: make the model keep its reference's",
             )
 
 
-def classes_last(output: Array, axis: int) -> Array:
+def move_classes_last(output: Array, axis: int) -> Array:
     """Move the axis of the classes last; return outputs that hold classes or have one axis per example unchanged.
 
     Raises:
@@ -309,7 +311,7 @@ def classes_last(output: Array, axis: int) -> Array:
     return np.moveaxis(output, axis, -1)
 
 
-def _in_order(chunks: Sequence[Array], order: NDArray[np.intp], examples: int) -> Values:
+def _restore_order(chunks: Sequence[Array], order: NDArray[np.intp], examples: int) -> Values:
     placed: list[Array] = [np.empty(0)] * examples
     for position, value in zip(order, (row for chunk in chunks for row in chunk), strict=True):
         placed[position] = value

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import StageFailed
-from orun.measure.accuracy.names import LABEL, sliced
+from orun.measure.accuracy.names import LABEL, slice_name
 from orun.measure.accuracy.request import Request
 from orun.measure.dataset import Array, Dataset
 from orun.measure.metrics.boxes import read_labels
@@ -31,12 +31,12 @@ class Slice:
         """Number of examples."""
         return len(self.examples)
 
-    def name(self, metric: str) -> str:
+    def name_metric(self, metric: str) -> str:
         """Return the name of a metric of this slice."""
-        return sliced(metric, self.field, self.value)
+        return slice_name(metric, self.field, self.value)
 
 
-def slices(request: Request, dataset: Dataset) -> list[Slice]:
+def list_slices(request: Request, dataset: Dataset) -> list[Slice]:
     """Return the slices by all fields of the request.
 
     Raises:
@@ -62,11 +62,11 @@ def _group(request: Request, dataset: Dataset, field: str) -> tuple[list[Any], C
         classes = [image.classes for image in read_labels(dataset.labels)]
         values = np.unique(np.concatenate(classes))
         return values.tolist(), lambda place: np.array([values[place] in held for held in classes])
-    values, of_examples = np.unique(_column(request, dataset, field), return_inverse=True)  # all NaN are one value
+    values, of_examples = np.unique(_find_column(request, dataset, field), return_inverse=True)  # all NaN are one value
     return values.tolist(), lambda place: of_examples == place
 
 
-def _column(request: Request, dataset: Dataset, field: str) -> Array:
+def _find_column(request: Request, dataset: Dataset, field: str) -> Array:
     labels = dataset.labels
     if labels is None or labels.shape[1:] not in ((), (1,)):
         fields = dataset.fields

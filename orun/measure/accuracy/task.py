@@ -12,7 +12,7 @@ import numpy as np
 from orun.core.metrics import Comparison, Estimate, Metric, with_comparisons
 from orun.core.serialization import replace
 from orun.errors import UsageError
-from orun.measure.accuracy.custom import CANDIDATES, custom_scores, pooled_custom_metrics, postprocess
+from orun.measure.accuracy.custom import CANDIDATES, compute_custom_scores, pool_custom_metrics, postprocess
 from orun.measure.accuracy.names import (
     DETECTION,
     LABEL,
@@ -23,8 +23,8 @@ from orun.measure.accuracy.names import (
     TRANSCRIPTION,
 )
 from orun.measure.accuracy.request import Floats, Report, Request, fail_stage
-from orun.measure.accuracy.run import ModelOutputs, classes_last
-from orun.measure.accuracy.slices import Slice, slices
+from orun.measure.accuracy.run import ModelOutputs, move_classes_last
+from orun.measure.accuracy.slices import Slice, list_slices
 from orun.measure.dataset import Array, Dataset, Values
 from orun.measure.metrics import paired
 from orun.measure.metrics.bootstrap import resample
@@ -33,9 +33,9 @@ from orun.measure.metrics.calibration import brier, calibration_error, log_loss
 from orun.measure.metrics.curves import auc, average_precision
 from orun.measure.metrics.detection import THRESHOLDS, match_boxes
 from orun.measure.metrics.error_rate import LABEL_TITLE, pool_edits, read_texts
-from orun.measure.metrics.pooled import Pooled, f1, f1_of_part, iou, iou_of_part
+from orun.measure.metrics.pooled import Pooled, f1, iou, pool_f1_of_part, pool_iou_of_part
 from orun.measure.metrics.regression import mae, r2, rmse
-from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
+from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, rank_candidates, recall, reciprocal_rank
 from orun.text.lists import join_few
 
 Scores = Mapping[str, Floats | Pooled]
@@ -58,8 +58,8 @@ POOLED: Mapping[str, Callable[..., Pooled | None]] = {
 }
 REGRESSION: Mapping[str, Callable[[Array, Array], Callable[..., Pooled | None]]] = {"rmse": rmse, "r2": r2}
 PARTS: Mapping[str, Callable[..., Pooled | None]] = {
-    "f1": f1_of_part,
-    "iou": iou_of_part,
+    "f1": pool_f1_of_part,
+    "iou": pool_iou_of_part,
     "auc": partial(auc, part=True),
     "average_precision": partial(average_precision, part=True),
 }
@@ -84,7 +84,9 @@ class Answers:
     pools: Mapping[str, Callable[..., Pooled | None]]
 
 
-def task_report(request: Request, dataset: Dataset, examples: ModelOutputs, candidates: ModelOutputs | None) -> Report:
+def build_task_report(
+    request: Request, dataset: Dataset, examples: ModelOutputs, candidates: ModelOutputs | None
+) -> Report:
     """Return the task metrics and the custom ones, each against the reference's and the baseline's.
 
     Args:
@@ -96,25 +98,29 @@ def task_report(request: Request, dataset: Dataset, examples: ModelOutputs, cand
     scores: dict[str, Scores] = {}
     answers: dict[str, Answers] = {}
     for role, kept in examples.kept.items():
-        ours = answers[role] = _answers(request, dataset, kept, {} if candidates is None else candidates.kept[role])
-        built_in = _built_in(request, dataset, ours) if request.task else {}
-        scores[role] = {**built_in, **custom_scores(request, dataset, ours.outputs)}
-    metrics = {name: _metric(request, name, scores) for name in scores[MODEL]}
-    for part in slices(request, dataset):
+        ours = answers[role] = _build_answers(
+            request, dataset, kept, {} if candidates is None else candidates.kept[role]
+        )
+        built_in = _compute_built_in(request, dataset, ours) if request.task else {}
+        scores[role] = {**built_in, **compute_custom_scores(request, dataset, ours.outputs)}
+    metrics = {name: _build_metric(request, name, scores) for name in scores[MODEL]}
+    for part in list_slices(request, dataset):
         of_part: dict[str, Scores] = {
             role: {
-                **{name: values[part.examples] for name, values in _per_example(by_name).items()},
-                **_pooled_scores(request, dataset, by_name, answers[role], part),
+                **{name: values[part.examples] for name, values in _select_per_example(by_name).items()},
+                **_pool_scores(request, dataset, by_name, answers[role], part),
             }
             for role, by_name in scores.items()
         }
         metrics |= {
-            part.name(name): replace(_metric(request, name, of_part), examples=part.count)
+            part.name_metric(name): replace(_build_metric(request, name, of_part), examples=part.count)
             for name in scores[MODEL]
             if name in of_part[MODEL]
         }
     values = {
-        f"{name}/{role}": values for role, by_name in scores.items() for name, values in _per_example(by_name).items()
+        f"{name}/{role}": values
+        for role, by_name in scores.items()
+        for name, values in _select_per_example(by_name).items()
     }
     role = REFERENCE if REFERENCE in answers else MODEL
     texts = _warn_of_wrong_texts(request, dataset, answers, role)
@@ -175,7 +181,7 @@ def _read_texts(
     return read_texts(metric, values, title), read_texts(metric, labels, LABEL_TITLE)
 
 
-def _answers(
+def _build_answers(
     request: Request, dataset: Dataset, kept: Mapping[str, Values], candidates: Mapping[str, Values]
 ) -> Answers:
     judged, outputs = postprocess(request, dataset, kept)
@@ -183,11 +189,11 @@ def _answers(
         outputs={**outputs, **{f"{CANDIDATES}{name}": values for name, values in candidates.items()}},
         judged=outputs[judged],
         candidates=candidates.get(judged),
-        pools=_pools(request, dataset, judged, outputs),
+        pools=_build_pools(request, dataset, judged, outputs),
     )
 
 
-def _pools(
+def _build_pools(
     request: Request, dataset: Dataset, judged: str, outputs: Mapping[str, Values]
 ) -> dict[str, Callable[..., Pooled | None]]:
     labels: Any = dataset.labels
@@ -201,26 +207,33 @@ def _pools(
             texts = _read_texts(request, rates[0], outputs[judged], labels, f"the output {judged}")
             pools |= {name: pool_edits(name, *texts, request.normalize) for name in rates}
         if "ece" in request.task:
-            pools["ece"] = calibration_error(classes_last(_array(outputs[judged]), request.class_axis), labels)
+            pools["ece"] = calibration_error(
+                move_classes_last(_require_array(outputs[judged]), request.class_axis), labels
+            )
         pools |= {
-            name: REGRESSION[name](_array(outputs[judged]), labels) for name in REGRESSION if name in request.task
+            name: REGRESSION[name](_require_array(outputs[judged]), labels)
+            for name in REGRESSION
+            if name in request.task
         }
     return pools
 
 
-def _per_example(scores: Scores) -> dict[str, Floats]:
+def _select_per_example(scores: Scores) -> dict[str, Floats]:
     """Return the scores of metrics that have one value for each example."""
     return {name: values for name, values in scores.items() if isinstance(values, np.ndarray) and values.ndim}
 
 
-def _pooled_scores(
+def _pool_scores(
     request: Request, dataset: Dataset, scores: Scores, answers: Answers, part: Slice
 ) -> dict[str, Floats | Pooled]:
     """Return the metrics that are one number of a slice. For a slice by label: its class against the rest."""
     by_slice: dict[str, Pooled | None] = {}
     names = [name for name in POOLED if name in request.task]
     if names:
-        output, labels = classes_last(_array(answers.judged), request.class_axis), np.asarray(dataset.labels)
+        output, labels = (
+            move_classes_last(_require_array(answers.judged), request.class_axis),
+            np.asarray(dataset.labels),
+        )
         for name in names:
             if part.field == LABEL:
                 by_slice[name] = POOLED[name](output, labels, only=part.value)
@@ -231,30 +244,30 @@ def _pooled_scores(
             by_slice[name] = pool(np.arange(len(dataset)), only=part.value)
         else:
             by_slice[name] = pool(part.examples)
-    custom = pooled_custom_metrics(request, dataset, answers.outputs, part.examples)
+    custom = pool_custom_metrics(request, dataset, answers.outputs, part.examples)
     by_slice |= {name: pooled for name, pooled in custom.items() if isinstance(scores[name], Pooled)}
     return {name: pooled for name, pooled in by_slice.items() if pooled is not None}
 
 
-def _built_in(request: Request, dataset: Dataset, answers: Answers) -> Scores:
+def _compute_built_in(request: Request, dataset: Dataset, answers: Answers) -> Scores:
     output, labels = answers.judged, np.asarray(dataset.labels)  # checked before the models ran
     pooled = {name: pool(np.arange(len(dataset))) for name, pool in answers.pools.items()}
     scores: dict[str, Floats | Pooled | None] = {**pooled}
     with fail_stage(request.stage):
         for name, measure in BY_LABEL.items():
             if name in request.task:
-                scores[name] = measure(classes_last(_array(output), request.class_axis), labels)
+                scores[name] = measure(move_classes_last(_require_array(output), request.class_axis), labels)
         for name, pool in POOLED.items():
             if name in request.task:
-                scores[name] = pool(classes_last(_array(output), request.class_axis), labels)
+                scores[name] = pool(move_classes_last(_require_array(output), request.class_axis), labels)
         if answers.candidates is not None and any(name in RETRIEVAL for name in request.task):
-            rank = ranks(_array(output), _array(answers.candidates), labels)
+            rank = rank_candidates(_require_array(output), _require_array(answers.candidates), labels)
             scores["mrr"] = reciprocal_rank(rank)
             scores.update({name: recall(rank, k) for name, k in RECALL.items()})
     return {name: values for name in request.task if (values := scores[name]) is not None}
 
 
-def _array(values: Values) -> Array:
+def _require_array(values: Values) -> Array:
     if isinstance(values, np.ndarray):
         return values
     shapes = sorted({str(list(value.shape)) for value in values})
@@ -266,12 +279,12 @@ def _array(values: Values) -> Array:
     )
 
 
-def _metric(request: Request, name: str, scores: Mapping[str, Scores]) -> Metric:
+def _build_metric(request: Request, name: str, scores: Mapping[str, Scores]) -> Metric:
     value, interval, comparisons = _compare_roles(request, {role: by_name[name] for role, by_name in scores.items()})
     metric = Metric(
         value=value,
-        unit=request.unit(name),
-        better=request.direction(name),
+        unit=request.choose_unit(name),
+        better=request.choose_direction(name),
         noise="none" if interval is None else "sample",
         interval=interval,
     )
@@ -287,10 +300,10 @@ def _compare_roles(
         pooled = {role: values for role, values in scores.items() if isinstance(values, Pooled)}
         resampled = resample(pooled, request.seed)
         model = resampled.pop(MODEL)
-        return model.value, model.interval, {role: model.against(other) for role, other in resampled.items()}
+        return model.value, model.interval, {role: model.compare_with(other) for role, other in resampled.items()}
     value = float(ours.mean())
     comparisons = {role: _compare(request, ours, theirs) for role, theirs in scores.items() if role != MODEL}
-    return value, paired.interval(ours, request.seed) if ours.ndim else None, comparisons
+    return value, paired.estimate_interval(ours, request.seed) if ours.ndim else None, comparisons
 
 
 def _compare(request: Request, ours: Floats, theirs: Floats | Pooled) -> Comparison:

@@ -32,10 +32,10 @@ from dataclasses import dataclass
 from random import Random
 
 from orun.measure.benchmark_case import BASELINE, MODEL, RESUMED_SECONDS, SessionInfo, Worker
-from orun.measure.latency.cpu_cores import CoreWatch, low_reading
+from orun.measure.latency.cpu_cores import CoreWatch, find_low_reading
 from orun.measure.latency.cpu_time import Times, concatenate
-from orun.measure.latency.quantiles import median_error
-from orun.measure.latency.timing_method import Method, log_ratio, waiting_share
+from orun.measure.latency.quantiles import estimate_median_error
+from orun.measure.latency.timing_method import Method, compute_log_ratio, compute_waiting_share
 
 BLOCK_SECONDS = 0.015
 MOST_ABBA_BLOCKS = 100
@@ -68,9 +68,9 @@ class Pair:
     other: str
     blocks: Sequence[Block]
 
-    def log_ratio(self, method: Method) -> float:
+    def compute_log_ratio(self, method: Method) -> float:
         """Return the log of the model's time over the other's."""
-        return log_ratio(times_of(MODEL, self.blocks), times_of(self.other, self.blocks), method)
+        return compute_log_ratio(join_times(MODEL, self.blocks), join_times(self.other, self.blocks), method)
 
     @property
     def readings(self) -> list[float]:
@@ -80,7 +80,7 @@ class Pair:
     @property
     def waiting(self) -> float:
         """Seconds for which threads waited for a core in each second; 0 where the kernel does not count them."""
-        return waiting_share(concatenate([block.times for block in self.blocks])) or 0.0
+        return compute_waiting_share(concatenate([block.times for block in self.blocks])) or 0.0
 
 
 def count_inferences(sessions: Mapping[str, SessionInfo]) -> dict[str, int]:
@@ -88,19 +88,19 @@ def count_inferences(sessions: Mapping[str, SessionInfo]) -> dict[str, int]:
     return {name: max(round(BLOCK_SECONDS / session.each), 1) for name, session in sessions.items()}
 
 
-def times_of(name: str, blocks: Sequence[Block]) -> Times:
+def join_times(name: str, blocks: Sequence[Block]) -> Times:
     """Return all inferences of a model."""
     return concatenate([block.times for block in blocks if block.name == name])
 
 
-def least_yardstick(pairs: Sequence[Pair]) -> float:
+def find_least_yardstick(pairs: Sequence[Pair]) -> float:
     """Return the least reading: that of a core which nothing else used. Infinite if there is none."""
-    return low_reading(sorted(reading for pair in pairs for reading in pair.readings))
+    return find_low_reading(sorted(reading for pair in pairs for reading in pair.readings))
 
 
-def log_ratios(pairs: Sequence[Pair], other: str, method: Method) -> list[float]:
+def compute_log_ratios(pairs: Sequence[Pair], other: str, method: Method) -> list[float]:
     """Return the log ratio of each pair against one other model."""
-    return [pair.log_ratio(method) for pair in pairs if pair.other == other]
+    return [pair.compute_log_ratio(method) for pair in pairs if pair.other == other]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class AbbaBlocks:
 
     def run(self, sessions: Mapping[str, SessionInfo]) -> list[Pair]:
         """Run ABBA blocks until every ratio is known well enough or the time is up; return their pairs."""
-        most = self._most_abba_blocks(sessions)
+        most = self._count_most(sessions)
         pairs: dict[Pair, float] = {}  # with the log ratio of each
         ratios: dict[str, list[float]] = {name: [] for name in most}
         end = time.monotonic() + PATIENCE * self.seconds * len(most)
@@ -137,7 +137,7 @@ class AbbaBlocks:
             if len(pairs) >= 2 * FEWEST_ABBA_BLOCKS * len(most) and time.monotonic() >= end:
                 break
             for name in self.random.sample(pending, len(pending)):
-                pairs |= {pair: pair.log_ratio(self.method) for pair in self._run_abba_block(name)}
+                pairs |= {pair: pair.compute_log_ratio(self.method) for pair in self._run_abba_block(name)}
             selected = self.select([*pairs])  # a later reading of the yardstick may change what counts
             ratios = {name: [pairs[pair] for pair in selected if pair.other == name] for name in most}
         return [*pairs]
@@ -153,7 +153,7 @@ class AbbaBlocks:
         """Whether several threads of a model work at once; one that waits for a core leaves its work to the others."""
         return self.resting and self.method in ("threads", "wall")
 
-    def _most_abba_blocks(self, sessions: Mapping[str, SessionInfo]) -> dict[str, int]:
+    def _count_most(self, sessions: Mapping[str, SessionInfo]) -> dict[str, int]:
         """Return how many ABBA blocks fit into the time, by the other model's name."""
         block = {
             name: self.counts[name] * session.each + self.resting * max(RESUMED_SECONDS, session.each)
@@ -162,13 +162,13 @@ class AbbaBlocks:
         compared = [name for name in self.workers if name != MODEL or len(self.workers) == 1]
         most = {}
         for name in compared:
-            seconds = (WARMED if _warms_caches(name) else 1.0) * 2 * (block[MODEL] + block[name])
+            seconds = (WARMED if _needs_warm_caches(name) else 1.0) * 2 * (block[MODEL] + block[name])
             most[name] = min(max(int(self.seconds / seconds), FEWEST_ABBA_BLOCKS), MOST_ABBA_BLOCKS)
         return most
 
     def _run_abba_block(self, other: str) -> list[Pair]:
         first, second = self.random.sample([MODEL, other], 2)
-        run = self._run_prepared_block if _warms_caches(other) else self._run_block
+        run = self._run_prepared_block if _needs_warm_caches(other) else self._run_block
         blocks = [run(name) for name in (first, second, second, first)]
         return [Pair(other, blocks[:2]), Pair(other, blocks[2:])]
 
@@ -187,10 +187,10 @@ class AbbaBlocks:
 
     def _is_enough(self, ratios: Sequence[float], most: int) -> bool:
         """Return whether the pairs are as many as the time allows, or their median is known well enough."""
-        known = len(ratios) >= 2 * STEADY_ABBA_BLOCKS and median_error(ratios) <= self.error
+        known = len(ratios) >= 2 * STEADY_ABBA_BLOCKS and estimate_median_error(ratios) <= self.error
         return known or len(ratios) >= 2 * most
 
 
-def _warms_caches(other: str) -> bool:
+def _needs_warm_caches(other: str) -> bool:
     """Return whether a block that does not count precedes one that does."""
     return other not in (MODEL, BASELINE)

@@ -47,7 +47,7 @@ _terms = np.linspace(0.0, 1.0, 2048)
 _sums = np.empty_like(_terms)
 
 
-def quietest_core() -> int | None:
+def find_quietest_core() -> int | None:
     """Return the usable core that was idle most of the last moment; None if the system cannot tell or pin.
 
     Of equals the last: the first one often serves the interrupts of the machine. Call it while no model runs.
@@ -88,8 +88,8 @@ class CoreWatch:
 
     @property
     def least(self) -> float:
-        """What a core alone reads, as far as readings tell; see `low_reading`."""
-        return min(self.known, low_reading(self._readings))
+        """What a core alone reads, as far as readings tell; see `find_low_reading`."""
+        return min(self.known, find_low_reading(self._readings))
 
     def read(self, read: Callable[[], float]) -> float:
         """Return a reading, which is noted."""
@@ -110,7 +110,7 @@ class CoreWatch:
         return reading
 
 
-def low_reading(readings: Sequence[float]) -> float:
+def find_low_reading(readings: Sequence[float]) -> float:
     """Return the least of sorted readings but for the lowest fiftieth, some of which are misread; infinite for none."""
     return readings[int(MISREAD * len(readings))] if readings else math.inf
 
@@ -118,7 +118,7 @@ def low_reading(readings: Sequence[float]) -> float:
 def recall_reading() -> float:
     """Return what a core alone reads, by earlier measurements of this user on this machine; infinite without any."""
     with suppress(OSError, StoreError), _open_readings() as file:
-        if readings := _parse(file.read()).get(_computation()):
+        if readings := _parse(file.read()).get(_describe_computation()):
             return float(np.quantile(readings, LOW_QUANTILE))
     return math.inf
 
@@ -126,7 +126,7 @@ def recall_reading() -> float:
 def remember_reading(reading: float) -> None:
     """Keep the least reading of a measurement for later ones."""
     with suppress(OSError, StoreError), _open_readings() as file:
-        readings, computation = _parse(file.read()), _computation()
+        readings, computation = _parse(file.read()), _describe_computation()
         readings[computation] = [*readings.get(computation, []), reading][-REMEMBERED:]
         file.seek(0)
         file.truncate()
@@ -148,7 +148,7 @@ def _open_readings() -> IO[str]:
     return file
 
 
-def _computation() -> str:
+def _describe_computation() -> str:
     """Return what readings depend on beside the core's other users."""
     return f"{read_cpu()['cpu']}, numpy {np.__version__}, Python {platform.python_version()}"
 

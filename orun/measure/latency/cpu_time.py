@@ -60,9 +60,9 @@ def time_inferences(run: Run, count: int, seconds: float = float("inf")) -> Time
         process.append(process_stop - process_start)
         if time.perf_counter() >= end:
             break
-    waited = schedstat.waited_since(before)
+    waited = schedstat.measure_wait(before)
     if waited is not None:
-        waited += schedstat.pending_wait(before, time.perf_counter() - begin)
+        waited += schedstat.measure_pending_wait(before, time.perf_counter() - begin)
     return Times(np.array(wall) / 1e9, np.array(cpu) / 1e9, np.array(process) / 1e9, waited)
 
 
@@ -147,8 +147,8 @@ def observe_once(run: Run, seconds: float) -> Work:
     thread = time.thread_time() - thread
     process = time.process_time() - process
     elapsed = time.perf_counter() - start
-    waited = (schedstat.waited_since(before) or 0.0) + schedstat.pending_wait(before, elapsed)
-    caller_waited = schedstat.waited_since({caller: before[caller]} if caller in before else {}) or 0.0
+    waited = (schedstat.measure_wait(before) or 0.0) + schedstat.measure_pending_wait(before, elapsed)
+    caller_waited = schedstat.measure_wait({caller: before[caller]} if caller in before else {}) or 0.0
     times = concatenate(inferences)
     undisturbed = float(np.quantile(times.cpu / times.wall, UNDISTURBED, method="higher"))
     return Work(
@@ -156,7 +156,7 @@ def observe_once(run: Run, seconds: float) -> Work:
         thread=thread,
         awake=max(thread / (elapsed - caller_waited), undisturbed),
         most=float((times.process / times.wall).max()),
-        busy=sum(seconds > WORKING * thread for seconds in schedstat.worked_since(before)),
+        busy=sum(seconds > WORKING * thread for seconds in schedstat.measure_work(before)),
         waiting=max(waited - caller_waited, 0.0),
         wanted=(process + waited) / elapsed,
     )

@@ -69,7 +69,7 @@ class Driver:
             why = (text.value or b"unknown").decode(errors="replace")
             raise OrunError(f"the CUDA driver refused {function}", why=f"error {status}: {why}")
 
-    def handle(self, function: str, *arguments: Any) -> ctypes.c_void_p:
+    def create_handle(self, function: str, *arguments: Any) -> ctypes.c_void_p:
         """Call a function that puts a handle into its first argument; return the handle."""
         handle = ctypes.c_void_p()
         self.call(function, ctypes.byref(handle), *arguments)
@@ -85,10 +85,10 @@ class Stream:
     def __init__(self, driver: Driver, device: int, events: int) -> None:
         number = ctypes.c_int()
         driver.call("cuDeviceGet", ctypes.byref(number), device)
-        driver.call("cuCtxSetCurrent", driver.handle("cuDevicePrimaryCtxRetain", number))
+        driver.call("cuCtxSetCurrent", driver.create_handle("cuDevicePrimaryCtxRetain", number))
         self._driver = driver
-        self._stream = driver.handle("cuStreamCreate", NON_BLOCKING)
-        self._events = [driver.handle("cuEventCreate", 0) for _ in range(events)]
+        self._stream = driver.create_handle("cuStreamCreate", NON_BLOCKING)
+        self._events = [driver.create_handle("cuEventCreate", 0) for _ in range(events)]
 
     @property
     def address(self) -> int:
@@ -103,7 +103,7 @@ class Stream:
         """Wait until the stream has reached an event."""
         self._driver.call("cuEventSynchronize", self._events[number])
 
-    def seconds_between(self, first: int, second: int) -> float:
+    def measure_between(self, first: int, second: int) -> float:
         """Return the seconds between two events that the stream has reached."""
         milliseconds = ctypes.c_float()
         self._driver.call("cuEventElapsedTime", ctypes.byref(milliseconds), self._events[first], self._events[second])
@@ -151,7 +151,7 @@ def time_stream(stream: Stream, submit: Callable[[], object], seconds: float) ->
             host.append(time.thread_time_ns() - start)
             stream.record(number)
         stream.wait(ROUND)
-        device += [stream.seconds_between(number, number + 1) for number in range(ROUND)]
+        device += [stream.measure_between(number, number + 1) for number in range(ROUND)]
     return StreamTimes(np.array(device), np.array(host) / 1e9)
 
 

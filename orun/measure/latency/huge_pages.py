@@ -33,7 +33,7 @@ def collapse(seconds: float) -> None:
     end = time.monotonic() + seconds
     madvise = load_libc().madvise
     madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-    for low, high in sorted(_anonymous_mappings(), key=lambda mapping: mapping[0] - mapping[1]):
+    for low, high in sorted(_iter_anonymous_mappings(), key=lambda mapping: mapping[0] - mapping[1]):
         for start in range(low - low % CHUNK, high, CHUNK):
             if time.monotonic() >= end:
                 return
@@ -41,7 +41,7 @@ def collapse(seconds: float) -> None:
             madvise(first, min(start + CHUNK, high) - first, MADV_COLLAPSE)  # a failure concerns one page
 
 
-def _anonymous_mappings() -> Iterator[tuple[int, int]]:
+def _iter_anonymous_mappings() -> Iterator[tuple[int, int]]:
     """Yield start and end address of each writable private mapping without a file."""
     for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
         addresses, rights, _, _, inode, *_ = line.split(maxsplit=5)

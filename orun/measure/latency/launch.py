@@ -21,15 +21,21 @@ from orun.measure.benchmark_case import MODEL, BenchmarkCase, SessionInfo, Worke
 from orun.measure.latency.abba_blocks import (
     FEWEST_ABBA_BLOCKS,
     AbbaBlocks,
+    compute_log_ratios,
     count_inferences,
-    least_yardstick,
-    log_ratios,
-    times_of,
+    find_least_yardstick,
+    join_times,
 )
-from orun.measure.latency.cpu_cores import LONGEST_WATCHED, CoreWatch, quietest_core
+from orun.measure.latency.cpu_cores import LONGEST_WATCHED, CoreWatch, find_quietest_core
 from orun.measure.latency.cpu_time import Times, concatenate
 from orun.measure.latency.cuda_streams import StreamTimes, concatenate_streams
-from orun.measure.latency.timing_method import Method, choose_method, inference_seconds, shares_cores, waiting_share
+from orun.measure.latency.timing_method import (
+    Method,
+    choose_method,
+    compute_inference_seconds,
+    compute_waiting_share,
+    shares_cores,
+)
 
 CROWDED = 0.1  # share of the time for which threads wait for a core, from which a launch tells no ratio of two kernels
 STREAM_SECONDS = 0.1  # of inferences on a device's stream, of each model, twice in a launch
@@ -119,7 +125,7 @@ def run_launch(
         OrunError: if a model cannot be opened or run.
     """
     with ExitStack() as stack:
-        core = quietest_core()
+        core = find_quietest_core()
         workers: dict[str, Worker] = {}
         sessions: dict[str, SessionInfo] = {}
         for name in random.sample(list(cases), len(cases)):
@@ -145,9 +151,9 @@ def run_launch(
         )
         pairs = every if disturbed else selected
         blocks = [block for pair in pairs for block in pair.blocks]
-        waiting = waiting_share(concatenate([block.times for pair in every for block in pair.blocks]))
-        interleaved = {name: times_of(name, blocks) for name in cases}
-        ratios = {name: log_ratios(pairs, name, method) for name in compared}
+        waiting = compute_waiting_share(concatenate([block.times for pair in every for block in pair.blocks]))
+        interleaved = {name: join_times(name, blocks) for name in cases}
+        ratios = {name: compute_log_ratios(pairs, name, method) for name in compared}
         return Launch(
             method=method,
             core=pinned,
@@ -155,7 +161,8 @@ def run_launch(
             alone=alone,
             interleaved=interleaved,
             inference_seconds={
-                name: inference_seconds(times, method, min(counts.values())) for name, times in interleaved.items()
+                name: compute_inference_seconds(times, method, min(counts.values()))
+                for name, times in interleaved.items()
             },
             pairs=ratios,
             log_ratios={name: float(np.median(values)) for name, values in ratios.items()},
@@ -163,7 +170,7 @@ def run_launch(
             disturbed=disturbed,
             crowded=abba.needs_cores and (waiting or 0.0) > CROWDED,
             streamed=time_streams({name: workers[name] for name, case in cases.items() if case.streamed}, pace, random),
-            yardstick=least_yardstick(every),
+            yardstick=find_least_yardstick(every),
         )
 
 

@@ -112,7 +112,7 @@ def send_requests(
         Exception: the first that a request raised.
     """
     clock = clock or Clock()
-    due = None if traffic.rate is None else _due_times(traffic, random)
+    due = None if traffic.rate is None else _draw_due_times(traffic, random)
     patience = traffic.seconds if due is None else traffic.seconds * PATIENCE
     state = _RoundState(due)
     threads = [threading.Thread(target=_run_client, args=(request, state, clock), daemon=True) for request in requests]
@@ -131,7 +131,7 @@ def send_requests(
     return Round(tuple(sorted([*state.latencies, *given_up])), answered, state.last - start)
 
 
-def _due_times(traffic: Traffic, random: np.random.Generator) -> NDArray[np.float64]:
+def _draw_due_times(traffic: Traffic, random: np.random.Generator) -> NDArray[np.float64]:
     """Return when requests are due, in seconds from the start. If none falls into the duration, one is due at once."""
     rate = traffic.rate or 1.0
     count = max(int(traffic.seconds * rate), 1)
@@ -144,7 +144,7 @@ def _due_times(traffic: Traffic, random: np.random.Generator) -> NDArray[np.floa
 def _run_client(request: Request, state: _RoundState, clock: Clock) -> None:
     state.go.wait()
     try:
-        while (since := _next_due(state, clock)) is not None:
+        while (since := _wait_until_due(state, clock)) is not None:
             request()
             now = clock.now()
             with state.lock:
@@ -155,7 +155,7 @@ def _run_client(request: Request, state: _RoundState, clock: Clock) -> None:
             state.error = state.error or error
 
 
-def _next_due(state: _RoundState, clock: Clock) -> float | None:
+def _wait_until_due(state: _RoundState, clock: Clock) -> float | None:
     """Wait until the client's next request is due and return that time; None if none is left. One is always sent."""
     with state.lock:
         now = clock.now()

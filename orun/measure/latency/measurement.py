@@ -85,17 +85,17 @@ class Measurement:
         """The undisturbed launches, or all if these are too few."""
         return self._undisturbed_launches if len(self._undisturbed_launches) >= FEWEST else self.launches
 
-    def counted_against(self, other: str) -> Sequence[Launch]:
+    def select_launches(self, other: str) -> Sequence[Launch]:
         """Return the launches that count in a comparison with another model, or all if these are too few.
 
         On crowded cores the threads of a whole launch may work as fewer threads do, even in pairs in which none waited.
         The baseline then slows down alike. Other kernels do not: in 80 runs beside a process that worked half of the
         time, launches of one pair of models said 1.35 or 2.0, and runs passed or failed by which were in the majority.
         """
-        counted = self._counting(other)
+        counted = self._select_counting(other)
         return counted if len(counted) >= FEWEST else self.counted
 
-    def _counting(self, other: str) -> Sequence[Launch]:
+    def _select_counting(self, other: str) -> Sequence[Launch]:
         return [launch for launch in self._undisturbed_launches if other == BASELINE or not launch.crowded]
 
     @cached_property
@@ -115,30 +115,30 @@ class Measurement:
     @property
     def disturbance(self) -> Disturbance | None:
         """The disturbance if too few launches were undisturbed: interleaved times then tell nothing, or little."""
-        return self._disturbance(self._undisturbed_launches)
+        return self._describe_disturbance(self._undisturbed_launches)
 
-    def _disturbance(self, counting: Sequence[Launch]) -> Disturbance | None:
+    def _describe_disturbance(self, counting: Sequence[Launch]) -> Disturbance | None:
         count = len(self.launches)
         shared = any(launch.watched for launch in self.launches)
         return Disturbance(count - len(counting), count, shared) if len(counting) < min(FEWEST, count) else None
 
-    def log_ratios(self, other: str) -> list[float]:
+    def list_log_ratios(self, other: str) -> list[float]:
         """Return the log ratio of the model's time to another's in each launch that counts."""
-        return [launch.log_ratios[other] for launch in self.counted_against(other)]
+        return [launch.log_ratios[other] for launch in self.select_launches(other)]
 
-    def evidence(self, other: str) -> Evidence:
+    def weigh_evidence(self, other: str) -> Evidence:
         """Return the evidence on the model's time against another's."""
-        return self.summarize(self.log_ratios(other), other)
+        return self.summarize(self.list_log_ratios(other), other)
 
     def summarize(self, log_ratios: Sequence[float], other: str) -> Evidence:
         """Return the evidence of log ratios of the model's times to another's, one of each launch that counts."""
-        disturbance = self.disturbance_against(other)
+        disturbance = self.find_disturbance(other)
         error = SHARED_ERROR if disturbance and disturbance.shared else 0.0
-        return Evidence.from_log_ratios(log_ratios, shared_variance(other), error)
+        return Evidence.from_log_ratios(log_ratios, get_shared_variance(other), error)
 
-    def disturbance_against(self, other: str) -> Disturbance | None:
+    def find_disturbance(self, other: str) -> Disturbance | None:
         """Return the disturbance of the comparison with another model: on a shared core, the baseline suffers alike."""
-        disturbance = self._disturbance(self._counting(other))
+        disturbance = self._describe_disturbance(self._select_counting(other))
         return None if other == BASELINE and disturbance and disturbance.shared else disturbance
 
 
@@ -167,7 +167,7 @@ def measure(
     random, gauge, watch = Random(seed), PressureGauge(), CoreWatch()  # noqa: S311 - an order, not a secret
     began = time.monotonic()
     fewest, most = max(budget.launches[0], FEWEST), max(budget.launches[1], FEWEST)
-    pace = _pace(budget, fewest, len(cases))
+    pace = _choose_pace(budget, fewest, len(cases))
     launches: list[Launch] = []
     seconds = idle = 0.0
     while len(launches) < most:
@@ -187,8 +187,8 @@ def measure(
             continue
         late = seconds - idle - watch.waited >= budget.time or seconds >= LONGEST * budget.time
         so_far = Measurement(launches, seconds, Pressure(None, None), watch.least)
-        comparisons = {name: so_far.evidence(name) for name in cases if name != MODEL}
-        if comparisons and (so_far.disturbance or any(map(so_far.disturbance_against, comparisons))):
+        comparisons = {name: so_far.weigh_evidence(name) for name in cases if name != MODEL}
+        if comparisons and (so_far.disturbance or any(map(so_far.find_disturbance, comparisons))):
             if late:
                 break
             continue
@@ -201,12 +201,12 @@ def measure(
     return Measurement(launches, seconds, gauge.read(), watch.least)
 
 
-def shared_variance(other: str) -> float:
+def get_shared_variance(other: str) -> float:
     """Return `Evidence.shared` of a comparison: 0 against the baseline, a model of the same kind."""
     return 0.0 if other == BASELINE else SHARED
 
 
-def _pace(budget: Budget, fewest: int, cases: int) -> Pace:
+def _choose_pace(budget: Budget, fewest: int, cases: int) -> Pace:
     return Pace(
         warmup=budget.warmup,
         samples=math.ceil(budget.samples / fewest),

@@ -65,14 +65,14 @@ def read_profile(file: Path, excluded: Collection[int]) -> Profile:
         while position + 1 < len(starts) and starts[position + 1][0] <= event["ts"]:
             position += 1
         end = event["ts"] + event["dur"]
-        runs[position][_node(event)] = event["dur"]
+        runs[position][_build_node(event)] = event["dur"]
     kept = [number for number in range(len(runs)) if number not in excluded]
     common = tuple(node for node in runs[kept[0]] if all(node in runs[number] for number in kept))
     times = np.array([[runs[number][node] for node in common] for number in kept]) / 1e6
     return Profile(common, times, np.array([starts[number][1] for number in kept]) / 1e6)
 
 
-def _node(event: Mapping[str, Any]) -> Node:
+def _build_node(event: Mapping[str, Any]) -> Node:
     details = event["args"]
     shapes = [shape for output in details.get("output_type_shape", ()) for shape in output.values()]
     text = " ".join("x".join(map(str, shape)) or "1" for shape in shapes)
@@ -80,7 +80,7 @@ def _node(event: Mapping[str, Any]) -> Node:
     return Node(details["node_index"], name, details.get("op_name", ""), details.get("provider", ""), text)
 
 
-def undisturbed_times(times: Floats) -> Floats:
+def average_undisturbed(times: Floats) -> Floats:
     """Return the mean of each node's fastest tenth: `[inferences, nodes] -> [nodes]`."""
     ordered = np.sort(times, axis=0)
     fastest: Floats = ordered[: max(int(len(ordered) * FASTEST), 1)].mean(axis=0)

@@ -34,7 +34,7 @@ def estimate_quantile(launches: Sequence[Sequence[float]], share: float) -> Esti
     """
     ordered = sorted(time for launch in launches for time in launch)
     value, count = quantile(ordered, share), len(ordered)
-    low, high = ranks(count, share)
+    low, high = find_ranks(count, share)
     between = Evidence.from_log_ratios([math.log(quantile(sorted(launch), share)) for launch in launches]).half_width
     return Estimate(
         value,
@@ -43,7 +43,7 @@ def estimate_quantile(launches: Sequence[Sequence[float]], share: float) -> Esti
     )
 
 
-def median_error(values: Sequence[float]) -> float:
+def estimate_median_error(values: Sequence[float]) -> float:
     """Return the standard error of the median, whatever the distribution: half the distance of two order statistics.
 
     Their ranks lie one standard deviation of the binomial below and above (David and Nagaraja, "Order Statistics", 3rd
@@ -56,7 +56,7 @@ def median_error(values: Sequence[float]) -> float:
 
 
 @functools.cache
-def ranks(count: int, share: float) -> tuple[int, int]:
+def find_ranks(count: int, share: float) -> tuple[int, int]:
     """Return the ranks of the order statistics that enclose a quantile with 95 % confidence.
 
     Args:
@@ -68,7 +68,7 @@ def ranks(count: int, share: float) -> tuple[int, int]:
     """
     at_most, low = 0.0, 0  # at_most: P(at most `hits` samples are below the quantile)
     for hits in range(count + 1):
-        at_most += _binomial(count, hits, share)
+        at_most += _compute_binomial(count, hits, share)
         if at_most <= TAIL:
             low = hits + 1
         if at_most >= 1 - TAIL:
@@ -76,6 +76,6 @@ def ranks(count: int, share: float) -> tuple[int, int]:
     return low, count + 1
 
 
-def _binomial(count: int, hits: int, share: float) -> float:
+def _compute_binomial(count: int, hits: int, share: float) -> float:
     ways = math.lgamma(count + 1) - math.lgamma(hits + 1) - math.lgamma(count - hits + 1)
     return math.exp(ways + hits * math.log(share) + (count - hits) * math.log1p(-share))

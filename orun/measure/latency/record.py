@@ -37,17 +37,17 @@ def write(folder: Path, measurement: Measurement, cases: Mapping[str, BenchmarkC
         "inputs": {name: _describe_inputs(case) for name, case in cases.items()},
         "seconds": measurement.seconds,
         "pressure": encode(measurement.pressure),
-        "launches": [_launch_document(launch) for launch in measurement.launches],
+        "launches": [_build_launch_document(launch) for launch in measurement.launches],
     }
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
     (folder / "latency.json").write_text(text, encoding="utf-8")
-    np.savez_compressed(folder / "samples.npz", **_samples(measurement, cases))
+    np.savez_compressed(folder / "samples.npz", **_collect_samples(measurement, cases))
 
 
 def summarize(measurement: Measurement) -> list[str]:
     """Return lines for the log: each comparison, the launches, and how busy the machine was."""
     launches = measurement.launches
-    lines = [_comparison_line(measurement, other) for other in measurement.compared]
+    lines = [_format_comparison(measurement, other) for other in measurement.compared]
     text = f"{len(launches)} launches in {show(measurement.seconds, 's')}"
     if disturbed := sum(launch.disturbed for launch in launches):
         text += f", {disturbed} of them disturbed"
@@ -65,10 +65,10 @@ def summarize(measurement: Measurement) -> list[str]:
     return [*lines, text]
 
 
-def _comparison_line(measurement: Measurement, other: str) -> str:
-    evidence = measurement.evidence(other)
+def _format_comparison(measurement: Measurement, other: str) -> str:
+    evidence = measurement.weigh_evidence(other)
     ratio, method = evidence.ratio, METHODS[measurement.launches[0].method]
-    disturbance = measurement.disturbance_against(other)
+    disturbance = measurement.find_disturbance(other)
     unknown = disturbance and disturbance.total
     interval = "unknown" if unknown else f"{show(ratio.low, 'x')} to {show(ratio.high, 'x')}"
     return f"{method}: {show(ratio.value, 'x')} of the {other}'s (95 % interval {interval}, {evidence.count} launches)"
@@ -78,7 +78,7 @@ def _describe_inputs(case: BenchmarkCase) -> dict[str, Any]:
     return {name: {"shape": list(array.shape), "type": str(array.dtype)} for name, array in case.feeds.items()}
 
 
-def _launch_document(launch: Launch) -> dict[str, Any]:
+def _build_launch_document(launch: Launch) -> dict[str, Any]:
     return {
         "core": launch.core,
         "sessions": encode(launch.sessions),
@@ -91,22 +91,22 @@ def _launch_document(launch: Launch) -> dict[str, Any]:
     }
 
 
-def _samples(measurement: Measurement, names: Iterable[str]) -> dict[str, Any]:
+def _collect_samples(measurement: Measurement, names: Iterable[str]) -> dict[str, Any]:
     groups = {"alone": [launch.alone for launch in measurement.launches]}
     groups |= {name: [launch.interleaved[name] for launch in measurement.launches] for name in names}
     arrays: dict[str, Any] = {}
     for name, by_launch in groups.items():
         times = concatenate(by_launch)
         arrays[f"{name}.wall"], arrays[f"{name}.cpu"] = times.wall, times.cpu
-        arrays[f"{name}.launch"] = _launch_numbers([part.wall for part in by_launch])
+        arrays[f"{name}.launch"] = _number_launches([part.wall for part in by_launch])
     for name in measurement.launches[0].streamed:
         streams = [launch.streamed[name] for launch in measurement.launches]
         times_on_stream = concatenate_streams(streams)
         arrays[f"{name}.stream.device"], arrays[f"{name}.stream.host"] = times_on_stream.device, times_on_stream.host
-        arrays[f"{name}.stream.launch"] = _launch_numbers([stream.device for stream in streams])
+        arrays[f"{name}.stream.launch"] = _number_launches([stream.device for stream in streams])
     return arrays
 
 
-def _launch_numbers(times: Sequence[Floats]) -> NDArray[np.int64]:
+def _number_launches(times: Sequence[Floats]) -> NDArray[np.int64]:
     """Return the number of the launch for each inference."""
     return np.repeat(np.arange(len(times)), [len(part) for part in times])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from orun.core.metrics import Better, Comparison, Estimate, Metric, Unit, with_comparisons
-from orun.measure.latency.quantiles import quantile, ranks
+from orun.measure.latency.quantiles import find_ranks, quantile
 
 
 def compare_rounds(
@@ -22,12 +22,12 @@ def compare_rounds(
         noun: what a round is, for people: `launches`.
     """
     ours = figures["model"]
-    value = _median(ours)
+    value = _estimate_median(ours)
     comparisons = {
         role: Comparison(
-            value=_median(theirs).value,
-            ratio=_median([our / their for our, their in zip(ours, theirs, strict=True)]),
-            difference=_median([our - their for our, their in zip(ours, theirs, strict=True)]),
+            value=_estimate_median(theirs).value,
+            ratio=_estimate_median([our / their for our, their in zip(ours, theirs, strict=True)]),
+            difference=_estimate_median([our - their for our, their in zip(ours, theirs, strict=True)]),
             method=f"{len(ours)} {noun} of each in turn",
             count=len(ours),
         )
@@ -37,7 +37,7 @@ def compare_rounds(
     return with_comparisons(Metric(value.value, unit, better, "timing", value), comparisons)
 
 
-def _median(values: Sequence[float]) -> Estimate:
+def _estimate_median(values: Sequence[float]) -> Estimate:
     ordered = sorted(values)
-    low, high = ranks(len(ordered), 0.5)
+    low, high = find_ranks(len(ordered), 0.5)
     return Estimate(quantile(ordered, 0.5), ordered[low - 1], ordered[high - 1])

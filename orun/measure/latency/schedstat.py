@@ -33,14 +33,14 @@ def read_counters() -> dict[str, Counters]:
     return counters
 
 
-def waited_since(before: Mapping[str, Counters]) -> float | None:
+def measure_wait(before: Mapping[str, Counters]) -> float | None:
     """Return the seconds for which the threads of an earlier reading have waited since; None if it is empty."""
     after = read_counters()
     waited = [after[thread].waiting - counters.waiting for thread, counters in before.items() if thread in after]
     return sum(waited) / 1e9 if before else None
 
 
-def worked_since(before: Mapping[str, Counters]) -> list[float]:
+def measure_work(before: Mapping[str, Counters]) -> list[float]:
     """Return the seconds for which each thread has been on a core since an earlier reading, or since it began."""
     return [
         (counters.on_core - (before[thread].on_core if thread in before else 0)) / 1e9
@@ -48,7 +48,7 @@ def worked_since(before: Mapping[str, Counters]) -> list[float]:
     ]
 
 
-def pending_wait(before: Mapping[str, Counters], seconds: float) -> float:
+def measure_pending_wait(before: Mapping[str, Counters], seconds: float) -> float:
     """Return the seconds of waits that have not ended: the kernel counts a wait once the thread gets a core.
 
     Args:

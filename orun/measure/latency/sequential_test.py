@@ -72,7 +72,7 @@ class Evidence(Record, frozen=True):
     @property
     def half_width(self) -> float:
         """Half the width of the 95 % interval of the mean."""
-        return self.spread * reach(self.count, self.shared) + self.error
+        return self.spread * compute_reach(self.count, self.shared) + self.error
 
     @property
     def ratio(self) -> Estimate:
@@ -80,7 +80,7 @@ class Evidence(Record, frozen=True):
         low, high = self.mean - self.half_width, self.mean + self.half_width
         return Estimate(math.exp(self.mean), math.exp(low), math.exp(high))
 
-    def inverse(self) -> Evidence:
+    def invert(self) -> Evidence:
         """Return the evidence with the two models swapped."""
         return Evidence(self.count, -self.mean, self.spread, self.shared, self.error)
 
@@ -113,27 +113,27 @@ class Evidence(Record, frozen=True):
         return self.mean + 2 * self.half_width < slowdown
 
 
-def reach(count: int, shared: float = 0.0) -> float:
+def compute_reach(count: int, shared: float = 0.0) -> float:
     """Return half the width of the 95 % interval of the mean of `count` launches, as a multiple of their spread."""
-    return student(count - 1) * math.sqrt(1 / count + shared)
+    return compute_student_quantile(count - 1) * math.sqrt(1 / count + shared)
 
 
 @functools.cache
-def student(freedom: int) -> float:
+def compute_student_quantile(freedom: int) -> float:
     """Return the 97.5 % quantile of Student's t, by bisection.
 
     Args:
         freedom: degrees of freedom, at least 1.
     """
     low, high = 0.0, 1.0
-    while _student_within(high, freedom) < CONFIDENCE:
+    while _compute_student_within(high, freedom) < CONFIDENCE:
         high *= 2
     while (middle := (low + high) / 2) not in (low, high):
-        low, high = (middle, high) if _student_within(middle, freedom) < CONFIDENCE else (low, middle)
+        low, high = (middle, high) if _compute_student_within(middle, freedom) < CONFIDENCE else (low, middle)
     return high
 
 
-def _student_within(t: float, freedom: int) -> float:
+def _compute_student_within(t: float, freedom: int) -> float:
     """Return P(|T| <= t) by the finite series of Abramowitz and Stegun, 26.7.3 and 26.7.4."""
     angle = math.atan(t / math.sqrt(freedom))
     cosine, odd = math.cos(angle), freedom % 2

@@ -52,13 +52,13 @@ def shares_cores(sessions: Mapping[str, SessionInfo], method: Method) -> bool:
     return several and all(session.processor for session in sessions.values())
 
 
-def log_ratio(ours: Times, theirs: Times, method: Method) -> float:
+def compute_log_ratio(ours: Times, theirs: Times, method: Method) -> float:
     """Return the log of the model's time over another's. Both are judged by the size of the shorter block."""
     count = min(len(ours.wall), len(theirs.wall))
-    return math.log(inference_seconds(ours, method, count) / inference_seconds(theirs, method, count))
+    return math.log(compute_inference_seconds(ours, method, count) / compute_inference_seconds(theirs, method, count))
 
 
-def inference_seconds(times: Times, method: Method, count: int) -> float:
+def compute_inference_seconds(times: Times, method: Method, count: int) -> float:
     """Return the seconds of an inference.
 
     Args:
@@ -73,6 +73,6 @@ def inference_seconds(times: Times, method: Method, count: int) -> float:
     return float(np.quantile(times.cpu if method == "thread" else times.process, FASTEST, method="lower"))
 
 
-def waiting_share(times: Times) -> float | None:
+def compute_waiting_share(times: Times) -> float | None:
     """Return the seconds for which threads waited for a core in each second of inference; None if not counted."""
     return None if times.waited is None else times.waited / float(times.wall.sum())

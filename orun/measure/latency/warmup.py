@@ -47,7 +47,9 @@ def warm_up(infer: Callable[[], Times], seconds: float, longest: float, *, proce
     while 2 * elapsed <= longest:
         next_round = _infer_for(infer, elapsed)
         every += next_round
-        if _least_seconds(next_round, processor=processor) > FASTER * _least_seconds(latest, processor=processor):
+        if _find_least_seconds(next_round, processor=processor) > FASTER * _find_least_seconds(
+            latest, processor=processor
+        ):
             break
         latest = next_round
         warm = elapsed = time.perf_counter() - begin
@@ -62,5 +64,5 @@ def _infer_for(infer: Callable[[], Times], seconds: float) -> list[Times]:
     return inferences
 
 
-def _least_seconds(inferences: list[Times], *, processor: bool) -> float:
+def _find_least_seconds(inferences: list[Times], *, processor: bool) -> float:
     return min(float((times.process if processor else times.wall)[0]) for times in inferences)

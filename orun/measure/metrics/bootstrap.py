@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.core.metrics import Comparison, Estimate, make_unknown
-from orun.measure.metrics.paired import FEWEST, Floats, Z, quantiles, ratio
+from orun.measure.metrics.paired import FEWEST, Floats, Z, estimate_quantiles, ratio
 from orun.measure.metrics.pooled import Pooled
 
 RESAMPLES = (1000, 2000)  # the fewest and the most
@@ -46,32 +46,32 @@ class Resampled:
     @property
     def interval(self) -> Estimate:
         """Metric with its interval."""
-        if _why_unknown(self.model):
+        if _explain_unknown(self.model):
             return make_unknown(self.value)
         bounds = self.model.bounds
         blind = bounds is None and (self.model.answers is not None or _are_equal(self.values))
-        estimate = _bound(self.model, self.value, self.values, blind=blind)
+        estimate = _estimate_bounds(self.model, self.value, self.values, blind=blind)
         if bounds:
             estimate = Estimate(self.value, min(estimate.low, bounds[0]), max(estimate.high, bounds[1]))
         return estimate if self.model.most is None else _clip(estimate, 0.0, self.model.most)
 
-    def against(self, other: Resampled) -> Comparison:
+    def compare_with(self, other: Resampled) -> Comparison:
         """Compare with another model's metric on the same resamples."""
         examples, change = len(self.model), self.value - other.value
-        if why := _why_unknown(self.model):
+        if why := _explain_unknown(self.model):
             nothing = make_unknown(ratio(self.value, other.value)), make_unknown(change)
             return Comparison(other.value, *nothing, why, examples)
         differences = self.values - other.values
         changed = _count_changed(self.model, other.model, differences)
-        difference = _bound(self.model, change, differences, blind=changed is not None)
+        difference = _estimate_bounds(self.model, change, differences, blind=changed is not None)
         if self.model.most is not None:
             difference = _clip(difference, -self.model.most, self.model.most)
         return Comparison(
             value=other.value,
             # The other's value counts as known: its sampling error has a second-order effect on a small change.
-            ratio=_ratio(difference, other.value),
+            ratio=_estimate_ratio(difference, other.value),
             difference=difference,
-            method=f"paired bootstrap over {examples} examples{_left_out(differences)}",
+            method=f"paired bootstrap over {examples} examples{_describe_left_out(differences)}",
             count=examples,
             changed=changed,
         )
@@ -96,7 +96,7 @@ def resample(models: Mapping[str, Pooled], seed: int) -> dict[str, Resampled]:
     return {role: Resampled(model, model.overall, np.concatenate(values[role])) for role, model in models.items()}
 
 
-def _ratio(change: Estimate, other: float) -> Estimate:
+def _estimate_ratio(change: Estimate, other: float) -> Estimate:
     """Return the ratio to `other`, which may be negative, from the difference."""
     value, *ends = (ratio(other + step, other) for step in (change.value, change.low, change.high))
     return Estimate(value, min(ends), max(ends))
@@ -123,17 +123,17 @@ def draw_weights(counts: NDArray[np.intp], resamples: int, seed: int) -> Iterato
             yield np.bincount(drawn.ravel(), minlength=rows * kinds).reshape(rows, kinds).astype(np.float64)
 
 
-def _bound(model: Pooled, value: float, values: Floats, *, blind: bool) -> Estimate:
+def _estimate_bounds(model: Pooled, value: float, values: Floats, *, blind: bool) -> Estimate:
     """Return the expanded percentiles; `blind` widens them by what no example shows."""
     finite = values[np.isfinite(values)]
     if 2 * len(finite) < len(values):
         return make_unknown(value)
-    estimate = quantiles(value, finite, model.fewest, _bias(value, finite))
+    estimate = estimate_quantiles(value, finite, model.fewest, _estimate_bias(value, finite))
     unseen = Z * Z / (model.fewest + Z * Z) / model.classes if blind and model.most is not None else 0.0
     return Estimate(value, min(estimate.low, value - unseen), max(estimate.high, value + unseen))
 
 
-def _bias(value: float, resampled: Floats) -> float:
+def _estimate_bias(value: float, resampled: Floats) -> float:
     """Return the normal quantile of the share of resamples below the value; equal resamples count half."""
     equal = np.count_nonzero(np.abs(resampled - value) <= ROUNDING)
     below = np.count_nonzero(resampled < value - ROUNDING) + equal / 2
@@ -159,7 +159,7 @@ def _are_equal(values: Floats) -> bool:
     return finite.size > 0 and bool(np.ptp(finite) < ROUNDING)
 
 
-def _why_unknown(model: Pooled) -> str:
+def _explain_unknown(model: Pooled) -> str:
     """Say why a metric has no interval; return an empty text if it has one."""
     count = model.fewest
     if model.unknown or count >= FEWEST:
@@ -169,6 +169,6 @@ def _why_unknown(model: Pooled) -> str:
     return f"{examples}{of}, too few for an interval, which takes {FEWEST}"
 
 
-def _left_out(values: Floats) -> str:
+def _describe_left_out(values: Floats) -> str:
     lost = int(np.count_nonzero(~np.isfinite(values)))
     return f", {lost} of {len(values)} resamples left out" if lost else ""

@@ -82,8 +82,8 @@ def _read_label(number: int, label: Any) -> ImageLabels:
             'boxes, and "crowd" to mark crowds',
         )
     subject = f"the label of example {number}"
-    boxes = _columns(label[formats[0]], f"{formats[0]} of {subject}")
-    classes = _integers(label["classes"], f"classes of {subject}")
+    boxes = _parse_boxes(label[formats[0]], f"{formats[0]} of {subject}")
+    classes = _require_integers(label["classes"], f"classes of {subject}")
     crowd = np.asarray(label.get("crowd", np.zeros(len(classes)))).reshape(-1).astype(bool)
     if not len(boxes) == len(classes) == len(crowd):
         raise UsageError(f"{subject} has {len(boxes)} boxes, {len(classes)} classes and {len(crowd)} crowds")
@@ -111,16 +111,19 @@ def read_detections(
     Raises:
         UsageError: if an output is missing or has another form, or its boxes are on another scale than the labels'.
     """
-    boxes = _output(outputs, how.boxes, "boxes")
-    width = _width(boxes)
+    boxes = _require_output(outputs, how.boxes, "boxes")
+    width = _find_width(boxes)
     if width == WITH_SCORES:
         parts = [np.asarray(values, np.float64).reshape(-1, WITH_SCORES) for values in boxes]
-        detections = [_detections(how, part[:, :BOX], part[:, BOX], part[:, BOX + 1]) for part in parts]
+        detections = [_build_detections(how, part[:, :BOX], part[:, BOX], part[:, BOX + 1]) for part in parts]
     elif width == BOX:
-        scores, classes = _output(outputs, how.scores, "scores"), _output(outputs, how.classes, "classes")
+        scores, classes = (
+            _require_output(outputs, how.scores, "scores"),
+            _require_output(outputs, how.classes, "classes"),
+        )
         for name, values in ((how.scores, scores), (how.classes, classes)):
             _require_shape(name, values, how.boxes, boxes)
-        detections = [_detections(how, *parts) for parts in zip(boxes, scores, classes, strict=True)]
+        detections = [_build_detections(how, *parts) for parts in zip(boxes, scores, classes, strict=True)]
     else:
         shape = [len(boxes), *np.shape(boxes[0])]
         raise UsageError(
@@ -138,7 +141,7 @@ POSTPROCESS = (
 )
 
 
-def _output(outputs: Mapping[str, Values], name: str, subject: str) -> Values:
+def _require_output(outputs: Mapping[str, Values], name: str, subject: str) -> Values:
     if name not in outputs:
         raise UsageError(
             f"map needs the {subject} that the model detects, and there is no output {name}",
@@ -148,7 +151,7 @@ def _output(outputs: Mapping[str, Values], name: str, subject: str) -> Values:
     return outputs[name]
 
 
-def _width(values: Values) -> int:
+def _find_width(values: Values) -> int:
     """Return the columns that the values of all examples have, `[k, columns]`; 0 for another form.
 
     An example without boxes may have an empty array of any shape. If no example has boxes, the empty arrays' columns
@@ -172,10 +175,10 @@ def _require_shape(name: str, values: Values, boxes_name: str, boxes: Values) ->
             )
 
 
-def _detections(how: BoxOutputs, boxes: Any, scores: Any, classes: Any) -> ImageDetections:
+def _build_detections(how: BoxOutputs, boxes: Any, scores: Any, classes: Any) -> ImageDetections:
     corner = _as_corner(np.asarray(boxes, np.float64).reshape(-1, BOX), how.format)
     corner[:, 2:] = np.maximum(corner[:, 2:], 0)
-    numbers = _integers(classes, "the classes that the model detects")
+    numbers = _require_integers(classes, "the classes that the model detects")
     return ImageDetections(corner, numbers, np.asarray(scores, np.float64))
 
 
@@ -189,7 +192,7 @@ def _as_corner(boxes: Floats, form: str) -> Floats:
     return np.concatenate([first, second], axis=1)
 
 
-def _columns(values: Any, subject: str) -> Floats:
+def _parse_boxes(values: Any, subject: str) -> Floats:
     try:
         boxes = np.asarray(values, np.float64)
     except (TypeError, ValueError) as error:
@@ -199,7 +202,7 @@ def _columns(values: Any, subject: str) -> Floats:
     return boxes.reshape(-1, BOX)
 
 
-def _integers(values: Any, subject: str) -> NDArray[np.int64]:
+def _require_integers(values: Any, subject: str) -> NDArray[np.int64]:
     numbers = np.asarray(values)
     is_number = numbers.dtype.kind in "iubf"
     if numbers.size and not (is_number and np.isfinite(numbers).all() and (numbers == np.round(numbers)).all()):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from orun.measure.metrics.fidelity import Floats, are_distributions, is_single_score, log_softmax
 from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide
-from orun.measure.metrics.task import need_fitting, need_scores, predicted_classes
+from orun.measure.metrics.task import choose_classes, need_fitting, need_scores
 
 Array = NDArray[Any]
 
@@ -32,10 +32,10 @@ def brier(output: Array, labels: Array) -> Floats:
     Raises:
         UsageError: if the output holds no scores, or the shapes do not fit.
     """
-    errors, _, truth = _probabilities("brier", output, labels)
+    errors, _, truth = _compute_probabilities("brier", output, labels)
     halves = 2 if errors.shape[1] == BINARY else 1
     errors[np.arange(len(truth)), truth] -= 1
-    return _per_example(np.square(errors).sum(axis=1) / halves, len(labels))
+    return _average_positions(np.square(errors).sum(axis=1) / halves, len(labels))
 
 
 def log_loss(output: Array, labels: Array) -> Floats:
@@ -44,8 +44,8 @@ def log_loss(output: Array, labels: Array) -> Floats:
     A probability below the smallest difference of the output's type counts as that. Arguments and errors are as for
     `brier`.
     """
-    _, logs, truth = _probabilities("log_loss", output, labels)
-    return _per_example(-logs[np.arange(len(truth)), truth], len(labels))
+    _, logs, truth = _compute_probabilities("log_loss", output, labels)
+    return _average_positions(-logs[np.arange(len(truth)), truth], len(labels))
 
 
 def calibration_error(output: Array, labels: Array) -> Callable[[Rows], Pooled]:
@@ -58,7 +58,7 @@ def calibration_error(output: Array, labels: Array) -> Callable[[Rows], Pooled]:
     It has no interval. Chance alone makes it positive, and more so for a calibrated model than for another, so that
     resamples miss the truth (benchmarks/task_coverage.py).
     """
-    probabilities, _, truth = _probabilities("ece", output, labels)
+    probabilities, _, truth = _compute_probabilities("ece", output, labels)
     confidence = probabilities.max(axis=1)
     gap = (probabilities.argmax(axis=1) == truth) - confidence
     bins = np.searchsorted(np.linspace(0, 1, BINS + 1)[1:-1], confidence)
@@ -68,16 +68,16 @@ def calibration_error(output: Array, labels: Array) -> Callable[[Rows], Pooled]:
     np.add.at(gaps.reshape(-1), cells, gap)
 
     def pool(examples: Rows) -> Pooled:
-        def of(rows: Rows) -> Weighted:
+        def weigh_rows(rows: Rows) -> Weighted:
             table = gaps[examples[rows]]
             return lambda weights: divide(np.abs(weights @ table).sum(axis=1), positions * weights.sum(axis=1))
 
-        return Pooled(gaps[examples], of, len(examples), unknown=UNKNOWN)
+        return Pooled(gaps[examples], weigh_rows, len(examples), unknown=UNKNOWN)
 
     return pool
 
 
-def _probabilities(metric: str, output: Array, labels: Array) -> tuple[Floats, Floats, NDArray[np.intp]]:
+def _compute_probabilities(metric: str, output: Array, labels: Array) -> tuple[Floats, Floats, NDArray[np.intp]]:
     """Return the probability of each class at each position, `[positions, classes]`, its log, and the labels."""
     is_single = is_single_score(output)
     if not is_single:
@@ -88,7 +88,7 @@ def _probabilities(metric: str, output: Array, labels: Array) -> tuple[Floats, F
         need_fitting(metric, single.shape, output, labels)
         probable = bool(((single >= 0) & (single <= 1)).all())
         scores = np.stack([1 - single if probable else np.zeros_like(single), single], axis=-1)
-    predicted_classes(metric, scores, labels)  # refuses labels that do not fit
+    choose_classes(metric, scores, labels)  # refuses labels that do not fit
     scores, truth = scores.reshape(-1, scores.shape[-1]), labels.reshape(-1).astype(np.intp)
     if are_distributions(scores).all():
         probabilities = scores / scores.sum(axis=1, keepdims=True)
@@ -97,5 +97,5 @@ def _probabilities(metric: str, output: Array, labels: Array) -> tuple[Floats, F
     return np.exp(logs), logs, truth
 
 
-def _per_example(positions: Floats, examples: int) -> Floats:
+def _average_positions(positions: Floats, examples: int) -> Floats:
     return np.asarray(positions.reshape(examples, -1).mean(axis=1), dtype=np.float64)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from orun.errors import UsageError
 from orun.measure.metrics.fidelity import Floats, log_softmax
-from orun.measure.metrics.newcombe import newcombe_interval
-from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide, mean_over_classes
+from orun.measure.metrics.newcombe import estimate_interval
+from orun.measure.metrics.pooled import Pooled, Rows, Weighted, average_classes, divide
 
 Array = NDArray[Any]
 Column = tuple[Floats, NDArray[np.bool_], int]  # scores of one class, which examples are of it, its number
@@ -35,17 +35,17 @@ def auc(output: Array, labels: Array, only: object = None, *, part: bool = False
         UsageError: if the shapes do not fit, or a class has no example or all of them.
     """
     columns: list[Column] = []
-    for scores, positive, name in _against_the_rest("auc", output, labels, only):
+    for scores, positive, name in _iter_classes("auc", output, labels, only):
         count = int(np.count_nonzero(positive))
         if 0 < count < len(positive):
             columns.append((scores, positive, name))
         elif not part:
             raise UsageError(f"auc: {'no' if count == 0 else 'every'} example is of class {name}")
-    pooled = _pool_columns(columns, _area, min)
+    pooled = _pool_columns(columns, _compute_area, min)
     if pooled is None or len(columns) > 1:
         return pooled
     count = int(np.count_nonzero(columns[0][1]))
-    return replace(pooled, bounds=newcombe_interval(pooled.overall, count, len(pooled) - count))
+    return replace(pooled, bounds=estimate_interval(pooled.overall, count, len(pooled) - count))
 
 
 def average_precision(output: Array, labels: Array, only: object = None, *, part: bool = False) -> Pooled | None:
@@ -58,17 +58,17 @@ def average_precision(output: Array, labels: Array, only: object = None, *, part
         UsageError: if the shapes do not fit, a class has no example, or each class has all examples.
     """
     columns: list[Column] = []
-    for scores, positive, name in _against_the_rest("average_precision", output, labels, only):
+    for scores, positive, name in _iter_classes("average_precision", output, labels, only):
         if positive.any() and not (part and positive.all()):
             columns.append((scores, positive, name))
         elif not part:
             raise UsageError(f"average_precision: no example is of class {name}")
     if columns and all(positive.all() for _, positive, _ in columns):
         raise UsageError(f"average_precision: every example is of class {columns[0][2]}")
-    return _pool_columns(columns, _precision, lambda count, _: count)
+    return _pool_columns(columns, _compute_precision, lambda count, _: count)
 
 
-def _against_the_rest(metric: str, output: Array, labels: Array, only: object) -> Iterator[Column]:
+def _iter_classes(metric: str, output: Array, labels: Array, only: object) -> Iterator[Column]:
     """Yield each class's scores, which examples are of it, and its number; of two classes only the second."""
     scores = output.reshape(len(output), -1).astype(np.float64)
     if labels.shape == (len(output), 1):
@@ -106,12 +106,17 @@ def _pool_columns(
     counts = [few(int(held), len(positive) - int(held)) for held in positive.sum(axis=0)]
     least = int(np.argmin(counts))
 
-    def of(rows: Rows) -> Weighted:
+    def weigh_rows(rows: Rows) -> Weighted:
         gathers = [_rank(scores[rows, index], positive[rows, index]) for index in range(len(columns))]
-        return lambda weights: mean_over_classes(np.stack([curve(*gather(weights)) for gather in gathers], axis=1))
+        return lambda weights: average_classes(np.stack([curve(*gather(weights)) for gather in gathers], axis=1))
 
     return Pooled(
-        np.concatenate([scores, positive], axis=1), of, counts[least], columns[least][2], classes=len(columns), most=1.0
+        np.concatenate([scores, positive], axis=1),
+        weigh_rows,
+        counts[least],
+        columns[least][2],
+        classes=len(columns),
+        most=1.0,
     )
 
 
@@ -132,7 +137,7 @@ def _rank(scores: Floats, positive: NDArray[np.bool_]) -> Callable[[Floats], tup
     return gather
 
 
-def _area(counted: Floats, right: Floats) -> Floats:
+def _compute_area(counted: Floats, right: Floats) -> Floats:
     """Return Mann-Whitney's statistic: how often an example of the class scores above another example.
 
     Args:
@@ -147,8 +152,8 @@ def _area(counted: Floats, right: Floats) -> Floats:
     return divide(pairs, both)
 
 
-def _precision(counted: Floats, right: Floats) -> Floats:
-    """Return the mean precision at the scores of the class's examples; arguments as for `_area`."""
+def _compute_precision(counted: Floats, right: Floats) -> Floats:
+    """Return the mean precision at the scores of the class's examples; arguments as for `_compute_area`."""
     positive, reached = right.sum(axis=1), np.cumsum(counted, axis=1)
     total = np.einsum("ij,ij->i", right, np.cumsum(right, axis=1) / np.maximum(reached, 1))
     return divide(total, positive)

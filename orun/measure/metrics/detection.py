@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from orun.measure.metrics.boxes import ImageDetections, ImageLabels
 from orun.measure.metrics.fidelity import Floats
-from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide, mean_over_classes
+from orun.measure.metrics.pooled import Pooled, Rows, Weighted, average_classes, divide
 
 THRESHOLDS: dict[str, slice] = {"map": slice(None), "map_50": slice(0, 1), "map_75": slice(5, 6)}
 """Of the ten thresholds of IoU, 0.50 to 0.95 by 0.05, those that a metric averages over."""
@@ -40,7 +40,7 @@ class ClassMatches:
     counted: NDArray[np.bool_]
     held: Floats
 
-    def precision(self, weights: Floats, thresholds: slice) -> Floats:
+    def compute_precision(self, weights: Floats, thresholds: slice) -> Floats:
         """Return the average precision for rows of weights of the images, `[b, n] -> [b]`; NaN without boxes.
 
         It is the mean of the precision at 101 recalls, each the highest precision at that recall or a higher one.
@@ -48,10 +48,12 @@ class ClassMatches:
         boxes = weights @ self.held
         drawn = weights[:, self.image]
         matches = zip(self.right[thresholds], self.counted[thresholds], strict=True)
-        areas = [self._area(drawn, boxes, *match) for match in matches]
+        areas = [self._compute_area(drawn, boxes, *match) for match in matches]
         return np.where(boxes > 0, np.mean(areas, axis=0), np.nan)
 
-    def _area(self, drawn: Floats, boxes: Floats, right: NDArray[np.bool_], counted: NDArray[np.bool_]) -> Floats:
+    def _compute_area(
+        self, drawn: Floats, boxes: Floats, right: NDArray[np.bool_], counted: NDArray[np.bool_]
+    ) -> Floats:
         steps = np.flatnonzero(right & counted)  # the precision between two of them is lower
         hits = np.cumsum(drawn[:, steps], axis=1)
         reached = np.cumsum(drawn * counted, axis=1)[:, steps]
@@ -86,18 +88,18 @@ def pool_matches(classes: Sequence[ClassMatches], images: int) -> Callable[..., 
         if not averaged:
             return None
 
-        def of(rows: Rows) -> Weighted:
+        def weigh_rows(rows: Rows) -> Weighted:
             def weigh(weights: Floats) -> Floats:
                 spread = np.zeros((len(weights), images))
                 spread[:, examples[rows]] = weights
-                by_class = [matches.precision(spread, thresholds) for matches in averaged]
-                return mean_over_classes(np.stack(by_class, axis=1))
+                by_class = [matches.compute_precision(spread, thresholds) for matches in averaged]
+                return average_classes(np.stack(by_class, axis=1))
 
             return weigh
 
         rarest = min(averaged, key=lambda matches: held[matches.name]).name
         numbers = np.arange(len(examples), dtype=np.float64)[:, None]
-        return Pooled(numbers, of, held[rarest], rarest, classes=len(averaged), most=1.0)
+        return Pooled(numbers, weigh_rows, held[rarest], rarest, classes=len(averaged), most=1.0)
 
     return pool
 

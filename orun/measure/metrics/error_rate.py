@@ -78,12 +78,12 @@ def pool_edits(
         )
 
     def pool(examples: Rows) -> Pooled | None:
-        def of(rows: Rows) -> Weighted:
+        def weigh_rows(rows: Rows) -> Weighted:
             chosen = examples[rows]
             return lambda weights: divide(weights @ edits[chosen], weights @ lengths[chosen])
 
         if not lengths[examples].any():
             return None
-        return Pooled(np.stack([edits, lengths], axis=1)[examples], of, len(examples), most=math.inf)
+        return Pooled(np.stack([edits, lengths], axis=1)[examples], weigh_rows, len(examples), most=math.inf)
 
     return pool

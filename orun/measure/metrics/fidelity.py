@@ -72,7 +72,7 @@ class Difference:
         """Signal-to-quantization-noise ratio of each example in dB."""
         return np.array([decibels(*powers) for powers in zip(self.reference_power, self.noise, strict=True)])
 
-    def per_example(self, family: str) -> Floats:
+    def measure_each(self, family: str) -> Floats:
         """Return the value of each example in a family of metrics, which has the name of an attribute."""
         values: Floats = getattr(self, family)
         return values
@@ -120,8 +120,8 @@ def agreement(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
     """Return the share of positions of each example with the same top class; NaN for a single score."""
     if is_single_score(output):
         return np.full(len(output), np.nan)
-    same = top_class(output) == top_class(reference)
-    return _over_positions(same, len(same), 1.0)
+    same = find_top_class(output) == find_top_class(reference)
+    return _average_positions(same, len(same), 1.0)
 
 
 def agreement_at(k: int, output: NDArray[Any], reference: NDArray[Any]) -> Floats:
@@ -131,12 +131,12 @@ def agreement_at(k: int, output: NDArray[Any], reference: NDArray[Any]) -> Float
     """
     if is_classes(output) or is_single_score(output):
         return agreement(output, reference)
-    ours, theirs = (top_classes(k, scores.reshape(-1, scores.shape[-1])) for scores in (output, reference))
+    ours, theirs = (find_top_classes(k, scores.reshape(-1, scores.shape[-1])) for scores in (output, reference))
     shared = (theirs[:, :, None] == ours[:, None, :]).any(axis=2)
-    return _over_positions(shared, len(output), 1.0)
+    return _average_positions(shared, len(output), 1.0)
 
 
-def top_classes(k: int, scores: NDArray[Any]) -> NDArray[np.intp]:
+def find_top_classes(k: int, scores: NDArray[Any]) -> NDArray[np.intp]:
     """Return the `k` classes with the highest scores, the first of equal ones: `[n, c] -> [n, k]`."""
     return np.argsort(-scores.astype(np.float64), axis=1, kind="stable")[:, :k]
 
@@ -154,18 +154,20 @@ def divergence(output: NDArray[Any], reference: NDArray[Any]) -> Floats:
         return np.full(len(output), np.nan)
     ours, theirs = (scores.reshape(-1, scores.shape[-1]).astype(np.float64) for scores in (output, reference))
     distributed = are_distributions(theirs)
-    log_q, log_p = (np.where(distributed[:, None], _log(values), log_softmax(values)) for values in (ours, theirs))
+    log_q, log_p = (
+        np.where(distributed[:, None], _compute_log(values), log_softmax(values)) for values in (ours, theirs)
+    )
     positions = (np.exp(log_p) * (log_p - log_q)).sum(axis=1)
-    return _over_positions(np.maximum(positions, 0.0), len(output), 0.0)
+    return _average_positions(np.maximum(positions, 0.0), len(output), 0.0)
 
 
-def _over_positions(values: NDArray[Any], examples: int, empty: float) -> Floats:
+def _average_positions(values: NDArray[Any], examples: int, empty: float) -> Floats:
     """Return the mean of each example; `empty` for outputs without positions, such as no detections in an image."""
     rows = values.reshape(examples, -1)
     return np.asarray(rows.mean(axis=1), dtype=np.float64) if rows.size else np.full(examples, empty)
 
 
-def _log(probabilities: Floats) -> Floats:
+def _compute_log(probabilities: Floats) -> Floats:
     return np.asarray(np.log(np.maximum(probabilities, LEAST)), dtype=np.float64)
 
 
@@ -190,7 +192,7 @@ def is_single_score(output: NDArray[Any]) -> bool:
     return not is_classes(output) and (output.ndim == 1 or output.shape[-1] <= 1)
 
 
-def top_class(output: NDArray[Any]) -> NDArray[Any]:
+def find_top_class(output: NDArray[Any]) -> NDArray[Any]:
     """Return the class with the highest score along the last axis, `[b, ..., c] -> [b, ...]`; classes unchanged.
 
     A single score has no top class.

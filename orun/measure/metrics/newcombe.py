@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import math
 
-from orun.measure.metrics.paired import Z, turning_point
+from orun.measure.metrics.paired import Z, find_turning_point
 
 
-def newcombe_interval(area: float, positive: int, negative: int) -> tuple[float, float]:
+def estimate_interval(area: float, positive: int, negative: int) -> tuple[float, float]:
     """Return the 95 % bounds of an area.
 
     Args:
@@ -22,12 +22,12 @@ def newcombe_interval(area: float, positive: int, negative: int) -> tuple[float,
         negative: all other examples.
     """
 
-    def error(truth: float) -> float:
+    def compute_error(truth: float) -> float:
         """Return the standard error at a true area."""
         size = (positive + negative) / 2 - 1
         pairs = 1 + size * ((1 - truth) / (2 - truth) + truth / (1 + truth))
         return math.sqrt(truth * (1 - truth) * pairs / (positive * negative))
 
-    low = turning_point(lambda truth: area - truth > Z * error(truth), 0.0, area)
-    high = turning_point(lambda truth: truth - area <= Z * error(truth), area, 1.0)
+    low = find_turning_point(lambda truth: area - truth > Z * compute_error(truth), 0.0, area)
+    high = find_turning_point(lambda truth: truth - area <= Z * compute_error(truth), area, 1.0)
     return low, high

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Unit, make_unknown, with_comparisons
-from orun.measure.latency.sequential_test import student
+from orun.measure.latency.sequential_test import compute_student_quantile
 
 Floats = NDArray[np.float64]
 
@@ -42,14 +42,14 @@ MANY = 1000  # examples from which Student's t is as good as normal
 CHUNK = 1 << 22  # resampled scores held at a time
 
 
-def interval(scores: Floats, seed: int) -> Estimate:
+def estimate_interval(scores: Floats, seed: int) -> Estimate:
     """Return the mean of one model's scores `[n]` with its interval."""
     value = float(scores.mean())
-    if _right_or_wrong(scores):
-        return Estimate(value, *_wilson(value, len(scores)))
+    if _are_right_or_wrong(scores):
+        return Estimate(value, *_estimate_wilson(value, len(scores)))
     if len(scores) < FEWEST:
         return make_unknown(value)
-    return quantiles(value, _resample(seed, scores)[0], len(scores))
+    return estimate_quantiles(value, _resample(seed, scores)[0], len(scores))
 
 
 def compare(scores: Floats, other_scores: Floats, seed: int) -> Comparison:
@@ -62,21 +62,21 @@ def compare(scores: Floats, other_scores: Floats, seed: int) -> Comparison:
         other_scores: the other model's scores, `[n]`.
         seed: seed of the bootstrap.
     """
-    if _right_or_wrong(scores) and _right_or_wrong(other_scores):
+    if _are_right_or_wrong(scores) and _are_right_or_wrong(other_scores):
         return _compare_changes(scores, other_scores, MCNEMAR)
     value, other = float(scores.mean()), float(other_scores.mean())
     if len(scores) < FEWEST:
         few = "1 example" if len(scores) == 1 else f"{len(scores)} examples"
         change = make_unknown(ratio(value, other)), make_unknown(value - other)
         return Comparison(other, *change, f"{few}, too few for an interval, which takes {FEWEST}", len(scores))
-    if np.array_equal(scores, other_scores) and _shares(scores):  # the bootstrap's interval would have no width
+    if np.array_equal(scores, other_scores) and _are_shares(scores):  # the bootstrap's interval would have no width
         return _compare_changes(scores, other_scores, EQUAL)
     means, other_means = _resample(seed, scores, other_scores)
     ratios = np.array([ratio(ours, theirs) for ours, theirs in zip(means, other_means, strict=True)])
     return Comparison(
         value=other,
-        ratio=quantiles(ratio(value, other), ratios, len(scores)),
-        difference=quantiles(value - other, means - other_means, len(scores)),
+        ratio=estimate_quantiles(ratio(value, other), ratios, len(scores)),
+        difference=estimate_quantiles(value - other, means - other_means, len(scores)),
         method=f"paired bootstrap over {len(scores)} examples",
         count=len(scores),
     )
@@ -93,7 +93,7 @@ def compare_exact(value: float, other: float) -> Comparison:
     )
 
 
-def exact_metric(values: Mapping[str, float], unit: Unit) -> Metric:
+def build_exact_metric(values: Mapping[str, float], unit: Unit) -> Metric:
     """Return an exact metric, the smaller the better, compared with every other model's.
 
     Args:
@@ -112,11 +112,11 @@ def ratio(value: float, other: float) -> float:
     return value / other
 
 
-def _right_or_wrong(scores: Floats) -> bool:
+def _are_right_or_wrong(scores: Floats) -> bool:
     return bool(np.isin(scores, (0.0, 1.0)).all())
 
 
-def _shares(scores: Floats) -> bool:
+def _are_shares(scores: Floats) -> bool:
     return bool(((scores >= 0) & (scores <= 1)).all())
 
 
@@ -131,7 +131,7 @@ def _compare_changes(scores: Floats, other_scores: Floats, method: str) -> Compa
     examples = len(scores)
     better, worse = int((scores > other_scores).sum()), int((scores < other_scores).sum())
     value, other = float(scores.mean()), float(other_scores.mean())
-    low, high = tango_interval(better, worse, examples)
+    low, high = estimate_tango_interval(better, worse, examples)
     return Comparison(
         value=other,
         # The other's value counts as known: its sampling error has a second-order effect on a small change.
@@ -143,7 +143,7 @@ def _compare_changes(scores: Floats, other_scores: Floats, method: str) -> Compa
     )
 
 
-def tango_interval(better: int, worse: int, examples: int, z: float = Z) -> tuple[float, float]:
+def estimate_tango_interval(better: int, worse: int, examples: int, z: float = Z) -> tuple[float, float]:
     """Return the score interval of (better - worse) / examples for paired right-or-wrong outcomes.
 
     Args:
@@ -153,12 +153,12 @@ def tango_interval(better: int, worse: int, examples: int, z: float = Z) -> tupl
         z: normal quantile of the confidence level; 95 % when left out.
     """
     estimate = (better - worse) / examples
-    low = turning_point(lambda change: _score(better, worse, examples, change) > z, -1.0, estimate)
-    high = turning_point(lambda change: _score(better, worse, examples, change) > -z, estimate, 1.0)
+    low = find_turning_point(lambda change: _compute_score(better, worse, examples, change) > z, -1.0, estimate)
+    high = find_turning_point(lambda change: _compute_score(better, worse, examples, change) > -z, estimate, 1.0)
     return low, high
 
 
-def _score(better: int, worse: int, examples: int, change: float) -> float:
+def _compute_score(better: int, worse: int, examples: int, change: float) -> float:
     """Return Tango's statistic for a true difference of `change`; it falls as `change` grows."""
     linear = -(better + worse) + (2 * examples - better + worse) * change
     constant = -worse * change * (1 - change)
@@ -171,7 +171,7 @@ def _score(better: int, worse: int, examples: int, change: float) -> float:
     return distance / math.sqrt(variance)
 
 
-def turning_point(above: Callable[[float], bool], low: float, high: float) -> float:
+def find_turning_point(above: Callable[[float], bool], low: float, high: float) -> float:
     """Return where `above` changes from true to false between low and high, by bisection."""
     while True:
         middle = (low + high) / 2
@@ -180,7 +180,7 @@ def turning_point(above: Callable[[float], bool], low: float, high: float) -> fl
         low, high = (middle, high) if above(middle) else (low, middle)
 
 
-def _wilson(share: float, examples: int) -> tuple[float, float]:
+def _estimate_wilson(share: float, examples: int) -> tuple[float, float]:
     centre = (share + Z * Z / (2 * examples)) / (1 + Z * Z / examples)
     spread = Z / (1 + Z * Z / examples) * math.sqrt(share * (1 - share) / examples + (Z / (2 * examples)) ** 2)
     # With none or all right the share is itself a bound, which rounding must not exclude.
@@ -201,7 +201,7 @@ def _resample(seed: int, *scores: Floats) -> tuple[Floats, ...]:
     return tuple(means)
 
 
-def quantiles(value: float, resampled: Floats, examples: int, bias: float = 0.0) -> Estimate:
+def estimate_quantiles(value: float, resampled: Floats, examples: int, bias: float = 0.0) -> Estimate:
     """Return a value with the percentiles of its resamples, expanded as for Student's t with so many examples.
 
     Args:
@@ -210,7 +210,7 @@ def quantiles(value: float, resampled: Floats, examples: int, bias: float = 0.0)
         examples: size of the sample.
         bias: normal quantile of the share of resamples below the value.
     """
-    reach = student(examples - 1) * math.sqrt(examples / (examples - 1)) if examples < MANY else Z
+    reach = compute_student_quantile(examples - 1) * math.sqrt(examples / (examples - 1)) if examples < MANY else Z
     tails = [NormalDist().cdf(2 * bias + side * reach) for side in (-1, 1)]
     # No interpolation between two resamples: a ratio to zero is `UNBOUNDED`, with which nothing can be computed.
     low, high = np.quantile(resampled, tails, method="inverted_cdf")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from orun.errors import UsageError
 from orun.measure.metrics.fidelity import Floats
-from orun.measure.metrics.task import predicted_classes
+from orun.measure.metrics.task import choose_classes
 
 Array = NDArray[Any]
 Rows = NDArray[np.intp]
@@ -71,15 +71,15 @@ def pool_function(score: Callable[[Rows], float], examples: Rows, resamples: int
         resamples: how often to resample.
     """
 
-    def of(rows: Rows) -> Weighted:
+    def weigh_rows(rows: Rows) -> Weighted:
         chosen = examples[rows]
         return lambda weights: np.array([score(np.repeat(chosen, row.astype(np.intp))) for row in weights])
 
     numbers = np.arange(len(examples), dtype=np.float64)[:, None]
-    return Pooled(numbers, of, len(examples), resamples=resamples)
+    return Pooled(numbers, weigh_rows, len(examples), resamples=resamples)
 
 
-def f1_of_part(output: Array, labels: Array) -> Pooled | None:
+def pool_f1_of_part(output: Array, labels: Array) -> Pooled | None:
     """Return the F1 of some of the examples; None if they are of one class."""
     return f1(output, labels) if len(np.unique(labels)) > 1 else None
 
@@ -98,10 +98,10 @@ def f1(output: Array, labels: Array, only: object = None) -> Pooled:
     Raises:
         UsageError: if the shapes do not fit, or all labels are of one class.
     """
-    return _over_classes("f1", _macro_f1, output, labels, only)
+    return _pool_classes("f1", _weigh_f1, output, labels, only)
 
 
-def iou_of_part(output: Array, labels: Array) -> Pooled | None:
+def pool_iou_of_part(output: Array, labels: Array) -> Pooled | None:
     """Return the IoU of some of the examples; None if they are of one class."""
     return iou(output, labels) if len(np.unique(labels)) > 1 else None
 
@@ -112,10 +112,10 @@ def iou(output: Array, labels: Array, only: object = None) -> Pooled:
     The intersection and the union of a class are counted over the positions (pixels) of all examples together, as
     benchmarks of segmentation do. Arguments and errors are as for `f1`.
     """
-    return _over_classes("iou", _mean_iou, output, labels, only)
+    return _pool_classes("iou", _weigh_iou, output, labels, only)
 
 
-def _over_classes(
+def _pool_classes(
     metric: str, of: Callable[[Array, Array, Rows, Rows], Weighted], output: Array, labels: Array, only: object
 ) -> Pooled:
     """Return a metric of classes predicted and right.
@@ -127,7 +127,7 @@ def _over_classes(
         labels: as for `f1`.
         only: as for `f1`.
     """
-    predicted = predicted_classes(metric, output, labels)
+    predicted = choose_classes(metric, output, labels)
     if only is None and len(np.unique(labels)) == 1:
         raise UsageError(f"{metric}: every example is of class {labels.ravel()[0]}")
     names, codes = np.unique(np.concatenate([labels.ravel(), predicted.ravel()]), return_inverse=True)
@@ -147,14 +147,14 @@ def _over_classes(
     )
 
 
-def _macro_f1(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
+def _weigh_f1(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
     right, counted = _count(truth[rows], answers[rows], averaged)
-    return lambda weights: mean_over_classes(divide(weights @ (2 * right), weights @ counted))
+    return lambda weights: average_classes(divide(weights @ (2 * right), weights @ counted))
 
 
-def _mean_iou(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
+def _weigh_iou(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
     right, counted = _count(truth[rows], answers[rows], averaged)
-    return lambda weights: mean_over_classes(divide(weights @ right, weights @ (counted - right)))
+    return lambda weights: average_classes(divide(weights @ right, weights @ (counted - right)))
 
 
 def _count(truth: Array, answers: Array, averaged: Rows) -> tuple[Floats, Floats]:
@@ -171,7 +171,7 @@ def _tally(codes: Array, classes: int, weights: Floats | None = None) -> Floats:
     return counts.reshape(len(codes), classes).astype(np.float64)
 
 
-def mean_over_classes(by_class: Floats) -> Floats:
+def average_classes(by_class: Floats) -> Floats:
     """Return the mean over the classes that have a figure, `[b, classes] -> [b]`."""
     known = ~np.isnan(by_class)
     return divide(np.where(known, by_class, 0.0).sum(axis=1), known.sum(axis=1))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from orun.errors import UsageError
 from orun.measure.metrics.fidelity import Floats
-from orun.measure.metrics.pooled import Pooled, Rows, Weighted, divide, mean_over_classes
+from orun.measure.metrics.pooled import Pooled, Rows, Weighted, average_classes, divide
 
 Array = NDArray[Any]
 
@@ -27,7 +27,7 @@ def mae(output: Array, labels: Array) -> Floats:
     Raises:
         UsageError: if the shapes do not fit, or a label is no finite number.
     """
-    predicted, truth = _numbers("mae", output, labels)
+    predicted, truth = _require_numbers("mae", output, labels)
     return np.asarray(np.abs(predicted - truth).mean(axis=1), dtype=np.float64)
 
 
@@ -36,15 +36,15 @@ def rmse(output: Array, labels: Array) -> Callable[[Rows], Pooled]:
 
     Arguments and errors are as for `mae`.
     """
-    predicted, truth = _numbers("rmse", output, labels)
+    predicted, truth = _require_numbers("rmse", output, labels)
     squares = np.square(predicted - truth).mean(axis=1)
 
     def pool(examples: Rows) -> Pooled:
-        def of(rows: Rows) -> Weighted:
+        def weigh_rows(rows: Rows) -> Weighted:
             chosen = squares[examples[rows]]
             return lambda weights: np.sqrt(divide(weights @ chosen, weights.sum(axis=1)))
 
-        return Pooled(squares[examples, None], of, len(examples))
+        return Pooled(squares[examples, None], weigh_rows, len(examples))
 
     return pool
 
@@ -60,7 +60,7 @@ def r2(output: Array, labels: Array) -> Callable[[Rows], Pooled | None]:
     Raises:
         UsageError: as `mae` does, or if all labels are equal.
     """
-    predicted, truth = _numbers("r2", output, labels)
+    predicted, truth = _require_numbers("r2", output, labels)
     squares = np.square(predicted - truth)
     truth = truth - truth.mean(axis=0)
     spread = np.square(truth).sum(axis=0)
@@ -68,27 +68,27 @@ def r2(output: Array, labels: Array) -> Callable[[Rows], Pooled | None]:
         raise UsageError(f"r2: every label is {labels.ravel()[0]:g}", why="there is no variance to explain")
 
     def pool(examples: Rows) -> Pooled | None:
-        def of(rows: Rows) -> Weighted:
+        def weigh_rows(rows: Rows) -> Weighted:
             errors, values = squares[examples[rows]], truth[examples[rows]]
 
             def weigh(weights: Floats) -> Floats:
                 total = weights @ np.square(values) - np.square(weights @ values) / weights.sum(axis=1, keepdims=True)
                 has_spread = total > LEAST_SPREAD * spread
-                return mean_over_classes(1 - divide(weights @ errors, np.where(has_spread, total, 0.0)))
+                return average_classes(1 - divide(weights @ errors, np.where(has_spread, total, 0.0)))
 
             return weigh
 
         if not np.ptp(truth[examples], axis=0).any():
             return None
-        return Pooled(examples[:, None].astype(np.float64), of, len(examples))
+        return Pooled(examples[:, None].astype(np.float64), weigh_rows, len(examples))
 
     return pool
 
 
-def _numbers(metric: str, output: Array, labels: Array) -> tuple[Floats, Floats]:
+def _require_numbers(metric: str, output: Array, labels: Array) -> tuple[Floats, Floats]:
     """Return what the model predicts, and the labels, `[n, positions]`."""
     kinds = output.dtype.kind, labels.dtype.kind
-    if _squeezed(output.shape) != _squeezed(labels.shape) or not {*kinds} <= {*"biuf"}:
+    if _squeeze_shape(output.shape) != _squeeze_shape(labels.shape) or not {*kinds} <= {*"biuf"}:
         raise UsageError(
             f"{metric} needs a predicted number for each label",
             why=f"the output is {output.dtype} {list(output.shape)}, the labels {labels.dtype} {list(labels.shape)}",
@@ -106,6 +106,6 @@ def _numbers(metric: str, output: Array, labels: Array) -> tuple[Floats, Floats]
     return output.reshape(truth.shape).astype(np.float64), truth
 
 
-def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _squeeze_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return a shape without a last axis of 1 behind that of the examples."""
     return shape[:-1] if len(shape) > 1 and shape[-1] == 1 else shape

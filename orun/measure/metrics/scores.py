@@ -43,10 +43,10 @@ def compare(
     if callable(scores) and callable(other_scores):
         models = {"ours": _pool(scores, examples, resamples), "theirs": _pool(other_scores, examples, resamples)}
         resampled = resample(models, seed)
-        return resampled["ours"].against(resampled["theirs"])
+        return resampled["ours"].compare_with(resampled["theirs"])
     if callable(scores) or callable(other_scores):
         raise UsageError("one model has scores and the other a function, which cannot be compared")
-    ours, theirs = _array(scores), _array(other_scores)
+    ours, theirs = _to_array(scores), _to_array(other_scores)
     if len(ours) != len(theirs):
         why = f"one model has {len(ours)} scores, and the other {len(theirs)}"
         raise UsageError("models are compared by scores on the same examples", why=why)
@@ -60,7 +60,7 @@ def interval(scores: Score, seed: int, *, examples: int | None = None, resamples
     """
     if callable(scores):
         return resample({"ours": _pool(scores, examples, resamples)}, seed)["ours"].interval
-    return paired.interval(_array(scores), seed)
+    return paired.estimate_interval(_to_array(scores), seed)
 
 
 def _pool(score: Callable[[Rows], Any], examples: int | None, resamples: int) -> Pooled:
@@ -69,10 +69,10 @@ def _pool(score: Callable[[Rows], Any], examples: int | None, resamples: int) ->
             f"a function of examples cannot be resampled with examples={examples}, resamples={resamples}",
             hint="say how many examples there are: examples=N",
         )
-    return pool_function(_one_number(score), np.arange(examples), resamples)
+    return pool_function(_require_number(score), np.arange(examples), resamples)
 
 
-def _one_number(score: Callable[[Rows], Any]) -> Callable[[Rows], float]:
+def _require_number(score: Callable[[Rows], Any]) -> Callable[[Rows], float]:
     def call(chosen: Rows) -> float:
         value = np.asarray(score(chosen), dtype=np.float64)
         if value.ndim:
@@ -85,7 +85,7 @@ def _one_number(score: Callable[[Rows], Any]) -> Callable[[Rows], float]:
     return call
 
 
-def _array(scores: ArrayLike) -> paired.Floats:
+def _to_array(scores: ArrayLike) -> paired.Floats:
     array = np.asarray(scores, dtype=np.float64)
     if array.ndim != 1 or not array.size:
         raise UsageError("scores must be one number for each example", why=f"their shape is {list(array.shape)}")

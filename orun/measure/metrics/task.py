@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.errors import UsageError
-from orun.measure.metrics.fidelity import Floats, is_classes, is_single_score, top_class, top_classes
+from orun.measure.metrics.fidelity import Floats, find_top_class, find_top_classes, is_classes, is_single_score
 
 INTEGERS = (
     "integers are taken as classes; if they are scores in 8 bits, return them from a function, "
@@ -27,7 +27,7 @@ def accuracy(output: NDArray[Any], labels: NDArray[Any]) -> Floats:
     Raises:
         UsageError: if the shapes do not fit.
     """
-    right = (predicted_classes("accuracy", output, labels) == labels).reshape(len(labels), -1)
+    right = (choose_classes("accuracy", output, labels) == labels).reshape(len(labels), -1)
     return np.asarray(right.mean(axis=1), dtype=np.float64)
 
 
@@ -38,20 +38,20 @@ def accuracy_at(k: int, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
         UsageError: if the output holds no scores of classes, or as `accuracy` does.
     """
     need_scores(f"accuracy_at_{k}", output)
-    predicted_classes(f"accuracy_at_{k}", output, labels)  # refuses labels that do not fit
-    best = top_classes(k, output.reshape(-1, output.shape[-1]))
+    choose_classes(f"accuracy_at_{k}", output, labels)  # refuses labels that do not fit
+    best = find_top_classes(k, output.reshape(-1, output.shape[-1]))
     right = (best == labels.reshape(-1, 1)).any(axis=1).reshape(len(labels), -1)
     return np.asarray(right.mean(axis=1), dtype=np.float64)
 
 
-def predicted_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+def choose_classes(metric: str, output: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
     """Return the class that a model predicts for each label, in the shape of the labels.
 
     Raises:
         UsageError: if the output is a single score, the shapes do not fit, a label is no class, or texts would be
             compared with numbers.
     """
-    predicted = output if is_single_score(output) else top_class(output)
+    predicted = output if is_single_score(output) else find_top_class(output)
     if predicted.dtype.kind == "f" and (predicted != np.round(predicted)).any():
         raise UsageError(
             f"{metric} needs a class, or a score for each class, and the output has one score",
@@ -101,11 +101,11 @@ def need_fitting(metric: str, shape: tuple[int, ...], output: NDArray[Any], labe
         raise UsageError(
             f"{metric} needs one label for each prediction",
             why=f"the output is {list(output.shape)}, and the labels are {list(labels.shape)}",
-            hint=_shape_hint(output, labels),
+            hint=_suggest_shape(output, labels),
         )
 
 
-def _shape_hint(output: NDArray[Any], labels: NDArray[Any]) -> str:
+def _suggest_shape(output: NDArray[Any], labels: NDArray[Any]) -> str:
     """Say how to make outputs and labels of different shapes fit; empty if unknown."""
     shape = output.shape
     if shape == labels.shape:
@@ -130,7 +130,7 @@ def need_scores(metric: str, output: NDArray[Any]) -> None:
         )
 
 
-def ranks(queries: NDArray[Any], candidates: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
+def rank_candidates(queries: NDArray[Any], candidates: NDArray[Any], labels: NDArray[Any]) -> NDArray[np.intp]:
     """Return the rank of each query's right candidate by cosine similarity, counted from 1.
 
     Candidates with the same score as the right one rank before it, so that a constant model ranks last, not first.
@@ -149,7 +149,7 @@ def ranks(queries: NDArray[Any], candidates: NDArray[Any], labels: NDArray[Any])
             why=f"the model's output is {list(queries.shape)}",
             hint="export the model with its pooling, or name the output that holds the vector in `outputs`",
         )
-    queries, candidates = _unit(queries), _unit(candidates)
+    queries, candidates = _normalize(queries), _normalize(candidates)
     result = np.empty(len(queries), dtype=np.intp)
     for start in range(0, len(queries), ROWS):
         rows = slice(start, start + ROWS)
@@ -190,18 +190,18 @@ def ndcg(k: int | None, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
     if k is not None:
         discounts[k:] = 0
     ideal = -np.sort(-labels.astype(np.float64), axis=1) @ discounts
-    gains = np.array([_gain(*row, discounts) for row in zip(output, labels, strict=True)])
+    gains = np.array([_compute_gain(*row, discounts) for row in zip(output, labels, strict=True)])
     return np.asarray(np.divide(gains, ideal, out=np.zeros(len(ideal)), where=ideal > 0), dtype=np.float64)
 
 
-def _gain(scores: NDArray[Any], relevance: NDArray[Any], discounts: Floats) -> float:
+def _compute_gain(scores: NDArray[Any], relevance: NDArray[Any], discounts: Floats) -> float:
     """Return the discounted gain of one ranking, tied items by the mean of their relevance (McSherry & Najork 2008)."""
     _, group, counts = np.unique(-scores.astype(np.float64), return_inverse=True, return_counts=True)
     mean = np.bincount(group, relevance.astype(np.float64)) / counts
     return float(mean @ np.add.reduceat(discounts, np.cumsum(counts) - counts))
 
 
-def _unit(vectors: NDArray[Any]) -> Floats:
+def _normalize(vectors: NDArray[Any]) -> Floats:
     wide = vectors.astype(np.float64)
     length = np.linalg.norm(wide, axis=1, keepdims=True)
     length[length == 0] = 1.0  # a zero vector stays zero: similar to nothing

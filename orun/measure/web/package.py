@@ -68,7 +68,7 @@ def find_package(root: Path, version: str, node_modules: str = "") -> WebPackage
             why="versions before 1.19 have no ES modules",
             hint=_install("1.30.0"),
         )
-    folder = _folder(root, node_modules)
+    folder = _find_folder(root, node_modules)
     if folder is None:
         folders = node_modules or f"node_modules of {root} and the folders above it"
         raise UsageError(f"{NAME} {version} is not installed", why=f"{folders} has no {NAME}", hint=_install(version))
@@ -86,7 +86,7 @@ def find_package(root: Path, version: str, node_modules: str = "") -> WebPackage
     return package
 
 
-def _folder(root: Path, node_modules: str) -> Path | None:
+def _find_folder(root: Path, node_modules: str) -> Path | None:
     places = [root / node_modules] if node_modules else [folder / "node_modules" for folder in (root, *root.parents)]
     return next((place / NAME for place in places if (place / NAME / "package.json").is_file()), None)
 

@@ -91,7 +91,7 @@ class Host(Protocol):
     def ask(self, request: str) -> dict[str, Any]:
         """Return the answer to a request, both as `session.mjs` has them."""
 
-    def cpu_seconds(self) -> float | None:
+    def read_cpu_seconds(self) -> float | None:
         """Return the CPU time of the thread that runs the model so far; None where `session.mjs` reads it."""
 
 
@@ -173,9 +173,9 @@ class WebSession:
 
     def _ask_timed(self, method: str, *arguments: Any) -> tuple[Any, float | None]:
         """Return the answer to a request, and the CPU seconds that the page took for it."""
-        before = self._host.cpu_seconds()
+        before = self._host.read_cpu_seconds()
         answer = self._ask(method, *arguments)
-        after = self._host.cpu_seconds()
+        after = self._host.read_cpu_seconds()
         return answer, None if before is None or after is None else after - before
 
     def _ask(self, method: str, *arguments: Any) -> Any:
@@ -204,9 +204,9 @@ class _Node:
         stack.callback(self._process.kill)
 
     def ask(self, request: str) -> dict[str, Any]:
-        _pipe(self._process.stdin).write(f"{request}\n".encode())
-        _pipe(self._process.stdin).flush()
-        line = _pipe(self._process.stdout).readline()
+        _require_pipe(self._process.stdin).write(f"{request}\n".encode())
+        _require_pipe(self._process.stdin).flush()
+        line = _require_pipe(self._process.stdout).readline()
         if not line:
             self._log.seek(0)
             lines = self._log.read().decode("utf-8", "replace").strip().splitlines()
@@ -214,11 +214,11 @@ class _Node:
         answer: dict[str, Any] = json.loads(line)
         return answer
 
-    def cpu_seconds(self) -> float | None:
+    def read_cpu_seconds(self) -> float | None:
         return None
 
 
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+def _require_pipe(stream: IO[bytes] | None) -> IO[bytes]:
     if stream is None:
         raise ValueError("the process has no such pipe")
     return stream
@@ -241,7 +241,7 @@ class _Page:
         answer: dict[str, Any] = self._tab.evaluate(f"import('/{SCRIPT}').then(module => module.answer({request}))")
         return answer
 
-    def cpu_seconds(self) -> float | None:
+    def read_cpu_seconds(self) -> float | None:
         metrics = {item["name"]: item["value"] for item in self._tab.ask("Performance.getMetrics")["metrics"]}
         seconds: float = metrics["ThreadTime"]
         return seconds

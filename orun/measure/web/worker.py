@@ -62,6 +62,6 @@ class WebWorker(Worker):
         """Do nothing: the runtime has the memory."""
 
 
-def method_of(runtime: WebRuntime) -> Method:
+def choose_method(runtime: WebRuntime) -> Method:
     """Return the time that models are compared by: CPU time where one thread works, wall time otherwise."""
     return "process" if runtime.threads == 1 else "wall"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orun.core.serialization import Record, decode, encode, from_json, to_json
-from orun.stages._graph.io import input_names, nodes, tensors
+from orun.stages._graph.io import iter_nodes, iter_tensors, list_input_names
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -74,15 +74,15 @@ def load_outline(path: Path) -> Outline | None:
 def _build_outline(model: ModelProto) -> Outline:
     from onnx import TensorProto
 
-    inputs = set(input_names(model))
+    inputs = set(list_input_names(model))
     parameters: Counter[str] = Counter()
-    for tensor in tensors(model):
+    for tensor in iter_tensors(model):
         parameters[TensorProto.DataType.Name(tensor.data_type).lower()] += math.prod(tensor.dims)
     return Outline(
         inputs=tuple(_describe_value(value) for value in model.graph.input if value.name in inputs),
         outputs=tuple(map(_describe_value, model.graph.output)),
         opsets={item.domain or "ai.onnx": item.version for item in model.opset_import},
-        operators=Counter(node.op_type for node in nodes(model)),
+        operators=Counter(node.op_type for node in iter_nodes(model)),
         parameters=parameters,
         metadata={entry.key: entry.value for entry in model.metadata_props},
     )

@@ -43,7 +43,7 @@ class Annotations:
     images: Sequence[Annotated]
     categories: Mapping[str, int]
 
-    def labels(self, size: Sequence[int], classes: Sequence[str]) -> Array:
+    def build_labels(self, size: Sequence[int], classes: Sequence[str]) -> Array:
         """Return a label for each image: boxes in pixels of the input, as metrics of boxes read them.
 
         Args:
@@ -79,7 +79,7 @@ def read_annotations(path: Path, title: str) -> Annotations:
     try:
         content = json.loads(path.read_text("utf-8"))
         categories = {str(category["name"]): int(category["id"]) for category in content["categories"]}
-        images = _images(content, categories)
+        images = _parse_images(content, categories)
     except (OSError, ValueError, TypeError, KeyError) as error:
         why = f"it has no {error}" if isinstance(error, KeyError) else str(error)
         raise UsageError(f"{title} is not a file of COCO annotations", why=why) from error
@@ -88,17 +88,17 @@ def read_annotations(path: Path, title: str) -> Annotations:
     return Annotations(title, images, categories)
 
 
-def _images(content: Mapping[str, Any], categories: Mapping[str, int]) -> list[Annotated]:
+def _parse_images(content: Mapping[str, Any], categories: Mapping[str, int]) -> list[Annotated]:
     boxes: dict[Any, list[Mapping[str, Any]]] = {image["id"]: [] for image in content["images"]}
     for annotation in content["annotations"]:
         for part, known in (("image", boxes), ("category", categories.values())):
             if (number := annotation[f"{part}_id"]) not in known:
                 raise ValueError(f"a box is of {part} {number}, which it does not list")
         boxes[annotation["image_id"]].append(annotation)
-    return [_image(image, boxes[image["id"]]) for image in content["images"]]
+    return [_parse_image(image, boxes[image["id"]]) for image in content["images"]]
 
 
-def _image(image: Mapping[str, Any], annotations: Sequence[Mapping[str, Any]]) -> Annotated:
+def _parse_image(image: Mapping[str, Any], annotations: Sequence[Mapping[str, Any]]) -> Annotated:
     return Annotated(
         name=image["file_name"],
         size=(float(image["width"]), float(image["height"])),

@@ -31,31 +31,31 @@ def assemble(name: str, columns: Columns, source: Source, model_inputs: Collecti
     Raises:
         UsageError: when a column is missing or holds unsuitable values.
     """
-    label = label_column(name, columns, source)
+    label = find_label_column(name, columns, source)
     features = [column for column in columns if column != label and not column.startswith(CANDIDATES)]
     declared = {title: [REST] if titles == REST else titles for title, titles in source.inputs.items()}
     named = {column for titles in declared.values() for column in ([titles] if isinstance(titles, str) else titles)}
     rest = [column for column in features if column not in {*named, *source.fields}]
     inputs = {
-        title: _input(name, columns, titles, rest, source.types.get(title)) for title, titles in declared.items()
+        title: _build_input(name, columns, titles, rest, source.types.get(title)) for title, titles in declared.items()
     } or {
-        column: typed(name, column, columns[column], source.types.get(column))
+        column: cast_values(name, column, columns[column], source.types.get(column))
         for column in features
         if column in model_inputs
         or not (column in source.fields or (model_inputs and _list_unsuitable(columns[column])))
     }
     candidates = {
-        title: typed(name, column, columns[column], source.types.get(title))
+        title: cast_values(name, column, columns[column], source.types.get(title))
         for column in columns
         for title in [column.removeprefix(CANDIDATES)]
         if column != title
     }
-    return Dataset(inputs, labels_of(name, columns, source), candidates or None, fields_of(name, columns, source))
+    return Dataset(inputs, read_labels(name, columns, source), candidates or None, read_fields(name, columns, source))
 
 
-def labels_of(name: str, columns: Columns, source: Source) -> Array | None:
+def read_labels(name: str, columns: Columns, source: Source) -> Array | None:
     """Return the labels, as numbers of classes if the source names classes; raise UsageError for an unknown class."""
-    title = label_column(name, columns, source)
+    title = find_label_column(name, columns, source)
     values = None if title is None else np.asarray(columns[title])
     if values is not None and values.dtype.kind == "f" and np.isnan(values).any():
         row = int(np.argwhere(np.isnan(values))[0][0]) + 1
@@ -72,12 +72,12 @@ def labels_of(name: str, columns: Columns, source: Source) -> Array | None:
     return np.array([numbers[str(value)] for value in values], np.int64)
 
 
-def fields_of(name: str, columns: Columns, source: Source) -> dict[str, Array]:
+def read_fields(name: str, columns: Columns, source: Source) -> dict[str, Array]:
     """Return the further fields of the examples; raise UsageError when a column is missing."""
     return {title: np.asarray(get_column(name, columns, title)) for title in source.fields}
 
 
-def label_column(name: str, columns: Columns, source: Source) -> str | None:
+def find_label_column(name: str, columns: Columns, source: Source) -> str | None:
     """Return the column of the labels; None when the source names none and the default column is missing."""
     if source.labels == LABELS and LABELS not in columns:
         return None
@@ -92,30 +92,30 @@ def get_column(name: str, columns: Columns, title: str) -> Values:
     return columns[title]
 
 
-def _input(name: str, columns: Columns, declared: str | list[str], rest: list[str], dtype: str | None) -> Values:
+def _build_input(name: str, columns: Columns, declared: str | list[str], rest: list[str], dtype: str | None) -> Values:
     if isinstance(declared, str):
-        return typed(name, declared, get_column(name, columns, declared), dtype)
+        return cast_values(name, declared, get_column(name, columns, declared), dtype)
     titles = [title for item in declared for title in (rest if item == REST else [item])]
     parts = []
     for title in titles:
-        values = typed(name, title, _numbers(name, title, get_column(name, columns, title), dtype), dtype)
+        values = cast_values(name, title, _require_numbers(name, title, get_column(name, columns, title), dtype), dtype)
         if not isinstance(values, np.ndarray):
             raise UsageError(f"{name}: {title!r} has values of several lengths and cannot be joined with others")
         parts.append(values.reshape(len(values), -1))
-    return typed(name, "", np.concatenate(parts, axis=1), dtype)
+    return cast_values(name, "", np.concatenate(parts, axis=1), dtype)
 
 
-def typed(name: str, title: str, values: Values, dtype: str | None) -> Values:
+def cast_values(name: str, title: str, values: Values, dtype: str | None) -> Values:
     """Return the values in a type; without one, in their own type, but `float32` for `float64`."""
     if not isinstance(values, np.ndarray):
-        return [np.asarray(typed(name, title, value, dtype)) for value in values]
+        return [np.asarray(cast_values(name, title, value, dtype)) for value in values]
     if dtype == "text":
         return values.astype(str).astype(object)
     if dtype is None:
         _require_plain(name, title, values)
         native = values.astype(values.dtype.newbyteorder("="), copy=False)
         return native.astype(np.float32) if native.dtype == np.float64 else native
-    return _cast_exactly(name, title, _numbers(name, title, values, dtype), dtype)
+    return _cast_exactly(name, title, _require_numbers(name, title, values, dtype), dtype)
 
 
 def _require_plain(name: str, title: str, values: Array) -> None:
@@ -148,7 +148,7 @@ def _cast_exactly(name: str, title: str, values: Array, dtype: str) -> Array:
     return result
 
 
-def _numbers(name: str, title: str, values: Values, dtype: str | None) -> Array:
+def _require_numbers(name: str, title: str, values: Values, dtype: str | None) -> Array:
     """Return values as numbers; raise UsageError for the first that is not a number."""
     array = np.asarray(values)
     if dtype == "text" or array.dtype.kind not in "OUS":

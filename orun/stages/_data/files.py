@@ -42,17 +42,17 @@ def read(root: Path, source: Source, model_inputs: Collection[str] = ()) -> Data
         from orun.stages._data.images import read_annotated, read_images, require_images
 
         require_images(path, name)
-        if key := _first_declared(source, FOR_COLUMNS):
+        if key := _find_declared(source, FOR_COLUMNS):
             raise UsageError(
                 f"`{key}` is for columns, and {name} is a folder",
                 why="its images are the only input",
             )
         return read_annotated(root, name, source) if source.annotations else read_images(path, name, source)
-    if key := _first_declared(source, FOR_IMAGES):
+    if key := _find_declared(source, FOR_IMAGES):
         raise UsageError(f"`{key}` is for a folder of images", why=f"{name} is not a folder")
-    if source.text is not None and (key := _first_declared(source, FOR_INPUTS)):
+    if source.text is not None and (key := _find_declared(source, FOR_INPUTS)):
         raise UsageError(f"`{key}` is for columns that are inputs", why="`text` makes the inputs from texts")
-    columns = read_columns(path, name, nan=source.missing == "nan", texts=_text_columns(source))
+    columns = read_columns(path, name, nan=source.missing == "nan", texts=_list_text_columns(source))
     if source.text is not None:
         from orun.stages._data.texts import tokenize
 
@@ -60,13 +60,13 @@ def read(root: Path, source: Source, model_inputs: Collection[str] = ()) -> Data
     return assemble(name, columns, source, model_inputs)
 
 
-def _first_declared(source: Source, keys: Iterable[str]) -> str:
+def _find_declared(source: Source, keys: Iterable[str]) -> str:
     """Return the first of these keys that the pipeline declares; empty without any."""
     default = Source(source.path)
     return next((key for key in keys if getattr(source, key) != getattr(default, key)), "")
 
 
-def _text_columns(source: Source) -> set[str]:
+def _list_text_columns(source: Source) -> set[str]:
     """Return the columns that a source declares to be texts, whatever their cells look like."""
     columns = {source.labels} if source.classes else set[str]()
     if source.text is not None:

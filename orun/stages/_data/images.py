@@ -53,11 +53,11 @@ def read_images(folder: Path, name: str, source: Source) -> Dataset:
     Raises:
         UsageError: when there is no image, one cannot be read, a folder is no class, or parameters contradict others.
     """
-    how = _preparation(name, source.images)
+    how = _require_preparation(name, source.images)
     files = list_images(folder, name, how)
     pixels = np.stack([prepare_image(path, f"{name}/{path.relative_to(folder).as_posix()}", how) for path in files])
     typed = _convert_type(name, how, pixels, source.types)
-    return Dataset({how.input: typed}, _labels(folder, name, files, source.classes))
+    return Dataset({how.input: typed}, _label_by_folder(folder, name, files, source.classes))
 
 
 def read_annotated(root: Path, name: str, source: Source) -> Dataset:
@@ -66,7 +66,7 @@ def read_annotated(root: Path, name: str, source: Source) -> Dataset:
     Raises:
         UsageError: when the file or an image is missing or wrong, or the parameters contradict one another.
     """
-    how, folder = _preparation(name, source.images), root / source.path
+    how, folder = _require_preparation(name, source.images), root / source.path
     _check(name, how)
     if how.resize is not None:
         why = f"`resize: {how.resize}` cuts the middle out of an image, and boxes with it"
@@ -74,7 +74,7 @@ def read_annotated(root: Path, name: str, source: Source) -> Dataset:
     annotations = read_annotations(root / str(source.annotations), str(source.annotations))
     for image in annotations.images:
         _require_size(folder / image.name, f"{name}/{image.name}", image.size, annotations.title)
-    labels = annotations.labels(how.size, source.classes)
+    labels = annotations.build_labels(how.size, source.classes)
     pixels = [prepare_image(folder / image.name, f"{name}/{image.name}", how) for image in annotations.images]
     return Dataset({how.input: _convert_type(name, how, np.stack(pixels), source.types)}, labels)
 
@@ -102,7 +102,7 @@ def list_class_folders(folder: Path) -> tuple[list[str], list[str]]:
     return sorted(classes), sorted(folders - classes)
 
 
-def _preparation(name: str, how: Images | None) -> Images:
+def _require_preparation(name: str, how: Images | None) -> Images:
     need("PIL", f"reading the images in {name}", "pillow")
     if how is None:
         hint = f"say it: {{path: {name}, images: {{input: pixel_values}}}}"
@@ -159,7 +159,7 @@ def _name_folders(folder: Path, images: Iterable[Path]) -> list[str]:
     return [path.relative_to(folder).parts[0] if path.parent != folder else "" for path in images]
 
 
-def _labels(folder: Path, name: str, files: list[Path], classes: Sequence[str]) -> Array | None:
+def _label_by_folder(folder: Path, name: str, files: list[Path], classes: Sequence[str]) -> Array | None:
     parents = _name_folders(folder, files)
     folders = sorted(set(parents))
     if folders == [""] and classes:

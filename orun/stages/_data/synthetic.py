@@ -11,7 +11,7 @@ from orun.core.dynamic_axes import is_unbatched, list_batch_axes
 from orun.errors import UsageError
 from orun.measure.dataset import Dataset
 from orun.stages._graph.feeds import Input, assign_sizes, list_axes, make_random_values
-from orun.stages._graph.signature import inputs_of, sizes_of
+from orun.stages._graph.signature import build_inputs, find_sizes
 
 if TYPE_CHECKING:
     from orun.stages._graph.input_domain import InputValues
@@ -42,11 +42,11 @@ def make_examples(
     from orun.stages._graph.io import load_graph
 
     graph = load_graph(model)
-    inputs, dims = inputs_of(graph, over), {**sizes_of(graph), **dims}
+    inputs, dims = build_inputs(graph, over), {**find_sizes(graph), **dims}
     if not inputs:
         raise UsageError("the model has no inputs, so no examples can be made up")
     batch = list_batch_axes(item.shape for item in inputs)
-    single = [_single(item, batch) for item in inputs]
+    single = [_shrink_batch(item, batch) for item in inputs]
     assign_sizes(inputs, dims)  # refuses unknown axes
     axes = list_axes(single)
     sizes = assign_sizes(single, {axis: values for axis, values in dims.items() if axis in axes})
@@ -62,7 +62,7 @@ def make_examples(
     )
 
 
-def _single(item: Input, batch: Collection[int | str]) -> Input:
+def _shrink_batch(item: Input, batch: Collection[int | str]) -> Input:
     """Return the input for a single example: a dynamic axis of the batch has size 1 wherever it occurs."""
     shape = tuple(1 if isinstance(axis, str) and axis in batch else axis for axis in item.shape)
     return replace(item, shape=shape)

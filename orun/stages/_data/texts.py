@@ -9,7 +9,7 @@ import numpy as np
 
 from orun.errors import UsageError
 from orun.measure.dataset import Array, Dataset
-from orun.stages._data.columns import Columns, fields_of, get_column, labels_of
+from orun.stages._data.columns import Columns, get_column, read_fields, read_labels
 from orun.stages._data.packages import need
 from orun.stages._data.source import Source, Text
 
@@ -26,7 +26,7 @@ def tokenize(root: Path, name: str, columns: Columns, source: Source) -> Dataset
     """
     how = source.text
     assert how is not None  # noqa: S101 - the caller checks
-    texts = [_texts(name, columns, title) for title in (how.column, how.pair) if title is not None]
+    texts = [_read_texts(name, columns, title) for title in (how.column, how.pair) if title is not None]
     tokenizer = load_tokenizer(root, how.tokenizer)
     options: dict[str, Any] = (
         {"truncation": True} if how.length is None else {"truncation": True, "max_length": how.length}
@@ -36,7 +36,7 @@ def tokenize(root: Path, name: str, columns: Columns, source: Source) -> Dataset
         options["padding"] = "max_length"
     rows = [tokenizer(*row, **options) for row in zip(*texts, strict=True)]
     inputs: dict[str, list[Array]] = {key: [np.array(row[key], np.int64) for row in rows] for key in rows[0]}
-    return Dataset(inputs, labels_of(name, columns, source), fields=fields_of(name, columns, source))
+    return Dataset(inputs, read_labels(name, columns, source), fields=read_fields(name, columns, source))
 
 
 def _require_length(how: Text, tokenizer: Any) -> None:
@@ -60,7 +60,7 @@ def _require_length(how: Text, tokenizer: Any) -> None:
         )
 
 
-def _texts(name: str, columns: Columns, title: str) -> list[str]:
+def _read_texts(name: str, columns: Columns, title: str) -> list[str]:
     values = get_column(name, columns, title)
     for row, value in enumerate(values, 1):
         if not isinstance(value, str):

@@ -15,8 +15,8 @@ from orun.stages._graph.differences import Tolerance, compare_values
 from orun.stages._graph.feeds import Case, Masks, make_cases, take_example
 from orun.stages._graph.input_domain import Declarations
 from orun.stages._graph.leniency import Agreement, Leniency
-from orun.stages._graph.limits import Limit, Limits, limits_of
-from orun.stages._graph.sessions import Model, session
+from orun.stages._graph.limits import Limit, Limits, build_limits
+from orun.stages._graph.sessions import Model, open_model
 from orun.stages.contract import Context
 from orun.stages.params import Doc, Range
 from orun.text.library_messages import shorten_message
@@ -162,7 +162,7 @@ def check(
             leniency.add(case, name, reference, value, limit)
             largest = max(largest, error)
     leniency.require_compared(context)
-    context.notes.extend(leniency.notes())
+    context.notes.extend(leniency.iter_notes())
     text = "compared %s with %s on %d inputs: largest error %.3g"
     context.log.info(text, agreement.candidate, agreement.reference, len(tries), largest)
     return Metric(largest, better="lower")
@@ -196,9 +196,9 @@ def check_against_input(
     outputs = [output.name for output in before.graph.output] if outputs is None else outputs
     agreement = Agreement(candidate, "the model before it", outputs, tolerance, hint, find_counts(before))
     tries = load_cases(context, before, trial)
-    expected = run_cases(context, agreement.reference, session(context.model(), outputs, context.target), tries)
+    expected = run_cases(context, agreement.reference, open_model(context.model(), outputs, context.target), tries)
     result = open_candidate(context, agreement, stand_in or context.result, context.target)
-    limits = limits_of(context, context.model(), outputs, context.target)
+    limits = build_limits(context, context.model(), outputs, context.target)
     return check(context, agreement, tries, expected, adapt(result) if adapt else result, limits)
 
 
@@ -211,7 +211,7 @@ def open_candidate(context: Context, agreement: Agreement, path: Path, target: T
     from orun.measure.session import DOCTOR
 
     try:
-        return session(path, agreement.outputs, target)
+        return open_model(path, agreement.outputs, target)
     except UsageError as error:
         message = f"ONNX Runtime cannot open {agreement.candidate}"
         hints = [hint for hint in (error.hint, agreement.hint) if hint and hint != DOCTOR]
@@ -248,30 +248,30 @@ def run_alone(context: Context, candidate: str, trial: Trial, hint: str = UNFIT)
 
     model = load_graph(context.result)
     tries = load_cases(replace(context, inputs={"model": context.output}), model, trial)
-    result = session(context.result, [value.name for value in model.graph.output], context.target)
+    result = open_model(context.result, [value.name for value in model.graph.output], context.target)
     run_cases(context, candidate, result, tries, hint)
     return len(tries)
 
 
 def load_cases(context: Context, model: ModelProto, trial: Trial) -> tuple[Case, ...]:
     """Return the cases of a trial: examples of its dataset, or values made up within the model's domain."""
-    from orun.measure.dataset import spread
+    from orun.measure.dataset import spread_indices
     from orun.stages._graph.input_domain import to_input_values
-    from orun.stages._graph.io import input_names
-    from orun.stages._graph.signature import inputs_of, ranks_of, sizes_of
-    from orun.stages.datasets import load_dataset, title
+    from orun.stages._graph.io import list_input_names
+    from orun.stages._graph.signature import build_inputs, count_axes, find_sizes
+    from orun.stages.datasets import format_title, load_dataset
     from orun.stages.name_checks import require_known, require_made_up
 
-    names = input_names(model)
+    names = list_input_names(model)
     if trial.inputs is None or isinstance(trial.inputs, dict):
         over = trial.inputs or {}
         require_known("inputs", over, names)
-        inputs = inputs_of(model, to_input_values(over))
-        return tuple(make_cases(inputs, {**sizes_of(model), **trial.dims}, context.seed, trial.masks))
+        inputs = build_inputs(model, to_input_values(over))
+        return tuple(make_cases(inputs, {**find_sizes(model), **trial.dims}, context.seed, trial.masks))
     require_made_up(context, trial.dims, "inputs")
-    ranks = ranks_of(model)
+    ranks = count_axes(model)
     dataset = load_dataset(context, trial.inputs, names)
     return tuple(
-        Case(f"example {number} of {title(trial.inputs)}", {}, take_example(dataset.inputs, number, ranks))
-        for number in spread(len(dataset), EXAMPLES)
+        Case(f"example {number} of {format_title(trial.inputs)}", {}, take_example(dataset.inputs, number, ranks))
+        for number in spread_indices(len(dataset), EXAMPLES)
     )

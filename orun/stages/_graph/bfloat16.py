@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper, numpy_helper
 
-from orun.stages._graph.domains import STANDARD, standard_opset
+from orun.stages._graph.domains import STANDARD, find_standard_opset
 from orun.stages._graph.names import make_unique
-from orun.stages._graph.nodes import inner_graphs, list_own_names, list_reads, set_items
+from orun.stages._graph.nodes import iter_inner_graphs, list_own_names, list_reads, set_items
 from orun.stages._graph.plain import hoist
 
 WIDE, NARROW = TensorProto.FLOAT, TensorProto.BFLOAT16
@@ -49,21 +49,21 @@ def emulate(model: ModelProto) -> None:
         if tensor.data_type == NARROW:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float32), tensor.name))
     inputs = {value.name: f"{value.name}/rounded" for value in model.graph.input if value.name in narrowed}
-    nodes = [node for name, result in inputs.items() for node in _rounding(name, result)]
+    nodes = [node for name, result in inputs.items() for node in _build_rounding(name, result)]
     for node in model.graph.node:
         _rename(node, inputs)
         nodes.append(node)
         for place, name in enumerate(node.output):
             if name in narrowed:
                 node.output[place] = f"{name}/exact"
-                nodes.extend(_rounding(f"{name}/exact", name))
+                nodes.extend(_build_rounding(f"{name}/exact", name))
         for attribute in node.attribute:
             if (node.op_type, attribute.name, attribute.i) == ("Cast", "to", NARROW):  # the nodes after it round
                 attribute.i = WIDE
     set_items(model.graph.node, nodes)
 
 
-def _rounding(source: str, result: str) -> Sequence[NodeProto]:
+def _build_rounding(source: str, result: str) -> Sequence[NodeProto]:
     """Return nodes that round a float32 value to bfloat16 precision."""
     return (
         helper.make_node("Cast", [source], [f"{result}/narrow"], to=NARROW),
@@ -82,7 +82,7 @@ class _Narrowing:
 
     def __init__(self, model: ModelProto, stays: Callable[[NodeProto], bool], outside: int) -> None:
         self.graph, self.stays, self.outside = model.graph, stays, outside
-        self.opset = standard_opset(model)
+        self.opset = find_standard_opset(model)
         values = (*self.graph.input, *self.graph.value_info, *self.graph.output)
         self.values = {value.name: value for value in values}
         inputs = {value.name for value in self.graph.input}
@@ -94,15 +94,15 @@ class _Narrowing:
         self.names: dict[tuple[str, int], str] = {}
         self.nodes: list[NodeProto] = []
         for value in self.graph.input:
-            if self._wide(value.name):  # before IR version 4, weights are inputs too
+            if self._is_wide(value.name):  # before IR version 4, weights are inputs too
                 self._settle(value.name, WIDE if value.name in held else outside)
 
     def rewrite(self, node: NodeProto) -> None:
         """Append a node with the types that its operator supports, between casts where it needs them."""
-        schema = self._schema(node)
-        reading, yielding = self._kinds(node, schema)
+        schema = self._find_schema(node)
+        reading, yielding = self._choose_types(node, schema)
         if schema is None:
-            wide = [name for name in dict.fromkeys(list_reads(node)) if self._wide(name)]
+            wide = [name for name in dict.fromkeys(list_reads(node)) if self._is_wide(name)]
             _rename(node, {name: self._read(name, WIDE) for name in wide})
         else:
             for place, kind in enumerate(reading):
@@ -123,7 +123,7 @@ class _Narrowing:
             _rename(node, alone)
         set_items(self.graph.node, self.nodes)
         for name, called in weights.items():
-            values = _nearest(numpy_helper.to_array(self.weights[name]))
+            values = _round_to_nearest(numpy_helper.to_array(self.weights[name]))
             tensor = numpy_helper.from_array(values, alone.get(called, called))
             if called in alone:
                 self.weights[name].CopyFrom(tensor)
@@ -145,18 +145,21 @@ class _Narrowing:
             if value.name in kinds:
                 value.type.tensor_type.elem_type = kinds[value.name]
 
-    def _kinds(self, node: NodeProto, schema: defs.OpSchema | None) -> tuple[Kinds, Kinds]:
+    def _choose_types(self, node: NodeProto, schema: defs.OpSchema | None) -> tuple[Kinds, Kinds]:
         """Return the type that each input and output is to have."""
         if schema is None:
-            return [None] * len(node.input), [WIDE if self._wide(name) else None for name in node.output]
+            return [None] * len(node.input), [WIDE if self._is_wide(name) else None for name in node.output]
         constraints = schema.type_constraints
         allowed = {item.type_param_str: "tensor(bfloat16)" in item.allowed_type_strs for item in constraints}
-        input_types, output_types = _parameters(schema.inputs, node.input), _parameters(schema.outputs, node.output)
+        input_types, output_types = (
+            _list_type_parameters(schema.inputs, node.input),
+            _list_type_parameters(schema.outputs, node.output),
+        )
         homes: dict[str, set[int | None]] = {}
         for name, parameter in zip(node.input, input_types, strict=True):
-            if self._wide(name):
+            if self._is_wide(name):
                 homes.setdefault(parameter, set()).add(self.home.get(name))
-        only_reads = not any(map(self._wide, node.output))  # such a node reads values as they are
+        only_reads = not any(map(self._is_wide, node.output))  # such a node reads values as they are
         chosen = {
             parameter: NARROW if allowed.get(parameter) and not (only_reads and WIDE in types) else WIDE
             for parameter, types in homes.items()
@@ -164,11 +167,11 @@ class _Narrowing:
         read = zip(node.input, input_types, strict=True)
         yielded = zip(node.output, output_types, strict=True)
         return (
-            [chosen[parameter] if self._wide(name) else None for name, parameter in read],
-            [chosen.get(parameter, WIDE) if self._wide(name) else None for name, parameter in yielded],
+            [chosen[parameter] if self._is_wide(name) else None for name, parameter in read],
+            [chosen.get(parameter, WIDE) if self._is_wide(name) else None for name, parameter in yielded],
         )
 
-    def _schema(self, node: NodeProto) -> defs.OpSchema | None:
+    def _find_schema(self, node: NodeProto) -> defs.OpSchema | None:
         """Return the standard's schema of an operator; None for a node that stays as it is."""
         names = [name for name in (*node.input, *node.output) if name and name not in self.weights]
         tensors = all(name in self.values and self.values[name].type.HasField("tensor_type") for name in names)
@@ -179,7 +182,7 @@ class _Narrowing:
             return None
         return defs.get_schema(node.op_type, self.opset, "")
 
-    def _wide(self, name: str) -> bool:
+    def _is_wide(self, name: str) -> bool:
         if name in self.weights:
             return bool(self.weights[name].data_type == WIDE)
         if name in self.home:
@@ -217,12 +220,12 @@ class _Narrowing:
         )
 
 
-def _parameters(formal: Sequence[defs.OpSchema.FormalParameter], actual: Sequence[str]) -> list[str]:
+def _list_type_parameters(formal: Sequence[defs.OpSchema.FormalParameter], actual: Sequence[str]) -> list[str]:
     """Return the type parameter of each input or output; an operator's last parameter may be variadic."""
     return [formal[min(place, len(formal) - 1)].type_str for place in range(len(actual))]
 
 
-def _nearest(array: NDArray[Any]) -> NDArray[Any]:
+def _round_to_nearest(array: NDArray[Any]) -> NDArray[Any]:
     """Round to bfloat16; finite values beyond its range, such as a mask's lowest float32, become its largest."""
     finite = np.clip(array, -LARGEST, LARGEST)
     return np.where(np.isinf(array), array, finite).astype(helper.tensor_dtype_to_np_dtype(NARROW))
@@ -232,7 +235,7 @@ def _rename(node: NodeProto, names: Mapping[str, str]) -> None:
     if not names:
         return
     node.input[:] = [names.get(name, name) for name in node.input]
-    for graph in inner_graphs(node):
+    for graph in iter_inner_graphs(node):
         own = list_own_names(graph)
         outer = {name: called for name, called in names.items() if name not in own}
         for inner in graph.node:

@@ -54,12 +54,12 @@ class _Canonicalizer:
         layer = any(len(weights[name].dims) >= MATRIX for name in node.input if name in weights)
         base = COUNTER.sub("", PREFIX.sub("", node.name)) if layer else ""
         node.name = self._choose_unused_name(prefix + (base or node.op_type))
-        for place, name in enumerate(_reads(node)):
+        for place, name in enumerate(_iter_reads(node)):
             if name in weights and name not in names:
                 names[name] = self._choose_unused_name(f"{node.name}.{place}")
         for attribute in sorted(node.attribute, key=lambda item: item.name):
             if attribute.HasField("g"):
-                self._inside(attribute.g, names, f"{node.name}/{attribute.name}/")
+                self._apply_inside(attribute.g, names, f"{node.name}/{attribute.name}/")
         node.input[:] = [names.get(name, name) for name in node.input]
         for place, name in enumerate(node.output):
             if name and name not in names:
@@ -70,7 +70,7 @@ class _Canonicalizer:
         if not node.domain:
             node.ClearField("domain")  # an empty domain is the default
 
-    def _inside(self, graph: GraphProto, names: Mapping[str, str], prefix: str) -> None:
+    def _apply_inside(self, graph: GraphProto, names: Mapping[str, str], prefix: str) -> None:
         inner = dict(names)
         for place, value in enumerate(graph.input):
             inner[value.name] = self._choose_unused_name(f"{prefix}in:{place}")
@@ -132,16 +132,18 @@ def _list_needed(graph: GraphProto) -> Iterator[int]:
             elif place not in seen:
                 seen.add(place)
                 pending.append((place, True))
-                inputs = [name for name in _reads(graph.node[place]) if name in maker]
+                inputs = [name for name in _iter_reads(graph.node[place]) if name in maker]
                 pending += [(maker[name], False) for name in reversed(inputs)]
 
 
-def _reads(node: NodeProto) -> Iterator[str]:
+def _iter_reads(node: NodeProto) -> Iterator[str]:
     """Yield the names of values that a node reads, those that graphs inside it read from outside included."""
     yield from node.input
     for attribute in sorted(node.attribute, key=lambda item: item.name):
         if attribute.HasField("g"):
             graph = attribute.g
             own = list_own_names(graph)
-            yield from (name for place in _list_needed(graph) for name in _reads(graph.node[place]) if name not in own)
+            yield from (
+                name for place in _list_needed(graph) for name in _iter_reads(graph.node[place]) if name not in own
+            )
             yield from (value.name for value in graph.output if value.name not in own)

@@ -55,10 +55,10 @@ def compare_values(
             differs &= ~limit.arbitrary & (limit.spread == 0)
         wrong = int(np.count_nonzero(differs))
         return (f"{wrong} of {right.size} values differ", 0.0) if wrong and tolerance else ("", 0.0)
-    return _float_difference(right.astype(np.float64), value.astype(np.float64), tolerance, limit)
+    return _describe_float_difference(right.astype(np.float64), value.astype(np.float64), tolerance, limit)
 
 
-def _float_difference(
+def _describe_float_difference(
     right: Array, value: Array, tolerance: Tolerance | None, limit: Limit | None
 ) -> tuple[str, float]:
     import numpy as np

@@ -8,7 +8,7 @@ from pathlib import Path
 from onnx import ModelProto, TensorProto
 from onnx.external_data_helper import load_external_data_for_tensor, set_external_data, uses_external_data
 
-from orun.stages._graph.io import EXTERNAL_FROM, load_graph, tensors
+from orun.stages._graph.io import EXTERNAL_FROM, iter_tensors, load_graph
 
 PAGE = 4096  # offset of a weight is a multiple, so that ONNX Runtime can map it
 
@@ -23,7 +23,7 @@ def load_on_disk(path: Path, name: str) -> ModelProto:
         UsageError: as `io.load` does.
     """
     model, base = load_graph(path), str(path.parent)
-    for tensor in itertools.islice(tensors(model), len(model.graph.initializer), None):  # inside of nodes
+    for tensor in itertools.islice(iter_tensors(model), len(model.graph.initializer), None):  # inside of nodes
         _load(tensor, base)
     with Path(name).open("wb") as data:
         for tensor in model.graph.initializer:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 STANDARD = ("", "ai.onnx")  # both names of ONNX's own domain
 
 
-def standard_opset(model: ModelProto) -> int:
+def find_standard_opset(model: ModelProto) -> int:
     """Return the version of the standard operator set that a model uses; 0 if it uses none."""
     return max((item.version for item in model.opset_import if item.domain in STANDARD), default=0)
 
@@ -24,9 +24,9 @@ def tidy_domains(model: ModelProto) -> None:
     """
     from onnx import helper
 
-    from orun.stages._graph.io import nodes
+    from orun.stages._graph.io import iter_nodes
 
-    used = {*(node.domain for node in nodes(model)), *(function.domain for function in model.functions)}
+    used = {*(node.domain for node in iter_nodes(model)), *(function.domain for function in model.functions)}
     named = {item.domain: item.version for item in reversed(model.opset_import)}
     if "ai.onnx" in named:  # another name of the standard, which is ""
         used.discard("")

@@ -97,11 +97,11 @@ def assign_sizes(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) ->
         }
         for number in range(count)
     ]
-    image = {axis: size for axis, size in _image_sizes(inputs).items() if axis in known and axis not in sizes}
+    image = {axis: size for axis, size in _choose_image_sizes(inputs).items() if axis in known and axis not in sizes}
     return [*assigned, {**assigned[-1], **image}] if image else assigned
 
 
-def _image_sizes(inputs: Sequence[Input]) -> dict[str, int]:
+def _choose_image_sizes(inputs: Sequence[Input]) -> dict[str, int]:
     """Return sizes of the dynamic axes that are the height and width of an image, channels first or last."""
     image: dict[str, int] = {}
     for item in inputs:
@@ -122,11 +122,11 @@ def _require_possible(item: Input) -> None:
         return
     if item.fill != "random" and {item.low, item.high} - {None, 0, 1}:
         raise UsageError(f"input {item.name!r} is a mask of 0 and 1, and cannot have other bounds")
-    low, high = _bounds(item)
+    low, high = _choose_bounds(item)
     if low > high:
         bounds = f"{low:g} to {high:g}"
         raise UsageError(f"input {item.name!r} takes values from {bounds}, which is an empty range")
-    least, most = bounds_of(item.dtype)
+    least, most = get_type_bounds(item.dtype)
     if low < least or high > most:
         beyond = low if low < least else high
         raise UsageError(f"input {item.name!r} is of {item.dtype}, which cannot hold {beyond:g}")
@@ -146,7 +146,7 @@ def make_cases(
         random = np.random.default_rng([seed, number])
         text = ", ".join(f"{axis}={size}" for axis, size in axis_sizes.items())
         title = f"{mode} values" + (f" at {text}" if text else "")
-        feed = {item.name: _values(item, axis_sizes, mode, masks, random) for item in inputs}
+        feed = {item.name: _draw_values(item, axis_sizes, mode, masks, random) for item in inputs}
         yield Case(title, axis_sizes, feed)
 
 
@@ -154,7 +154,7 @@ def make_random_values(
     inputs: Sequence[Input], sizes: Mapping[str, int], random: np.random.Generator
 ) -> dict[str, Array]:
     """Return random values of every input at these sizes of the dynamic axes; masks are right-padded."""
-    return {item.name: _values(item, sizes, "random", "right-padded", random) for item in inputs}
+    return {item.name: _draw_values(item, sizes, "random", "right-padded", random) for item in inputs}
 
 
 def take_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, int]) -> dict[str, Array]:
@@ -169,25 +169,27 @@ def take_example(inputs: Mapping[str, Values], number: int, ranks: Mapping[str, 
     return {name: value if value.ndim == ranks[name] else value[None] for name, value in arrays.items()}
 
 
-def _values(item: Input, sizes: Mapping[str, int], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
+def _draw_values(item: Input, sizes: Mapping[str, int], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
     import numpy as np
 
     shape = tuple(dynamic_axes.compute_size(axis, sizes) if isinstance(axis, str) else axis for axis in item.shape)
     if item.fill != "random":
-        return _mask(shape, mode, "right-padded" if item.fill == "right-padded" else masks, random).astype(item.dtype)
+        return _draw_mask(shape, mode, "right-padded" if item.fill == "right-padded" else masks, random).astype(
+            item.dtype
+        )
     if item.dtype == "object":
         return np.full(shape, mode, dtype=object)
     if mode != "random":
-        return np.full(shape, _bounds(item)[mode == "highest"], item.dtype)
+        return np.full(shape, _choose_bounds(item)[mode == "highest"], item.dtype)
     if np.dtype(item.dtype).kind in "iub":
-        low, high = _bounds(item)
+        low, high = _choose_bounds(item)
         return random.integers(int(low), int(high), shape, endpoint=True).astype(item.dtype)
     if item.low is None and item.high is None:
         return random.standard_normal(shape).astype(item.dtype)
-    return random.uniform(*_bounds(item), shape).astype(item.dtype)
+    return random.uniform(*_choose_bounds(item), shape).astype(item.dtype)
 
 
-def _bounds(item: Input) -> tuple[float, float]:
+def _choose_bounds(item: Input) -> tuple[float, float]:
     """Return the least and the largest value.
 
     A missing bound is 0 or 1, or that of a pixel; for floats it is 1 away from the other one if 0 or 1 is beyond that.
@@ -203,7 +205,7 @@ def _bounds(item: Input) -> tuple[float, float]:
     return low, max(1.0, low + 1.0) if high is None else high
 
 
-def bounds_of(dtype: str) -> tuple[float, float]:
+def get_type_bounds(dtype: str) -> tuple[float, float]:
     """Return the least and the largest finite value of a type."""
     import numpy as np
 
@@ -215,7 +217,7 @@ def bounds_of(dtype: str) -> tuple[float, float]:
     return (float(np.finfo(dtype).min), float(np.finfo(dtype).max)) if kind == "f" else (-math.inf, math.inf)
 
 
-def _mask(shape: tuple[int, ...], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
+def _draw_mask(shape: tuple[int, ...], mode: Mode, masks: Masks, random: np.random.Generator) -> Array:
     import numpy as np
 
     if mode == "highest" or not shape or not all(shape):

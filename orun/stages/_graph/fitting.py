@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto
 
 from orun.errors import UsageError
-from orun.measure.dataset import Values, as_type, spread
+from orun.measure.dataset import Values, spread_indices, suggest_type
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.input_domain import InputValues
 
@@ -35,7 +35,7 @@ def require_fitting(source: str, inputs: Iterable[Input], feed: Mapping[str, NDA
             raise UsageError(
                 f"{source} does not fit the input {item.name!r} of the model",
                 why=f"it has {value.dtype} {list(value.shape)}, and the model takes {item.dtype} {list(item.shape)}",
-                hint=_conversion(item, value, of_type),
+                hint=_suggest_conversion(item, value, of_type),
             )
 
 
@@ -67,7 +67,7 @@ def warn_of_bounds(domain: Mapping[str, InputValues], inputs: Mapping[str, Value
         if name not in inputs or (declared.low is None and declared.high is None):
             continue
         values = inputs[name]
-        arrays = [np.asarray(values[number]) for number in spread(len(values), LOOKED_AT)]
+        arrays = [np.asarray(values[number]) for number in spread_indices(len(values), LOOKED_AT)]
         are_integers = all(array.dtype.kind in "iu" for array in arrays)
         numbers = [array for array in arrays if array.dtype.kind in "iuf" and array.size]
         low = min((float(np.fmin.reduce(array, axis=None)) for array in numbers), default=math.inf)
@@ -101,10 +101,10 @@ def _fits(shape: Sequence[int], declared: Sequence[int | str]) -> bool:
     return len(shape) == len(declared) and all(isinstance(axis, str) or axis == size for size, axis in pairs)
 
 
-def _conversion(item: Input, value: NDArray[Any], of_type: bool) -> str:
+def _suggest_conversion(item: Input, value: NDArray[Any], of_type: bool) -> str:
     """Return how to convert the values to what the model takes; empty when that is not clear."""
     if not of_type:
-        return as_type(item.name, item.dtype)
+        return suggest_type(item.name, item.dtype)
     for order in ORDERS:
         if value.ndim == len(order) and _fits([value.shape[axis] for axis in order], item.shape):
             return f"in the dataset, {item.name}: values.transpose{order}"

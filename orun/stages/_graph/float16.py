@@ -9,7 +9,7 @@ from onnx import ModelProto
 from onnx.helper import make_node
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
-from orun.stages._graph.io import graphs
+from orun.stages._graph.io import iter_graphs
 from orun.stages._graph.names import list_scopes, rename_values
 from orun.stages._graph.nodes import list_needed, list_own_names, set_items, sort_nodes
 from orun.stages._graph.transposed_products import rewrite_products
@@ -38,7 +38,7 @@ def to_float16(
         node_block_list=blocked,
     )
     name_casts(converted, names)
-    for graph in graphs(converted):
+    for graph in iter_graphs(converted):
         for node in graph.node:
             node.name = names.get(node.name, node.name)
     _merge_casts(converted)
@@ -68,7 +68,7 @@ def name_nodes(model: ModelProto, nodes: set[str], kept: set[str]) -> tuple[dict
     """
     names: dict[str, str] = {}
     blocked = []
-    for node in (node for graph in graphs(model) for node in graph.node):
+    for node in (node for graph in iter_graphs(model) for node in graph.node):
         name = f"float16/{len(names)}"
         if node.name in nodes or not kept.isdisjoint(node.output):
             blocked.append(name)

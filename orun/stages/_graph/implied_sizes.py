@@ -9,7 +9,7 @@ from onnx import ModelProto, NodeProto, shape_inference
 
 from orun.core.dynamic_axes import list_batch_axes, list_free
 from orun.stages._graph.io import EXTERNAL_FROM
-from orun.stages._graph.signature import axes_of, list_inputs
+from orun.stages._graph.signature import list_inputs, name_axes
 
 Shape = tuple[int, ...]
 
@@ -45,16 +45,16 @@ def find_implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     An axis that weights fix has that size alone. The sides of an image have the size at which the layers behind fit, if
     not every size fits. An axis that must be long enough for kernels has two sizes.
     """
-    shapes = [axes_of(value) for value in list_inputs(model)]
+    shapes = [name_axes(value) for value in list_inputs(model)]
     batch = list_batch_axes(shapes)
     dynamic = [axis for axis in list_free(shapes) if axis not in batch]
     if not dynamic:
         return {}
-    light = _without_weights(model)
+    light = _drop_weights(model)
     values, constants = _infer_shapes(light)
     fixed: dict[str, set[int]] = {}
     for node in model.graph.node:
-        for name, place, size in _fixed(node, constants):
+        for name, place, size in _iter_fixed_axes(node, constants):
             axes = values.get(name, ())
             if -len(axes) <= place < len(axes) and axes[place] in dynamic:
                 fixed.setdefault(str(axes[place]), set()).add(size)
@@ -62,8 +62,8 @@ def find_implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     free = [axis for axis in dynamic if axis not in fixed]
     if not free or not any(node.op_type in WINDOWS for node in light.graph.node):
         return required
-    single = _with_sizes(light, [str(axis) for axis in batch], 1)  # shapes can be computed without a name in them
-    if side := _side(single, free):
+    single = _set_sizes(light, [str(axis) for axis in batch], 1)  # shapes can be computed without a name in them
+    if side := _find_shared_size(single, free):
         return required | dict.fromkeys(free, (side,))
     for axis in free:
         size = next((size for size in TRIED if _fits(light, axis, size)), 0)
@@ -72,20 +72,20 @@ def find_implied_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     return required
 
 
-def _side(light: ModelProto, axes: Sequence[str]) -> int:
+def _find_shared_size(light: ModelProto, axes: Sequence[str]) -> int:
     """Return the size that all these axes can share so that weights fit; 0 if every size will do, or none."""
-    if _excess(light, axes, LONGEST_SIDE) == _excess(light, axes, LONGEST_SIDE - 1) == 0:
+    if _measure_excess(light, axes, LONGEST_SIDE) == _measure_excess(light, axes, LONGEST_SIDE - 1) == 0:
         return 0
-    least = bisect_left(range(1, LONGEST_SIDE), 0, key=lambda size: _excess(light, axes, size)) + 1
+    least = bisect_left(range(1, LONGEST_SIDE), 0, key=lambda size: _measure_excess(light, axes, size)) + 1
     rounded = -(-least // ROUND_SIDE) * ROUND_SIDE
-    return next((size for size in (rounded, least) if _excess(light, axes, size) == 0), 0)
+    return next((size for size in (rounded, least) if _measure_excess(light, axes, size) == 0), 0)
 
 
-def _excess(light: ModelProto, axes: Sequence[str], size: int) -> int:
+def _measure_excess(light: ModelProto, axes: Sequence[str], size: int) -> int:
     """Return by how much the first value that does not fit its weights is too long if these axes have this size."""
-    values, constants = _infer_shapes(_with_sizes(light, axes, size), reshaped=True)
+    values, constants = _infer_shapes(_set_sizes(light, axes, size), reshaped=True)
     for node in light.graph.node:
-        for name, place, wanted in _fixed(node, constants):
+        for name, place, wanted in _iter_fixed_axes(node, constants):
             shape = values.get(name, ())
             length = shape[place] if -len(shape) <= place < len(shape) else wanted
             stretches = length == 1 and node.op_type in BROADCAST
@@ -96,11 +96,11 @@ def _excess(light: ModelProto, axes: Sequence[str], size: int) -> int:
 
 def _fits(light: ModelProto, axis: str, size: int) -> bool:
     """Return whether all values have a size above 0 along each axis when this axis has that size."""
-    values, _ = _infer_shapes(_with_sizes(light, [axis], size))
+    values, _ = _infer_shapes(_set_sizes(light, [axis], size))
     return all(not isinstance(length, int) or length > 0 for axes in values.values() for length in axes)
 
 
-def _with_sizes(light: ModelProto, axes: Sequence[str], size: int) -> ModelProto:
+def _set_sizes(light: ModelProto, axes: Sequence[str], size: int) -> ModelProto:
     model = ModelProto()
     model.CopyFrom(light)
     for value in model.graph.input:
@@ -110,13 +110,13 @@ def _with_sizes(light: ModelProto, axes: Sequence[str], size: int) -> ModelProto
     return model
 
 
-def _without_weights(model: ModelProto) -> ModelProto:
+def _drop_weights(model: ModelProto) -> ModelProto:
     """Return the model without large weights, with a name for each dynamic axis of its inputs."""
     light = ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     light.graph.node.extend(model.graph.node)
     light.graph.input.extend(model.graph.input)
     for value in light.graph.input:
-        for dim, name in zip(value.type.tensor_type.shape.dim, axes_of(value), strict=True):
+        for dim, name in zip(value.type.tensor_type.shape.dim, name_axes(value), strict=True):
             if isinstance(name, str):
                 dim.dim_param = name
     for tensor in model.graph.initializer:
@@ -150,7 +150,7 @@ def _infer_shapes(
     return values, constants
 
 
-def _fixed(node: NodeProto, constants: Mapping[str, Shape]) -> Iterator[tuple[str, int, int]]:
+def _iter_fixed_axes(node: NodeProto, constants: Mapping[str, Shape]) -> Iterator[tuple[str, int, int]]:
     """Yield each value of which the weights of a node fix an axis, with the axis and its size."""
     weights = [constants.get(name, ()) for name in node.input]
     if node.op_type in BROADCAST:

@@ -66,7 +66,7 @@ def to_input_values(inputs: Mapping[str, DeclaredInput]) -> dict[str, InputValue
     return {name: InputValues(item.fill, item.low, item.high) for name, item in inputs.items()}
 
 
-def domain_of(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> InputDomain:
+def build_domain(inputs: Sequence[Input], sizes: Mapping[str, Sequence[int]]) -> InputDomain:
     """Return the domain that a conversion declares."""
     values = {item.name: InputValues(item.fill, item.low, item.high) for item in inputs}
     return InputDomain(values, {axis: tuple(values) for axis, values in sizes.items()})
@@ -151,11 +151,11 @@ def _name_axes(before: ModelProto, after: ModelProto) -> bool:
 
 
 def _list_lost_inputs(domain: InputDomain, before: ModelProto, after: ModelProto) -> tuple[str, ...]:
-    from orun.stages._graph.io import input_names
+    from orun.stages._graph.io import list_input_names
 
-    names = input_names(after)
+    names = list_input_names(after)
     removed = [name for name in domain.inputs if name not in names]
-    new = [name for name in names if name not in input_names(before)]
+    new = [name for name in names if name not in list_input_names(before)]
     notes = []
     if removed:
         notes.append(f"the input domain of {', '.join(removed)} is dropped: the model no longer has this input")

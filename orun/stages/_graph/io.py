@@ -53,17 +53,17 @@ def load_graph(path: Path) -> ModelProto:
             raise UsageError(
                 f"{path.name} is not an ONNX model", why="it is a pointer of Git LFS", hint="git lfs pull"
             ) from None
-        raise _no_model(path, str(error)) from error
+        raise _explain_no_model(path, str(error)) from error
     if not model.HasField("graph"):
-        raise _no_model(path, "it holds no graph")
+        raise _explain_no_model(path, "it holds no graph")
     with _refusing_bad_data(path):
-        locations = external_files(model)
+        locations = list_external_files(model)
     for location in locations:
         _check_location(path, location)
     return model
 
 
-def _no_model(path: Path, problem: str) -> UsageError:
+def _explain_no_model(path: Path, problem: str) -> UsageError:
     """Return the error for a file that is not an ONNX model, which says what it is as far as its first bytes tell."""
     with path.open("rb") as file:
         head = file.read(HEAD)
@@ -117,12 +117,12 @@ def _check_location(path: Path, location: str) -> None:
     file.open("rb").close()  # recorded as read, even if reads of native code are not traced
 
 
-def external_files(model: ModelProto) -> tuple[str, ...]:
+def list_external_files(model: ModelProto) -> tuple[str, ...]:
     """Return the locations of external data as the model has them, each once."""
     from onnx.external_data_helper import ExternalDataInfo, uses_external_data
 
     return tuple(
-        dict.fromkeys(ExternalDataInfo(tensor).location for tensor in tensors(model) if uses_external_data(tensor))
+        dict.fromkeys(ExternalDataInfo(tensor).location for tensor in iter_tensors(model) if uses_external_data(tensor))
     )
 
 
@@ -133,7 +133,7 @@ def save(model: ModelProto, path: Path, *, external: bool = False) -> None:
     """
     import onnx
 
-    if not external and sum(map(count_bytes, tensors(model))) < PROTO_LIMIT:
+    if not external and sum(map(count_bytes, iter_tensors(model))) < PROTO_LIMIT:
         onnx.save(model, path)
         return
     onnx.save(model, path, save_as_external_data=True, location=DATA, size_threshold=EXTERNAL_FROM)
@@ -164,13 +164,13 @@ def save_graph(model: ModelProto, source: Path, path: Path) -> None:
     import onnx
 
     onnx.save(model, path)
-    for name in external_files(model):
+    for name in list_external_files(model):
         target = path.parent / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(source.parent / name, target)
 
 
-def graphs(model: ModelProto) -> Iterator[GraphProto | FunctionProto]:
+def iter_graphs(model: ModelProto) -> Iterator[GraphProto | FunctionProto]:
     """Yield the model's graph, its functions, and every graph inside a node."""
     pending: list[GraphProto | FunctionProto] = [model.graph, *model.functions]
     while pending:
@@ -183,17 +183,17 @@ def graphs(model: ModelProto) -> Iterator[GraphProto | FunctionProto]:
                     pending.append(attribute.g)
 
 
-def nodes(model: ModelProto) -> Iterator[NodeProto]:
+def iter_nodes(model: ModelProto) -> Iterator[NodeProto]:
     """Yield every node, those inside functions and nested graphs included."""
-    for graph in graphs(model):
+    for graph in iter_graphs(model):
         yield from graph.node
 
 
-def tensors(model: ModelProto) -> Iterator[TensorProto]:
+def iter_tensors(model: ModelProto) -> Iterator[TensorProto]:
     """Yield every tensor that is stored in the model: initializers and attributes."""
     from onnx import GraphProto
 
-    for graph in graphs(model):
+    for graph in iter_graphs(model):
         if isinstance(graph, GraphProto):
             yield from graph.initializer
             for sparse in graph.sparse_initializer:
@@ -210,11 +210,11 @@ def weigh(path: Path) -> dict[str, Metric]:
     files = [file for file in path.parent.rglob("*") if file.is_file()]
     return {
         "size": Metric(sum(file.stat().st_size for file in files), "B", "lower"),
-        "nodes": Metric(sum(1 for _ in nodes(load_graph(path))), better="lower"),
+        "nodes": Metric(sum(1 for _ in iter_nodes(load_graph(path))), better="lower"),
     }
 
 
-def input_names(model: ModelProto) -> tuple[str, ...]:
+def list_input_names(model: ModelProto) -> tuple[str, ...]:
     """Return the names of a model's inputs without weights, which are inputs too before IR version 4."""
     stored = {tensor.name for tensor in model.graph.initializer}
     return tuple(value.name for value in model.graph.input if value.name not in stored)

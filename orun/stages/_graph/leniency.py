@@ -82,7 +82,7 @@ class Leniency:
                     "is converted; or give inputs, `inputs: file.py:function`",
                 )
 
-    def notes(self) -> Iterator[str]:
+    def iter_notes(self) -> Iterator[str]:
         """Yield a sentence for each output that was partly left out or compared loosely."""
         for name, number in self._left_out.items():
             if number:

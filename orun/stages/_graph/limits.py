@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import replace
 from orun.core.targets import Target
-from orun.stages._graph.sessions import session
+from orun.stages._graph.sessions import open_model
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Array
@@ -55,13 +55,13 @@ class Limits:
     spread: str
 
 
-def limits_of(context: Context, path: Path, outputs: Sequence[str], target: Target | None) -> Limits:
+def build_limits(context: Context, path: Path, outputs: Sequence[str], target: Target | None) -> Limits:
     """Return the limits of an ONNX model; sessions are opened on first use."""
     from orun.stages._graph.masked_rows import open_filled
 
     chosen = target or Target("cpu")
     plain = replace(chosen, session={**chosen.session, "graph_optimization_level": "disable"})
-    opened = functools.cache(lambda: session(path, outputs, plain))
+    opened = functools.cache(lambda: open_model(path, outputs, plain))
     probed = functools.cache(lambda: open_filled(path, outputs, target))
 
     def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
@@ -120,14 +120,14 @@ def merge(
     """
     import numpy as np
 
-    def limit(place: int, values: list[tuple[Any, Any]]) -> Limit | None:
+    def build_limit(place: int, values: list[tuple[Any, Any]]) -> Limit | None:
         if not isinstance(values[0][0], np.ndarray):
             return None
-        spread = np.max([_spread(*pair) for pair in values], axis=0)
+        spread = np.max([_measure_spread(*pair) for pair in values], axis=0)
         return Limit(np.zeros(spread.shape, bool) if unseen is None else unseen[place], spread)
 
     outputs = range(len(answers[0][0]))
-    return [limit(place, [(left[place], right[place]) for left, right in answers]) for place in outputs]
+    return [build_limit(place, [(left[place], right[place]) for left, right in answers]) for place in outputs]
 
 
 def differs(value: Array, other: Array) -> Array:
@@ -139,7 +139,7 @@ def differs(value: Array, other: Array) -> Array:
     return result
 
 
-def _spread(value: Array, other: Array) -> Array:
+def _measure_spread(value: Array, other: Array) -> Array:
     """Return the differences of two answers, the largest of each example; 1 for unequal integers or texts."""
     import numpy as np
 

@@ -18,11 +18,11 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape
 
 from orun.core.targets import Target
 from orun.measure.dataset import Array
-from orun.stages._graph.domains import standard_opset
+from orun.stages._graph.domains import find_standard_opset
 from orun.stages._graph.io import load, load_graph, save
 from orun.stages._graph.nodes import attribute, set_items
 from orun.stages._graph.ort_graph import add_types
-from orun.stages._graph.sessions import Feed, session
+from orun.stages._graph.sessions import Feed, open_model
 
 HIDDEN = -5e3  # lower scores belong to hidden keys: masks add at least -1e4, and no real score is as low
 FILL = "orun_fill"  # input of the copy: the result of rows that see nothing
@@ -63,18 +63,18 @@ def open_filled(
 
     It is None when no node of the model's main graph computes attention.
     """
-    ranks = _ranks(path)
+    ranks = _infer_ranks(path)
     model = add_types(load(path))
     if not fill(model, ranks):
         return None
     with TemporaryDirectory(dir=".") as folder:
         copy = Path(folder, "filled.onnx")
         save(model, copy, external=True)
-        run = session(copy, outputs, target)
+        run = open_model(copy, outputs, target)
     return lambda feed, number: run({**feed, FILL: np.array(number, np.float32)})
 
 
-def _ranks(path: Path) -> dict[str, int]:
+def _infer_ranks(path: Path) -> dict[str, int]:
     """Return the number of axes of values of the main graph, as far as ONNX can infer it."""
     graph = shape_inference.infer_shapes(load_graph(path)).graph
     values = [*graph.value_info, *graph.input, *graph.output]
@@ -89,7 +89,7 @@ def fill(model: ModelProto, ranks: Mapping[str, int]) -> int:
     """
     graph = model.graph
     editor = _Editor(model, ranks)
-    set_items(graph.node, (item for node in graph.node for item in (node, *editor.following(node))))
+    set_items(graph.node, (item for node in graph.node for item in (node, *editor.list_following(node))))
     if editor.count:
         graph.input.append(helper.make_tensor_value_info(FILL, TensorProto.FLOAT, []))
     return editor.count
@@ -108,10 +108,10 @@ class _Editor:
         self._types = {value.name: value.type.tensor_type.elem_type for value in values}
         self._types |= {tensor.name: tensor.data_type for tensor in model.graph.initializer}
         self._ranks = {tensor.name: len(tensor.dims) for tensor in model.graph.initializer} | dict(ranks)
-        self._version = standard_opset(model)
+        self._version = find_standard_opset(model)
         self._nodes: list[NodeProto] = []
 
-    def following(self, node: NodeProto) -> list[NodeProto]:
+    def list_following(self, node: NodeProto) -> list[NodeProto]:
         """Return the nodes that follow an attention and take over its first output; none for other nodes."""
         self._nodes = []
         operator = OPERATORS.get((node.domain.removeprefix("ai.onnx"), node.op_type))
@@ -119,80 +119,84 @@ class _Editor:
         blind = ""
         default = -1 if self._version >= AXES_ARE_INPUTS else 1
         if node.op_type == "Softmax" and attribute(node, "axis", default) in LAST:
-            blind = self._name_hidden_rows(self._float(node.input[0]), axes=[-1], keep=True)
+            blind = self._name_hidden_rows(self._add_cast(node.input[0]), axes=[-1], keep=True)
         elif operator is not None and self._version >= AXES_ARE_INPUTS:
-            blind = self._blind(node, operator, seen)
+            blind = self._add_blind(node, operator, seen)
         if not blind:
             return []
         node.output[0] = seen
-        number = self._node("Cast", [FILL], to=self._types[name])
-        self._node("Where", [blind, number, seen], name=name)
+        number = self._add_node("Cast", [FILL], to=self._types[name])
+        self._add_node("Where", [blind, number, seen], name=name)
         self.count += 1
         return self._nodes
 
-    def _blind(self, node: NodeProto, operator: Operator, result: str) -> str:
+    def _add_blind(self, node: NodeProto, operator: Operator, result: str) -> str:
         """Name a boolean for each row of an operator's result, `[batch, queries, 1]`; empty if nothing is hidden."""
-        bias, mask = (_input(node, place) for place in (operator.bias, operator.mask))
+        bias, mask = (_find_input(node, place) for place in (operator.bias, operator.mask))
         four = self._ranks.get(node.output[0]) == HEADS
-        scores = [self._bias(bias)] if bias else []
+        scores = [self._add_bias(bias)] if bias else []
         if mask and self._ranks.get(mask, 2) > LENGTHS:
             scores.append(self._mask(mask))
         if not scores:
             return ""
         if operator.causal is None or attribute(node, operator.causal, 0):
-            scores.append(self._later(scores[0], result, queries=2 if four else 1))
-        least = self._node("Min", scores)
+            scores.append(self._add_later(scores[0], result, queries=2 if four else 1))
+        least = self._add_node("Min", scores)
         if four:
             return self._name_hidden_rows(least, axes=[-1], keep=True)
-        return self._node("Unsqueeze", [self._name_hidden_rows(least, axes=[1, -1], keep=False), self._constant([2])])
+        return self._add_node(
+            "Unsqueeze", [self._name_hidden_rows(least, axes=[1, -1], keep=False), self._add_constant([2])]
+        )
 
-    def _bias(self, bias: str) -> str:
+    def _add_bias(self, bias: str) -> str:
         """Name the scores that a bias adds, `[batch, heads, queries, keys]`; a boolean shows or hides."""
-        scores = self._choose(bias) if self._types.get(bias) == TensorProto.BOOL else self._float(bias)
-        return self._node("Add", [scores, self._constant(np.zeros((1,) * HEADS, np.float32))])
+        scores = self._choose(bias) if self._types.get(bias) == TensorProto.BOOL else self._add_cast(bias)
+        return self._add_node("Add", [scores, self._add_constant(np.zeros((1,) * HEADS, np.float32))])
 
     def _mask(self, mask: str) -> str:
         """Name the scores of a mask of keys, `[batch, keys]` or `[batch, queries, keys]`."""
         axes = [1] if self._ranks.get(mask) == QUERIES_TOO else [1, 2]
-        shown = self._node("Cast", [mask], to=TensorProto.BOOL)
-        return self._choose(self._node("Unsqueeze", [shown, self._constant(axes)]))
+        shown = self._add_node("Cast", [mask], to=TensorProto.BOOL)
+        return self._choose(self._add_node("Unsqueeze", [shown, self._add_constant(axes)]))
 
-    def _later(self, scores: str, result: str, queries: int) -> str:
+    def _add_later(self, scores: str, result: str, queries: int) -> str:
         """Name scores that hide the keys after each query, `[queries, keys]`; the last query sees the last key.
 
         `scores` are `[batch, heads, queries, keys]`; `queries` is the axis of the queries in `result`.
         """
-        zero, step = self._constant(0), self._constant(1)
-        keys = self._node("Gather", [self._node("Shape", [scores]), self._constant(3)])
-        count = self._node("Gather", [self._node("Shape", [result]), self._constant(queries)])
-        places = self._node("Range", [self._node("Sub", [keys, count]), keys, step])
-        column = self._node("Unsqueeze", [places, self._constant([1])])
-        return self._choose(self._node("LessOrEqual", [self._node("Range", [zero, keys, step]), column]))
+        zero, step = self._add_constant(0), self._add_constant(1)
+        keys = self._add_node("Gather", [self._add_node("Shape", [scores]), self._add_constant(3)])
+        count = self._add_node("Gather", [self._add_node("Shape", [result]), self._add_constant(queries)])
+        places = self._add_node("Range", [self._add_node("Sub", [keys, count]), keys, step])
+        column = self._add_node("Unsqueeze", [places, self._add_constant([1])])
+        return self._choose(self._add_node("LessOrEqual", [self._add_node("Range", [zero, keys, step]), column]))
 
     def _choose(self, shown: str) -> str:
         """Name scores that are 0 where a boolean is true, and hide where it is not."""
-        return self._node("Where", [shown, self._constant(np.float32(0)), self._constant(np.float32(2 * HIDDEN))])
+        return self._add_node(
+            "Where", [shown, self._add_constant(np.float32(0)), self._add_constant(np.float32(2 * HIDDEN))]
+        )
 
     def _name_hidden_rows(self, scores: str, *, axes: list[int], keep: bool) -> str:
         """Name a boolean: whether every key along these axes is hidden."""
         if self._version >= REDUCTIONS_TAKE_AXES:
-            most = self._node("ReduceMax", [scores, self._constant(axes)], keepdims=int(keep))
+            most = self._add_node("ReduceMax", [scores, self._add_constant(axes)], keepdims=int(keep))
         else:
-            most = self._node("ReduceMax", [scores], axes=axes, keepdims=int(keep))
-        return self._node("Less", [most, self._constant(np.float32(HIDDEN))])
+            most = self._add_node("ReduceMax", [scores], axes=axes, keepdims=int(keep))
+        return self._add_node("Less", [most, self._add_constant(np.float32(HIDDEN))])
 
-    def _float(self, value: str) -> str:
-        return self._node("Cast", [value], to=TensorProto.FLOAT)
+    def _add_cast(self, value: str) -> str:
+        return self._add_node("Cast", [value], to=TensorProto.FLOAT)
 
-    def _constant(self, value: int | list[int] | np.float32 | Array) -> str:
-        return self._node("Constant", [], value=numpy_helper.from_array(np.asarray(value)))
+    def _add_constant(self, value: int | list[int] | np.float32 | Array) -> str:
+        return self._add_node("Constant", [], value=numpy_helper.from_array(np.asarray(value)))
 
-    def _node(self, kind: str, inputs: list[str], name: str = "", **attributes: Any) -> str:
+    def _add_node(self, kind: str, inputs: list[str], name: str = "", **attributes: Any) -> str:
         """Make a node that yields one value; return the name of the value."""
         output = name or f"{FILL}/{self.count}/{len(self._nodes)}"
         self._nodes.append(helper.make_node(kind, inputs, [output], **attributes))
         return output
 
 
-def _input(node: NodeProto, place: int | None) -> str:
+def _find_input(node: NodeProto, place: int | None) -> str:
     return node.input[place] if place is not None and place < len(node.input) else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from orun.measure.accuracy.names import title_of
+from orun.measure.accuracy.names import format_title
 from orun.stages._graph.io import load_graph
 from orun.stages.contract import Context
 
@@ -53,7 +53,7 @@ def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str
         if name in inputs and IMPUTER not in operators and (not harmed or harmed & operators):
             raise context.failed(
                 f"example {example} of the {len(dataset)} used holds NaN in {name!r}, "
-                f"which the {title_of(role)} treats as a number",
+                f"which the {format_title(role)} treats as a number",
                 why=f"{why}\n{examples} of {len(dataset)} examples hold one",
                 hint=HINT,
             )

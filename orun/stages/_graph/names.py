@@ -12,8 +12,8 @@ from onnx.onnx_pb import TensorShapeProto
 
 from orun.core import dynamic_axes
 from orun.stages._graph.feeds import Case, Input
-from orun.stages._graph.io import graphs, tensors
-from orun.stages._graph.nodes import inner_graphs, list_reads, set_items
+from orun.stages._graph.io import iter_graphs, iter_tensors
+from orun.stages._graph.nodes import iter_inner_graphs, list_reads, set_items
 
 DATA_SHAPES = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"})  # operators with a shape by values
 
@@ -21,9 +21,9 @@ DATA_SHAPES = frozenset({"Compress", "NonMaxSuppression", "NonZero", "Unique"}) 
 def clean(model: ModelProto) -> None:
     """Remove doc strings and metadata: they hold stack traces with paths of this machine."""
     _clean(model)
-    for tensor in tensors(model):
+    for tensor in iter_tensors(model):
         _clean(tensor)
-    for graph in graphs(model):
+    for graph in iter_graphs(model):
         _clean(graph)
         for item in (*graph.node, *graph.value_info):
             _clean(item)
@@ -85,7 +85,7 @@ def make_unique(name: str, used: set[str]) -> str:
 
 def list_scopes(model: ModelProto) -> list[GraphProto]:
     """Return the graphs that share names of values; a function has its own names."""
-    return [graph for graph in graphs(model) if isinstance(graph, GraphProto)]
+    return [graph for graph in iter_graphs(model) if isinstance(graph, GraphProto)]
 
 
 def rename_values(model: ModelProto, names: Mapping[str, str]) -> None:
@@ -120,7 +120,7 @@ def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequen
     sizes = [
         {**case.sizes, **{axis: dynamic_axes.compute_size(axis, case.sizes) for axis in follows}} for case in tries
     ]
-    free = _data_dependent(model)
+    free = _find_data_dependent(model)
     for place, output in enumerate(model.graph.output):
         shapes = [answer[place].shape for answer in answers]
         declared = output.type.tensor_type.shape
@@ -133,7 +133,7 @@ def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequen
             _name_axis(axis, [shape[index] for shape in shapes], sizes, f"{output.name}_{index}", fixed=fixed)
 
 
-def _data_dependent(model: ModelProto) -> set[str]:
+def _find_data_dependent(model: ModelProto) -> set[str]:
     """Return the values computed from the result of an operator whose shape depends on values, such as NonZero."""
     functions = {item.name for item in model.functions if any(map(_has_data_shape, item.node))}
     values: set[str] = set()
@@ -144,7 +144,7 @@ def _data_dependent(model: ModelProto) -> set[str]:
 
 
 def _has_data_shape(node: NodeProto) -> bool:
-    inner = (item for graph in inner_graphs(node) for item in graph.node)
+    inner = (item for graph in iter_inner_graphs(node) for item in graph.node)
     return node.op_type in DATA_SHAPES or any(map(_has_data_shape, inner))
 
 

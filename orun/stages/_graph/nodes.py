@@ -15,7 +15,7 @@ def attribute(node: NodeProto, name: str, default: Any) -> Any:
     return next((helper.get_attribute_value(item) for item in node.attribute if item.name == name), default)
 
 
-def channel_axis(node: NodeProto) -> int | None:
+def find_channel_axis(node: NodeProto) -> int | None:
     """Return the axis of the output channels in the weight of a product; None for other operators."""
     if node.op_type == "Gemm" and attribute(node, "transB", 0):
         return 0
@@ -52,7 +52,7 @@ def set_items(field: Any, items: Iterable[Any]) -> None:
 def list_reads(node: NodeProto) -> Iterator[str]:
     """Yield the names of values that a node reads, with outer values that graphs inside it read."""
     yield from (name for name in node.input if name)
-    for graph in inner_graphs(node):
+    for graph in iter_inner_graphs(node):
         own = list_own_names(graph)
         inputs = [name for inner in graph.node for name in list_reads(inner)]
         yield from (name for name in (*inputs, *(value.name for value in graph.output)) if name not in own)
@@ -82,11 +82,11 @@ def walk_nodes(graph: GraphProto) -> Iterator[NodeProto]:
     """Yield the nodes of a graph and of the graphs inside them."""
     for node in graph.node:
         yield node
-        for inner in inner_graphs(node):
+        for inner in iter_inner_graphs(node):
             yield from walk_nodes(inner)
 
 
-def inner_graphs(node: NodeProto) -> Iterator[GraphProto]:
+def iter_inner_graphs(node: NodeProto) -> Iterator[GraphProto]:
     """Yield the graphs that a node holds, such as the branches of an If."""
     for attribute in node.attribute:
         yield from attribute.graphs

@@ -15,7 +15,7 @@ from orun.errors import UsageError
 from orun.measure.extension_operators import add_extensions
 from orun.measure.plugins import make_session
 from orun.measure.session import describe_refusal, open_session
-from orun.measure.session_options import session_options
+from orun.measure.session_options import build_session_options
 from orun.stages._graph.domains import tidy_domains
 from orun.stages._graph.io import load, save, store_freely
 
@@ -48,7 +48,7 @@ def write_optimized(model: Path, level: str, disabled: Collection[str], target: 
     """
     result = Path("optimized.onnx")
     chosen = add_extensions(model, (target or Target("cpu")).with_any_size(graph_optimization_level=level))
-    options = session_options(chosen)
+    options = build_session_options(chosen)
     options.optimized_model_filepath = str(result)
     options.add_session_config_entry("session.optimized_model_external_initializers_file_name", "optimized.data")
     options.add_session_config_entry("session.optimized_model_external_initializers_min_size_in_bytes", "1024")

@@ -7,8 +7,8 @@ from collections.abc import Collection
 import numpy as np
 from onnx import ModelProto, NodeProto, helper, inliner, numpy_helper, shape_inference
 
-from orun.stages._graph.domains import standard_opset
-from orun.stages._graph.io import STORED_FREELY, graphs, store_freely
+from orun.stages._graph.domains import find_standard_opset
+from orun.stages._graph.io import STORED_FREELY, iter_graphs, store_freely
 from orun.stages._graph.names import list_scopes, make_unique
 from orun.stages._graph.nodes import attribute, list_needed, set_items
 from orun.stages._graph.signature import list_inputs
@@ -44,7 +44,7 @@ def split_gemm(model: ModelProto, exclude: Collection[str]) -> None:
     Nodes named in `exclude` stay, Gemm that scales or transposes its left matrix stays, and so does every Gemm of
     operator sets before 7, in which Add broadcasts otherwise.
     """
-    if standard_opset(model) < ADD_BROADCASTS:
+    if find_standard_opset(model) < ADD_BROADCASTS:
         return
     stored = {tensor.name for tensor in model.graph.initializer}
     used = {name for graph in list_scopes(model) for node in graph.node for name in (*node.input, *node.output)}
@@ -105,7 +105,7 @@ def fill(model: ModelProto) -> int:
 def tell_apart(model: ModelProto) -> int:
     """Rename nodes that share a name, in place, and return their number: ONNX Runtime refuses such a graph."""
     renamed = 0
-    for graph in graphs(model):
+    for graph in iter_graphs(model):
         used: set[str] = set()
         names = {node.name for node in graph.node}
         for node in graph.node:

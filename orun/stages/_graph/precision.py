@@ -39,7 +39,7 @@ def make_tensor_overrides(
     from onnxruntime.quantization import QuantType
 
     nodes = {node.name: node for node in model.graph.node if node.name}
-    axes = {name: _axis(node) for node in model.graph.node for name in node.input[1:2]}
+    axes = {name: _find_axis(node) for node in model.graph.node for name in node.input[1:2]}
     weights = {tensor.name for tensor in model.graph.initializer}
     values = {name for node in model.graph.node for name in (*node.input, *node.output) if name}
     require_known("overrides", overrides, nodes.keys() | values)
@@ -55,7 +55,7 @@ def make_tensor_overrides(
     return result
 
 
-def _axis(node: NodeProto) -> int:
+def _find_axis(node: NodeProto) -> int:
     """Return the axis of the output channels in a node's weight."""
     transposed = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
     return 0 if node.op_type == "Conv" or transposed else 1

@@ -10,7 +10,7 @@ from orun.core.targets import Target
 from orun.environment import processor
 from orun.errors import StageFailed
 from orun.stages._graph.agreement import check, open_candidate
-from orun.stages._graph.io import load_graph, nodes
+from orun.stages._graph.io import iter_nodes, load_graph
 from orun.stages._graph.leniency import Agreement
 from orun.stages._graph.limits import Limits
 
@@ -36,16 +36,16 @@ def check_result(
         StageFailed: as `check` does, or when ONNX Runtime cannot open the result.
     """
 
-    def compared(target: Target | None) -> Metric:
+    def compare_on(target: Target | None) -> Metric:
         candidate = open_candidate(context, agreement, context.result, target)
         return check(context, agreement, tries, expected, candidate, limits)
 
     try:
-        return compared(None)
+        return compare_on(None)
     except StageFailed as disagreement:
-        operators = {node.op_type for node in nodes(load_graph(context.result))}
+        operators = {node.op_type for node in iter_nodes(load_graph(context.result))}
         if not processor.saturates() or "DequantizeLinear" not in operators:
             raise
         text = "%s here: this processor, without VNNI, saturates sums of 8-bit products. Compared in float instead"
         context.log.warning(text, disagreement.problem)
-    return compared(Target("cpu", session={"session.disable_quant_qdq": "1"}))
+    return compare_on(Target("cpu", session={"session.disable_quant_qdq": "1"}))

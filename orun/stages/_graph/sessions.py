@@ -15,7 +15,7 @@ Feed = Mapping[str, "Array"]
 Model = Callable[[Feed], Sequence["Array"]]
 
 
-def session(path: Path, outputs: Sequence[str], target: Target | None = None) -> Model:
+def open_model(path: Path, outputs: Sequence[str], target: Target | None = None) -> Model:
     """Return an ONNX model as a function of its inputs, on the target, or on the CPU when that is None.
 
     It runs on one thread, so that sums have the same order and results are equal on every run. Dynamic axes may have

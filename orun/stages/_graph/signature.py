@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from orun.core.dynamic_axes import list_free, list_names
 from orun.errors import UsageError
-from orun.stages._graph.feeds import PIXEL, Input, bounds_of, is_image
+from orun.stages._graph.feeds import PIXEL, Input, get_type_bounds, is_image
 from orun.stages._graph.input_domain import InputDomain, read_domain
-from orun.stages._graph.io import input_names
+from orun.stages._graph.io import list_input_names
 
 if TYPE_CHECKING:
     from onnx import GraphProto, ModelProto, NodeProto, ValueInfoProto
@@ -26,11 +26,11 @@ EMBEDDINGS = {"EmbedLayerNormalization": ((0, 2), (1, 4)), "QEmbedLayerNormaliza
 
 def list_inputs(model: ModelProto) -> list[ValueInfoProto]:
     """Return the inputs of a model without weights, which are inputs too before IR version 4."""
-    names = input_names(model)
+    names = list_input_names(model)
     return [value for value in model.graph.input if value.name in names]
 
 
-def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) -> tuple[Input, ...]:
+def build_inputs(model: ModelProto, over: Mapping[str, InputValues] | None = None) -> tuple[Input, ...]:
     """Return the inputs of a model.
 
     The values of an input come from the domain that the model carries. Without a declaration, an integer that looks up
@@ -42,25 +42,25 @@ def inputs_of(model: ModelProto, over: Mapping[str, InputValues] | None = None) 
     """
     rows = find_table_rows(model.graph)
     declared = {**read_domain(model).inputs, **(over or {})}
-    inputs = [_input(value, rows.get(value.name)) for value in list_inputs(model)]
-    return tuple(_within(item, declared[item.name]) if item.name in declared else item for item in inputs)
+    inputs = [_build_input(value, rows.get(value.name)) for value in list_inputs(model)]
+    return tuple(_clip_values(item, declared[item.name]) if item.name in declared else item for item in inputs)
 
 
-def highest_of(model: ModelProto) -> dict[str, float]:
+def find_highest(model: ModelProto) -> dict[str, float]:
     """Return the largest value of each input that its domain or a look-up table bounds, by name."""
     rows = {name: float(count - 1) for name, count in find_table_rows(model.graph).items()}
     declared = {name: values.high for name, values in read_domain(model).inputs.items() if values.high is not None}
     return {**declared, **rows}
 
 
-def sizes_of(model: ModelProto) -> dict[str, tuple[int, ...]]:
+def find_sizes(model: ModelProto) -> dict[str, tuple[int, ...]]:
     """Return the sizes to try for dynamic axes, by name, from the domain that the model carries."""
     return dict(fit_domain(model, read_domain(model)).sizes)
 
 
 def fit_domain(model: ModelProto, domain: InputDomain) -> InputDomain:
     """Return a domain without inputs and axes that the model does not have."""
-    names, axes = input_names(model), list_free(map(axes_of, list_inputs(model)))
+    names, axes = list_input_names(model), list_free(map(name_axes, list_inputs(model)))
     return InputDomain(
         {name: values for name, values in domain.inputs.items() if name in names},
         {axis: sizes for axis, sizes in domain.sizes.items() if axis in axes},
@@ -82,7 +82,7 @@ def find_shared_outputs(model: ModelProto, other: ModelProto) -> list[str]:
 def is_alike(value: ValueInfoProto, other: ValueInfoProto) -> bool:
     """Return whether two values have the same type, and axes of the same size as far as both are known."""
     kinds = [(item.type.WhichOneof("value"), item.type.tensor_type.elem_type) for item in (value, other)]
-    axes, other_axes = axes_of(value), axes_of(other)
+    axes, other_axes = name_axes(value), name_axes(other)
     return (
         kinds[0] == kinds[1]
         and len(axes) == len(other_axes)
@@ -90,7 +90,7 @@ def is_alike(value: ValueInfoProto, other: ValueInfoProto) -> bool:
     )
 
 
-def ranks_of(model: ModelProto) -> dict[str, int]:
+def count_axes(model: ModelProto) -> dict[str, int]:
     """Return the number of axes of each input."""
     return {value.name: len(value.type.tensor_type.shape.dim) for value in list_inputs(model)}
 
@@ -100,18 +100,18 @@ def find_counts(model: ModelProto) -> dict[str, tuple[int, ...]]:
 
     They are the dynamic axes that no input's axes name.
     """
-    known = {*list_free(map(axes_of, list_inputs(model)))}
+    known = {*list_free(map(name_axes, list_inputs(model)))}
     return {
         output.name: tuple(
             place
-            for place, axis in enumerate(axes_of(output))
+            for place, axis in enumerate(name_axes(output))
             if isinstance(axis, str) and not known.issuperset(list_names(axis))
         )
         for output in model.graph.output
     }
 
 
-def axes_of(value: ValueInfoProto) -> tuple[int | str, ...]:
+def name_axes(value: ValueInfoProto) -> tuple[int | str, ...]:
     """Return the size or name of each axis of a value; a nameless axis is named by its index."""
     return tuple(
         axis.dim_value
@@ -121,7 +121,7 @@ def axes_of(value: ValueInfoProto) -> tuple[int | str, ...]:
     )
 
 
-def _input(value: ValueInfoProto, rows: int | None) -> Input:
+def _build_input(value: ValueInfoProto, rows: int | None) -> Input:
     import numpy as np
     from onnx import TensorProto, helper
 
@@ -132,7 +132,7 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
             hint="export the model with each tensor in it as an input of its own",
         )
     tensor = value.type.tensor_type
-    shape = axes_of(value)
+    shape = name_axes(value)
     if tensor.elem_type == TensorProto.STRING:
         return Input(value.name, "object", shape)
     dtype = helper.tensor_dtype_to_np_dtype(tensor.elem_type)
@@ -151,13 +151,13 @@ def _input(value: ValueInfoProto, rows: int | None) -> Input:
     return Input(value.name, dtype.name, shape, low=0, high=min(rows - 1, most))
 
 
-def _within(item: Input, values: InputValues) -> Input:
+def _clip_values(item: Input, values: InputValues) -> Input:
     """Return the input with its declared values, within its type, which may have become narrower."""
     if item.dtype == "object":
         return item
     if values.fill != "random":
         return replace(item, low=values.low, high=values.high, fill=values.fill)
-    least, most = bounds_of(item.dtype)
+    least, most = get_type_bounds(item.dtype)
     low = item.low if values.low is None else max(values.low, least)
     high = item.high if values.high is None else min(values.high, most)
     return replace(item, low=low, high=high, fill="random")
@@ -175,14 +175,14 @@ def find_table_rows(graph: GraphProto) -> dict[str, int]:
             origin[node.output[0]] = origin[node.input[0]]
         if node.op_type in SAME_SHAPE and node.input[0] in shapes:
             shapes[node.output[0]] = shapes[node.input[0]]
-        for indices, table, axis in _lookups(node):
+        for indices, table, axis in _iter_lookups(node):
             if indices in origin and table in shapes:
                 rows = shapes[table][axis]
                 result[origin[indices]] = min(rows, result.get(origin[indices], rows))
     return result
 
 
-def _lookups(node: NodeProto) -> Iterator[tuple[str, str, int]]:
+def _iter_lookups(node: NodeProto) -> Iterator[tuple[str, str, int]]:
     """Yield the indices, the table, and the axis of its rows for each look-up of a node."""
     if node.op_type == "Gather":
         yield node.input[1], node.input[0], next((item.i for item in node.attribute if item.name == "axis"), 0)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import GraphProto, ModelProto, NodeProto, helper, numpy_helper
 
-from orun.stages._graph.domains import standard_opset
+from orun.stages._graph.domains import find_standard_opset
 from orun.stages._graph.nodes import attribute, list_needed, set_items, sort_nodes
 
 SAME_RANK = ("Cast", "Identity", "Transpose")  # operators that a stored weight goes through
@@ -52,7 +52,7 @@ def rewrite_products(model: ModelProto) -> None:
     """
     graph = model.graph
     sort_nodes(graph)
-    while swappable := [product for product in _products(graph) if product.can_swap]:  # products may be in a row
+    while swappable := [product for product in _iter_products(graph) if product.can_swap]:  # products may be in a row
         for product in swappable:
             node, transpose = product.node, product.transpose
             result = f"{node.output[0]}/before_transpose"
@@ -60,14 +60,14 @@ def rewrite_products(model: ModelProto) -> None:
             node.input[0], node.output[0] = transpose.input[0], result
         unread = {product.transpose.output[0] for product in swappable} - list_needed(graph)
         set_items(graph.node, (node for node in graph.node if unread.isdisjoint(node.output)))
-    for product in list(_products(graph)):
+    for product in list(_iter_products(graph)):
         if product.axes < len(product.order):
             _widen(model, product)
     sort_nodes(graph)
 
 
-def _products(graph: GraphProto) -> Iterator[Product]:
-    ranks, makers = _ranks(graph), {name: node for node in graph.node for name in node.output}
+def _iter_products(graph: GraphProto) -> Iterator[Product]:
+    ranks, makers = _infer_ranks(graph), {name: node for node in graph.node for name in node.output}
     for node in graph.node:
         for side in (0, 1) if node.op_type == "MatMul" else ():
             maker = makers.get(node.input[side])
@@ -79,7 +79,7 @@ def _products(graph: GraphProto) -> Iterator[Product]:
                 yield Product(node, side, maker, order, axes)
 
 
-def _ranks(graph: GraphProto) -> dict[str, int]:
+def _infer_ranks(graph: GraphProto) -> dict[str, int]:
     """Return the number of axes of stored weights, and of values that ONNX Runtime computes from them beforehand."""
     inputs = {value.name for value in graph.input}
     ranks = {tensor.name: len(tensor.dims) for tensor in graph.initializer if tensor.name not in inputs}
@@ -112,7 +112,7 @@ def _widen(model: ModelProto, product: Product) -> None:
 def _reshape(model: ModelProto, kind: str, value: str, result: str, axes: list[int]) -> None:
     """Add a node that adds or removes axes of size 1, which are an attribute before operator set 13."""
     as_input = 13
-    if standard_opset(model) < as_input:
+    if find_standard_opset(model) < as_input:
         model.graph.node.append(helper.make_node(kind, [value], [result], axes=axes))
         return
     stored = numpy_helper.from_array(np.array(axes, dtype=np.int64), f"{result}/axes")

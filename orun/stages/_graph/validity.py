@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnx import ModelProto, checker, helper
 
-from orun.stages._graph.io import load_graph, nodes
+from orun.stages._graph.io import iter_nodes, load_graph
 
 # Operators in the standard domain that only ONNX Runtime has; its fusions yield them.
 RUNTIME_OPERATORS = ("SimplifiedLayerNormalization",)
@@ -34,7 +34,7 @@ def check(path: Path, *, full: bool = False) -> None:
 
 def _move_operators(model: ModelProto) -> bool:
     """Move ONNX Runtime's operators to its domain; return whether there were any."""
-    moved = [node for node in nodes(model) if not node.domain and node.op_type in RUNTIME_OPERATORS]
+    moved = [node for node in iter_nodes(model) if not node.domain and node.op_type in RUNTIME_OPERATORS]
     for node in moved:
         node.domain = OTHER_DOMAIN
     if moved and all(item.domain != OTHER_DOMAIN for item in model.opset_import):

@@ -18,9 +18,9 @@ from orun.measure.dataset import Array
 from orun.stages._graph.differences import MULTIPLE, Tolerance
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.limits import Limit, merge
-from orun.stages._graph.sessions import Feed, Model, session
+from orun.stages._graph.sessions import Feed, Model, open_model
 from orun.stages._sklearn.export import Table
-from orun.stages._sklearn.plain import Estimator, has_trees, parts_of
+from orun.stages._sklearn.plain import Estimator, has_trees, iter_parts
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -57,13 +57,13 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
     """
     names = [value.name for value in load_graph(context.result).graph.output]
     with failing(context, f"the {type(estimator).__name__} cannot take the examples"), warnings_to(context.log):
-        expected = answers_of(estimator, data, raw=raw)
+        expected = compute_answers(estimator, data, raw=raw)
     if len(names) > len(expected):
         raise context.failed(
             f"scikit-learn has nothing to compare output {names[len(expected)]!r} with",
             why=f"its outputs are {', '.join(names)}; a {type(estimator).__name__} answers {len(expected)}",
         )
-    answers = _converted_answers(context, names, data)
+    answers = _run_converted(context, names, data)
     expected = [_align(right, value) for right, value in zip(expected, answers, strict=False)]
     for name, right, value in zip(names, expected, answers, strict=True):
         if right.size != value.size or len(right) != len(value):
@@ -72,7 +72,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
                 why=f"{list(value.shape)} instead of {list(right.shape)}",
             )
     strict = [compare_rows(right, value, tolerance) for right, value in zip(expected, answers, strict=True)]
-    ties = _tied(estimator, expected, answers, tolerance) & ~strict[0]
+    ties = _find_ties(estimator, expected, answers, tolerance) & ~strict[0]
     if ties.any():
         strict[0] |= ties
         context.note(
@@ -81,7 +81,7 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
         )
     rows = strict
     if not np.all(strict) and not any(values.dtype == np.float64 for values in data.columns.values()):
-        limits = _limits(context, estimator, data, expected, raw=raw)
+        limits = _compute_limits(context, estimator, data, expected, raw=raw)
         rows = [
             compare_rows(right, value, tolerance, limit)
             for right, value, limit in zip(expected, answers, limits, strict=True)
@@ -97,25 +97,25 @@ def compare(context: Context, estimator: Estimator, data: Table, tolerance: Tole
         )
     output, why = next(
         (
-            (name, _example(agreeing, right, value, tolerance, differing=int(np.count_nonzero(~good))))
+            (name, _describe_example(agreeing, right, value, tolerance, differing=int(np.count_nonzero(~good))))
             for name, agreeing, right, value in zip(names, rows, expected, answers, strict=True)
             if not agreeing.all()
         ),
         ("", ""),
     )
-    largest = max(_largest_error(right, value) for right, value in zip(expected, answers, strict=True))
+    largest = max(_compute_largest_error(right, value) for right, value in zip(expected, answers, strict=True))
     return Comparison(float(good.mean()), largest, output, why)
 
 
-def answers_of(estimator: Estimator, data: Table, *, raw: bool) -> list[Array]:
+def compute_answers(estimator: Estimator, data: Table, *, raw: bool) -> list[Array]:
     """Return what scikit-learn answers, in float64 where the estimator takes it, in the order of skl2onnx's outputs."""
     try:
-        return list(_compute_expected(estimator, data.matrix(estimator), raw=raw))
+        return list(_compute_expected(estimator, data.to_matrix(estimator), raw=raw))
     except ValueError:  # a KMeans that was fitted in float32 takes nothing else
-        return list(_compute_expected(estimator, data.matrix(estimator, widened=False), raw=raw))
+        return list(_compute_expected(estimator, data.to_matrix(estimator, widened=False), raw=raw))
 
 
-def methods_of(estimator: Estimator, *, raw: bool) -> tuple[str, ...]:
+def list_methods(estimator: Estimator, *, raw: bool) -> tuple[str, ...]:
     """Return the methods whose results are skl2onnx's outputs, in order."""
     if not hasattr(estimator, "predict") or isinstance(estimator, SelectorMixin):
         return ("transform",)
@@ -124,12 +124,12 @@ def methods_of(estimator: Estimator, *, raw: bool) -> tuple[str, ...]:
 
 
 def _compute_expected(estimator: Estimator, matrix: Any, *, raw: bool) -> Iterator[Array]:
-    for method in methods_of(estimator, raw=raw):
+    for method in list_methods(estimator, raw=raw):
         answer = getattr(estimator, method)(matrix)
         yield answer.toarray() if hasattr(answer, "toarray") else _to_array(answer)
 
 
-def _limits(
+def _compute_limits(
     context: Context, estimator: Estimator, data: Table, expected: Sequence[Array], *, raw: bool
 ) -> Sequence[Limit | None]:
     """Return by how much each answer changes when the numbers that scikit-learn learned are rounded to float32.
@@ -138,18 +138,18 @@ def _limits(
     would jump to its other side whenever rounding makes the two equal, and a wrong comparison would be excused.
     """
     moved = deepcopy(estimator)
-    for part in parts_of(moved):
+    for part in iter_parts(moved):
         for name, value in vars(part).items():
             if isinstance(value, np.ndarray) and value.dtype == np.float64:
                 setattr(part, name, value + (value.astype(np.float32) - value) / STEPS)
     with warnings_to(context.log):
-        moved_answers = answers_of(moved, data, raw=raw)
+        moved_answers = compute_answers(moved, data, raw=raw)
     aligned = [_align(other, right) for other, right in zip(moved_answers, expected, strict=False)]
     limits = merge([(expected, aligned)], None)
     return [limit and replace(limit, spread=STEPS * limit.spread) for limit in limits]
 
 
-def _converted_answers(context: Context, names: Sequence[str], data: Table) -> list[Array]:
+def _run_converted(context: Context, names: Sequence[str], data: Table) -> list[Array]:
     model = _open(context, names, data.feed(slice(0, 1)))
     bounds = [0, *(row for row in BATCH_STARTS if row < len(data)), len(data)]
     batches = [data.feed(slice(start, end)) for start, end in itertools.pairwise(bounds)]
@@ -160,7 +160,7 @@ def _converted_answers(context: Context, names: Sequence[str], data: Table) -> l
 
 def _open(context: Context, names: Sequence[str], feed: Feed) -> Model:
     try:
-        return session(context.result, names)
+        return open_model(context.result, names)
     except UsageError as error:
         if missing := re.search(r"(\w+)\(-?\d+\) is not a registered function/op", error.why):
             raise context.failed(
@@ -221,7 +221,7 @@ def compare_rows(right: Array, value: Array, tolerance: Tolerance, limit: Limit 
     return agreeing
 
 
-def _tied(
+def _find_ties(
     estimator: Estimator, expected: Sequence[Array], answers: Sequence[Array], tolerance: Tolerance
 ) -> NDArray[np.bool_]:
     """Return the rows in which scikit-learn's scores of its label and of the converted model's are equal."""
@@ -242,14 +242,16 @@ def _as_texts(values: Any, labels: Array) -> list[str]:
     return [str(value) for value in np.ravel(values).astype(labels.dtype)]
 
 
-def _largest_error(right: Array, value: Array) -> float:
+def _compute_largest_error(right: Array, value: Array) -> float:
     if value.dtype.kind != "f":
         return 0.0
     error = np.abs(value.astype(np.float64).ravel() - right.astype(np.float64).ravel())
     return float(np.nanmax(error, initial=0.0))
 
 
-def _example(agreeing: NDArray[np.bool_], right: Array, value: Array, tolerance: Tolerance, *, differing: int) -> str:
+def _describe_example(
+    agreeing: NDArray[np.bool_], right: Array, value: Array, tolerance: Tolerance, *, differing: int
+) -> str:
     """Describe the first example in which an output disagrees; `differing` counts those of all outputs."""
     row = int(np.flatnonzero(~agreeing)[0])
     here = np.count_nonzero(~agreeing)

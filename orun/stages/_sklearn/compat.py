@@ -26,7 +26,7 @@ TREE_CONVERTERS = (decision_tree, isolation_forest, random_forest)  # GradientBo
 
 
 @contextmanager
-def booleans_as_integers() -> Iterator[None]:
+def write_booleans_as_integers() -> Iterator[None]:
     """Let skl2onnx write truth values in lists of attributes as integers."""
     original = _container.make_node
 
@@ -44,7 +44,7 @@ def booleans_as_integers() -> Iterator[None]:
 
 
 @contextmanager
-def missing_values_in_trees() -> Iterator[None]:
+def write_sides_of_missing_values() -> Iterator[None]:
     """Let skl2onnx write to which side scikit-learn's trees send missing values, and values near a threshold."""
     add_tree, populate = decision_tree.add_tree_to_attribute_pairs, decision_tree.populate_tree_attributes
 
@@ -70,12 +70,12 @@ def missing_values_in_trees() -> Iterator[None]:
 
 
 @contextmanager
-def weights_of_distances() -> Iterator[None]:
+def weigh_by_distances() -> Iterator[None]:
     """Let skl2onnx weigh nearest neighbours by their distances; it negates them before it replaces those below 1e-6."""
     original = nearest_neighbours.OnnxMax
 
-    def larger(distances: Any, *arguments: Any, op_version: int, **options: Any) -> Any:
+    def take_larger(distances: Any, *arguments: Any, op_version: int, **options: Any) -> Any:
         return original(OnnxAbs(distances, op_version=op_version), *arguments, op_version=op_version, **options)
 
-    with patch.object(nearest_neighbours, "OnnxMax", larger):
+    with patch.object(nearest_neighbours, "OnnxMax", take_larger):
         yield

@@ -16,7 +16,7 @@ from sklearn.svm import SVC, NuSVC
 
 from orun.stages._graph.names import make_unique
 from orun.stages._graph.nodes import set_items
-from orun.stages._sklearn.plain import Estimator, has_trees, last_step, parts_of
+from orun.stages._sklearn.plain import Estimator, has_trees, iter_parts, take_last_step
 from orun.stages.contract import Context
 
 Columns: TypeAlias = Mapping[str, NDArray[Any]]
@@ -104,22 +104,22 @@ def _convert_as(
     """
     from skl2onnx import to_onnx
 
-    chooses_columns = any(isinstance(part, ColumnTransformer) for part in parts_of(estimator))
-    matrix = None if chooses_columns else _matrix_of(inside)
+    chooses_columns = any(isinstance(part, ColumnTransformer) for part in iter_parts(estimator))
+    matrix = None if chooses_columns else _build_matrix(inside)
     # a name that is longer than any column's, and an identifier, as skl2onnx renames others
     joined = "joined".ljust(max(map(len, columns)) + 1, "_")
     inputs = inside if matrix is None else {joined: matrix}
     model: ModelProto = to_onnx(
         estimator,
-        initial_types=[(name, _type(name, values, context)) for name, values in inputs.items()],
-        options=_options(estimator, settings) or None,
+        initial_types=[(name, _choose_type(name, values, context)) for name, values in inputs.items()],
+        options=_build_options(estimator, settings) or None,
         target_opset={"": settings.opset, "ai.onnx.ml": ML_OPSET},
     )
     _accept_columns(model, columns)
     return model
 
 
-def _matrix_of(columns: Columns) -> NDArray[Any] | None:
+def _build_matrix(columns: Columns) -> NDArray[Any] | None:
     """Return the first example of several columns `[n, k]` as a matrix `[1, ...]`; None if some are no numbers.
 
     Its type is that of floats, if one column has it, else int64.
@@ -156,19 +156,19 @@ def _accept_columns(model: ModelProto, columns: Columns) -> None:
     set_items(model.graph.input, inputs)
 
 
-def _options(estimator: Estimator, settings: Settings) -> dict[int, dict[str, Any]]:
+def _build_options(estimator: Estimator, settings: Settings) -> dict[int, dict[str, Any]]:
     """Return options by the estimator that they are for.
 
     `zipmap` is for the whole pipeline. Each other option is for its last step, or for the parts that know it, such as
     the vectorizers of a pipeline. Vectorizers find words of all languages, as in scikit-learn.
     """
-    last = last_step(estimator)
+    last = take_last_step(estimator)
     options: dict[int, dict[str, Any]] = {}
-    for name, value in {**_score_options(last), **settings.options}.items():
-        knowing = [part for part in parts_of(estimator) if name in list_options(part)]
+    for name, value in {**_choose_score_options(last), **settings.options}.items():
+        knowing = [part for part in iter_parts(estimator) if name in list_options(part)]
         for part in [last] if last in knowing or not knowing else knowing:
             options.setdefault(id(part), {})[name] = value
-    for part in parts_of(estimator):
+    for part in iter_parts(estimator):
         is_free = "tokenexp" in list_options(part) and not {"tokenexp", "separators"} & settings.options.keys()
         if is_free and part.analyzer == "word" and part.token_pattern in TOKENS:
             options.setdefault(id(part), {})["tokenexp"] = TOKENS[part.token_pattern]
@@ -186,14 +186,14 @@ def list_options(estimator: Estimator) -> Collection[str]:
     return (get_converter(kind).get_allowed_options() or ()) if kind else ()
 
 
-def _score_options(estimator: Estimator) -> dict[str, Any]:
+def _choose_score_options(estimator: Estimator) -> dict[str, Any]:
     """Return options that keep raw scores: skl2onnx negates those of an SVC of two classes and normalizes others."""
     two = isinstance(estimator, (SVC, NuSVC)) and len(estimator.classes_) == 2  # noqa: PLR2004 - classes
     raw = two or isinstance(estimator, OneVsRestClassifier)
     return {"raw_scores": True} if raw and not hasattr(estimator, "predict_proba") else {}
 
 
-def _type(name: str, values: NDArray[Any], context: Context) -> Any:
+def _choose_type(name: str, values: NDArray[Any], context: Context) -> Any:
     from skl2onnx.common import data_types as types
 
     known = {

@@ -75,11 +75,11 @@ def register() -> None:
         if get_converter(alias)._fct is convert_sklearn_feature_selection  # noqa: SLF001 - skl2onnx has no public name
     }
     for kind, alias, shapes, convert in (
-        (TransformedTargetRegressor, "OrunTransformedTargetRegressor", _target_shapes, _inverted_target),
-        (FunctionTransformer, "SklearnFunctionTransformer", _function_shapes, _function),
-        (SimpleImputer, "SklearnSimpleImputer", _imputed_shapes, _impute),
-        (OrdinalEncoder, "SklearnOrdinalEncoder", calculate_sklearn_ordinal_encoder_output_shapes, _ordinal),
-        (PolynomialFeatures, "SklearnPolynomialFeatures", calculate_sklearn_polynomial_features, _polynomial),
+        (TransformedTargetRegressor, "OrunTransformedTargetRegressor", _declare_target_shapes, _write_inverted_target),
+        (FunctionTransformer, "SklearnFunctionTransformer", _declare_function_shapes, _write_function),
+        (SimpleImputer, "SklearnSimpleImputer", _declare_imputed_shapes, _impute),
+        (OrdinalEncoder, "SklearnOrdinalEncoder", calculate_sklearn_ordinal_encoder_output_shapes, _write_ordinal),
+        (PolynomialFeatures, "SklearnPolynomialFeatures", calculate_sklearn_polynomial_features, _write_polynomial),
         *((kind, alias, calculate_sklearn_select, _select) for kind, alias in selectors.items()),
     ):
         update_registered_converter(kind, alias, shapes, convert)
@@ -88,9 +88,9 @@ def register() -> None:
     classify, quadratic = calculate_linear_classifier_output_shapes, "SklearnQuadraticDiscriminantAnalysis"
     for kind, alias, shapes, convert, options in (
         (LinearSVC, machine, classify, convert_sklearn_linear_classifier, allowed),
-        (QuadraticDiscriminantAnalysis, quadratic, _quadratic_shapes, _quadratic, CLASSIFIER),
-        (FixedThresholdClassifier, "OrunFixedThresholdClassifier", classify, _threshold, CLASSIFIER),
-        (TunedThresholdClassifierCV, "OrunTunedThresholdClassifierCV", classify, _threshold, CLASSIFIER),
+        (QuadraticDiscriminantAnalysis, quadratic, _declare_quadratic_shapes, _write_quadratic, CLASSIFIER),
+        (FixedThresholdClassifier, "OrunFixedThresholdClassifier", classify, _write_threshold, CLASSIFIER),
+        (TunedThresholdClassifierCV, "OrunTunedThresholdClassifierCV", classify, _write_threshold, CLASSIFIER),
     ):
         update_registered_converter(kind, alias, shapes, convert, options={**options})
 
@@ -124,7 +124,7 @@ def _select(scope: Any, operator: Any, container: Any) -> None:
     apply_identity(scope, chosen, operator.outputs[0].full_name, container)
 
 
-def _imputed_shapes(operator: Any) -> None:
+def _declare_imputed_shapes(operator: Any) -> None:
     calculate_sklearn_imputer_output_shapes(operator)
     shape = operator.outputs[0].type.shape
     if operator.raw_operator.add_indicator and shape[1] is not None:
@@ -153,7 +153,7 @@ def _impute(scope: Any, operator: Any, container: Any) -> None:
     apply_identity(scope, filled, operator.outputs[0].full_name, container)
 
 
-def _ordinal(scope: Any, operator: Any, container: Any) -> None:
+def _write_ordinal(scope: Any, operator: Any, container: Any) -> None:
     """Write the number of missing texts, which skl2onnx takes for those of the text `nan`."""
     encoder, (answer,) = operator.raw_operator, operator.outputs
     places = encoder._missing_indices  # noqa: SLF001 - scikit-learn has no public name
@@ -174,7 +174,7 @@ def _ordinal(scope: Any, operator: Any, container: Any) -> None:
     apply_identity(scope, filled, answer.full_name, container)
 
 
-def _polynomial(scope: Any, operator: Any, container: Any) -> None:
+def _write_polynomial(scope: Any, operator: Any, container: Any) -> None:
     """Write products of columns of float64, for which skl2onnx makes nodes of mixed types."""
     if not isinstance(operator.inputs[0].type, DoubleTensorType):
         convert_sklearn_polynomial_features(scope, operator, container)
@@ -193,7 +193,7 @@ def _polynomial(scope: Any, operator: Any, container: Any) -> None:
     apply_identity(scope, multiplied, operator.outputs[0].full_name, container)
 
 
-def _function_shapes(operator: Any) -> None:
+def _declare_function_shapes(operator: Any) -> None:
     if operator.raw_operator.func not in FUNCTIONS:
         calculate_sklearn_function_transformer_output_shapes(operator)
     elif len(operator.inputs) > 1:
@@ -202,7 +202,7 @@ def _function_shapes(operator: Any) -> None:
         operator.outputs[0].type = operator.inputs[0].type
 
 
-def _function(scope: Any, operator: Any, container: Any) -> None:
+def _write_function(scope: Any, operator: Any, container: Any) -> None:
     """Write a NumPy function over all columns; skl2onnx has none."""
     function = operator.raw_operator.func
     if function not in FUNCTIONS:
@@ -213,12 +213,12 @@ def _function(scope: Any, operator: Any, container: Any) -> None:
     apply_identity(scope, result, operator.outputs[0].full_name, container)
 
 
-def _quadratic_shapes(operator: Any) -> None:
+def _declare_quadratic_shapes(operator: Any) -> None:
     calculate_quadratic_discriminant_analysis_shapes(operator)
     operator.outputs[0].type = type(operator.outputs[0].type)([None])
 
 
-def _quadratic(scope: Any, operator: Any, container: Any) -> None:
+def _write_quadratic(scope: Any, operator: Any, container: Any) -> None:
     """Write labels as `[n]`; those of skl2onnx are `[1, n]`."""
     label, scores = operator.outputs
     row = scope.declare_local_variable("labels", type(label.type)([1, None]))
@@ -232,7 +232,7 @@ def _quadratic(scope: Any, operator: Any, container: Any) -> None:
     apply_reshape(scope, row.full_name, label.full_name, container, desired_shape=(-1,))
 
 
-def _threshold(scope: Any, operator: Any, container: Any) -> None:
+def _write_threshold(scope: Any, operator: Any, container: Any) -> None:
     """Write the label by the probability of the second class; skl2onnx ignores thresholds."""
     estimator, (label, scores) = operator.raw_operator, operator.outputs
     if not hasattr(estimator.estimator_, "predict_proba") or estimator.response_method == "decision_function":
@@ -253,13 +253,13 @@ def _threshold(scope: Any, operator: Any, container: Any) -> None:
     apply_identity(scope, probabilities, scores.full_name, container)
 
 
-def _target_shapes(operator: Any) -> None:
+def _declare_target_shapes(operator: Any) -> None:
     """Declare the answer of a regressor, which may take several inputs."""
     answer = DoubleTensorType if isinstance(operator.inputs[0].type, DoubleTensorType) else FloatTensorType
     operator.outputs[0].type = answer([None, 1])
 
 
-def _inverted_target(scope: Any, operator: Any, container: Any) -> None:
+def _write_inverted_target(scope: Any, operator: Any, container: Any) -> None:
     """Write the prediction of the regressor, inverted as `inverse_func` or the `transformer` does."""
     (answer,) = operator.outputs
     (predicted,) = _convert_inner(scope, operator, operator.raw_operator.regressor_, [answer])

@@ -21,7 +21,7 @@ from orun.measure.dataset import Array, Dataset
 from orun.stages._graph.domains import tidy_domains
 from orun.stages._graph.names import make_unique, name_values, rename_values
 from orun.stages._sklearn.conversion import NUMBERS, Settings, convert, list_options
-from orun.stages._sklearn.plain import Estimator, column_names, last_step, parts_of, remove_wrappers, walk
+from orun.stages._sklearn.plain import Estimator, find_column_names, iter_parts, remove_wrappers, take_last_step, walk
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -40,7 +40,7 @@ class Table:
         """Return some rows for the ONNX model."""
         return {name: values[rows] for name, values in self.columns.items()}
 
-    def matrix(self, estimator: Estimator, *, widened: bool = True) -> Any:
+    def to_matrix(self, estimator: Estimator, *, widened: bool = True) -> Any:
         """Return all rows as scikit-learn takes them, with floats in float64 if `widened`."""
         wide = {
             name: values.astype(np.float64) if widened and values.dtype.kind == "f" else values
@@ -57,13 +57,13 @@ class Table:
         return np.concatenate([part if same else part.astype(object) for part in parts], axis=1)
 
 
-def weight_bytes(estimator: Estimator) -> int:
+def count_weight_bytes(estimator: Estimator) -> int:
     """Return the bytes, in float32, of all arrays of numbers in an estimator."""
     arrays = (value for value in walk(estimator) if isinstance(value, np.ndarray))
     return sum(4 * array.size for array in arrays if array.dtype.kind in "iuf")
 
 
-def table(context: Context, dataset: Dataset, precision: str) -> Table:
+def tabulate_dataset(context: Context, dataset: Dataset, precision: str) -> Table:
     """Return the inputs of a dataset, with floats in that precision; one of several inputs is a column `[n, 1]`.
 
     Raises:
@@ -72,11 +72,11 @@ def table(context: Context, dataset: Dataset, precision: str) -> Table:
     for name, values in dataset.inputs.items():
         if not isinstance(values, np.ndarray):
             raise context.failed(f"the examples of {name!r} differ in shape, and an estimator takes one")
-    return table_of(dataset.inputs, precision)
+    return tabulate(dataset.inputs, precision)
 
 
-def table_of(inputs: Mapping[str, Any], precision: str) -> Table:
-    """Return arrays `[n, ...]` as a table, as `table` does; numbers alone are a column, too."""
+def tabulate(inputs: Mapping[str, Any], precision: str) -> Table:
+    """Return arrays `[n, ...]` as a table, as `tabulate_dataset` does; numbers alone are a column, too."""
     columns: dict[str, Array] = {}
     for name, values in inputs.items():
         typed = values.astype(precision) if values.dtype.kind == "f" else values
@@ -92,7 +92,11 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     Raises:
         StageFailed: when skl2onnx cannot convert the estimator.
     """
-    from orun.stages._sklearn.compat import booleans_as_integers, missing_values_in_trees, weights_of_distances
+    from orun.stages._sklearn.compat import (
+        weigh_by_distances,
+        write_booleans_as_integers,
+        write_sides_of_missing_values,
+    )
     from orun.stages._sklearn.converters import register
     from orun.stages._sklearn.trees import register_trees
 
@@ -102,7 +106,7 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     _require_zipmap(context, plain, settings)
     _refuse_isotonic(context, plain)
     hint = "skl2onnx.supported_converters() lists what can be converted"
-    if len(data.columns) > 1 and column_names(estimator) is None:
+    if len(data.columns) > 1 and find_column_names(estimator) is None:
         names = ", ".join(data.columns)
         hint = f"if not all of {names} are its inputs: `inputs: [NAME]` beside the path of the data; {hint}"
     if len({values.dtype.kind for values in data.columns.values()} & set("iuf")) > 1:
@@ -113,15 +117,15 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     with (
         failing(context, problem, hint),
         warnings_to(context.log),
-        booleans_as_integers(),
-        missing_values_in_trees(),
-        weights_of_distances(),
+        write_booleans_as_integers(),
+        write_sides_of_missing_values(),
+        weigh_by_distances(),
         _naming_missing_converter(context, problem),
     ):
         model = convert(context, plain, data.columns, settings)
-    if only_labels(plain):
+    if yields_only_labels(plain):
         del model.graph.output[1:]
-    classes = getattr(last_step(plain), "classes_", None)
+    classes = getattr(take_last_step(plain), "classes_", None)
     has_several_labels = isinstance(classes, list) and len({len(group) for group in classes}) == 1
     if has_several_labels and len(model.graph.output) > 1 and not settings.zipmap:
         _put_examples_first(model)
@@ -159,7 +163,7 @@ def _is_fitted(estimator: Estimator) -> bool:
 
 
 def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) -> None:
-    last = last_step(estimator)
+    last = take_last_step(estimator)
     if "zipmap" in settings.options:
         hint = "`zipmap: true` beside `options`, or nothing"
         raise context.failed("`zipmap` is a parameter of its own, not one of `options`", hint=hint)
@@ -169,7 +173,7 @@ def _require_zipmap(context: Context, estimator: Estimator, settings: Settings) 
 
 def _refuse_isotonic(context: Context, estimator: Estimator) -> None:
     """Refuse a calibration that skl2onnx converts wrongly, often for few examples: it takes the nearest step."""
-    if any(isinstance(part, CalibratedClassifierCV) and part.method == "isotonic" for part in parts_of(estimator)):
+    if any(isinstance(part, CalibratedClassifierCV) and part.method == "isotonic" for part in iter_parts(estimator)):
         raise context.failed(
             f"skl2onnx cannot convert the {type(estimator).__name__}",
             why="it does not interpolate in the isotonic calibration of a CalibratedClassifierCV",
@@ -177,9 +181,9 @@ def _refuse_isotonic(context: Context, estimator: Estimator) -> None:
         )
 
 
-def only_labels(estimator: Estimator) -> bool:
+def yields_only_labels(estimator: Estimator) -> bool:
     """Return whether skl2onnx yields probabilities that scikit-learn lacks: the shares of a hard vote."""
-    last = last_step(estimator)
+    last = take_last_step(estimator)
     return isinstance(last, VotingClassifier) and last.voting == "hard"
 
 

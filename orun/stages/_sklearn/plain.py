@@ -12,7 +12,7 @@ Estimator: TypeAlias = Any  # whatever has `predict` or `transform`
 TREES = ("sklearn.tree.", "sklearn.ensemble._hist_gradient_boosting.", "xgboost.", "lightgbm.", "catboost.")  # modules
 
 
-def column_names(estimator: Estimator) -> Sequence[Any] | None:
+def find_column_names(estimator: Estimator) -> Sequence[Any] | None:
     """Return the names of the columns of the data frame that an estimator was fitted on; None for a matrix."""
     names: Sequence[Any] | None = getattr(estimator, "feature_names_in_", None)
     if names is None:
@@ -30,13 +30,13 @@ def accept_empty_texts(estimator: Estimator) -> None:
     """Let an estimator take the empty text where it was fitted with missing texts: those of ONNX are never missing."""
     from sklearn.impute import SimpleImputer
 
-    for part in parts_of(estimator):
+    for part in iter_parts(estimator):
         if isinstance(part, SimpleImputer) and _imputes_texts(part):
             part.missing_values = ""
             if part.indicator_ is not None:
                 part.indicator_.missing_values = ""
         elif isinstance(categories := getattr(part, "categories_", None), list):  # of an encoder
-            part.categories_ = [_without_missing_texts(group) for group in categories]
+            part.categories_ = [_fill_missing_texts(group) for group in categories]
 
 
 def remove_wrappers(estimator: Estimator) -> Estimator:
@@ -46,14 +46,14 @@ def remove_wrappers(estimator: Estimator) -> Estimator:
     return holder[0]
 
 
-def last_step(estimator: Estimator) -> Estimator:
+def take_last_step(estimator: Estimator) -> Estimator:
     """Return the last step of a pipeline; an estimator that is not a pipeline as it is."""
     from sklearn.pipeline import Pipeline
 
     return estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
 
 
-def parts_of(estimator: Estimator) -> Iterator[Estimator]:
+def iter_parts(estimator: Estimator) -> Iterator[Estimator]:
     """Yield the estimator and all estimators inside, each once."""
     return (part for part in walk(estimator) if hasattr(part, "get_params"))
 
@@ -66,20 +66,20 @@ def walk(estimator: Estimator) -> Iterator[Any]:
         if id(part) not in seen:
             seen.add(id(part))
             yield part
-            pending.extend(value for _, value in _members(part))
+            pending.extend(value for _, value in _iter_members(part))
 
 
 def has_trees(estimator: Estimator) -> bool:
     """Return whether trees are among the parts of an estimator."""
-    return any(f"{type(part).__module__}.".startswith(TREES) for part in parts_of(estimator))
+    return any(f"{type(part).__module__}.".startswith(TREES) for part in iter_parts(estimator))
 
 
 def _replace(holder: Any, seen: dict[int, Any]) -> None:
     if id(holder) in seen:
         return
     seen[id(holder)] = holder  # kept alive, as a new object could reuse its id
-    for name, value in list(_members(holder)):
-        plain = _equivalent(value)
+    for name, value in list(_iter_members(holder)):
+        plain = _replace_value(value)
         if isinstance(plain, tuple):  # a step with its name
             items = [*plain]
             _replace(items, seen)
@@ -91,7 +91,7 @@ def _replace(holder: Any, seen: dict[int, Any]) -> None:
             _put(holder, name, plain)
 
 
-def _equivalent(value: Any) -> Any:
+def _replace_value(value: Any) -> Any:
     """Return the replacement of a value, with settings of `transform` as skl2onnx takes them."""
     from sklearn.ensemble import VotingClassifier
     from sklearn.frozen import FrozenEstimator
@@ -125,7 +125,7 @@ def _imputes_texts(imputer: Estimator) -> bool:
     return any(isinstance(item, str) for item in learned) and not isinstance(imputer.missing_values, str)
 
 
-def _without_missing_texts(group: Any) -> Any:
+def _fill_missing_texts(group: Any) -> Any:
     """Return the categories of a column, with the empty text for None, NaN and `pandas.NA` among texts."""
     if len({isinstance(item, str) for item in group}) == 1:
         return group
@@ -142,7 +142,7 @@ def _as_perceptron(machine: Estimator) -> Estimator:
     return perceptron
 
 
-def _members(holder: Any) -> Iterator[tuple[Any, Any]]:
+def _iter_members(holder: Any) -> Iterator[tuple[Any, Any]]:
     """Yield the members of an estimator, list, tuple or mapping, by name or place."""
     if isinstance(holder, Mapping):
         yield from holder.items()

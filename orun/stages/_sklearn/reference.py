@@ -9,9 +9,9 @@ from threadpoolctl import threadpool_limits
 
 from orun.measure.dataset import Array
 from orun.stages._graph.sessions import Feed
-from orun.stages._sklearn.check import answers_of, methods_of
-from orun.stages._sklearn.export import Table, only_labels
-from orun.stages._sklearn.plain import Estimator, parts_of
+from orun.stages._sklearn.check import compute_answers, list_methods
+from orun.stages._sklearn.export import Table, yields_only_labels
+from orun.stages._sklearn.plain import Estimator, iter_parts
 
 
 class SklearnReference:
@@ -29,21 +29,21 @@ class SklearnReference:
         self._raw = raw
         if threads:
             self._limits = threadpool_limits(threads)
-            for part in parts_of(estimator):
+            for part in iter_parts(estimator):
                 if getattr(part, "n_jobs", None) not in (None, 1):
                     part.n_jobs = threads
 
     def __call__(self, feed: Feed) -> Sequence[Array]:
         """Return what scikit-learn answers, in the order of the ONNX model's outputs."""
-        return answers_of(self._estimator, Table(feed), raw=self._raw)
+        return compute_answers(self._estimator, Table(feed), raw=self._raw)
 
     def bind(self, feed: Feed) -> Callable[[], object]:
         """Return a function that calls the method with the scores, from which labels follow; else `predict`."""
-        methods = methods_of(self._estimator, raw=self._raw)
-        method = getattr(self._estimator, methods[0 if only_labels(self._estimator) else -1])
-        matrix = Table(feed).matrix(self._estimator)
+        methods = list_methods(self._estimator, raw=self._raw)
+        method = getattr(self._estimator, methods[0 if yields_only_labels(self._estimator) else -1])
+        matrix = Table(feed).to_matrix(self._estimator)
         try:
             method(matrix)
-        except ValueError:  # see `answers_of`
-            matrix = Table(feed).matrix(self._estimator, widened=False)
+        except ValueError:  # see `compute_answers`
+            matrix = Table(feed).to_matrix(self._estimator, widened=False)
         return lambda: method(matrix)

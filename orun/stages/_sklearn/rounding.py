@@ -8,7 +8,7 @@ import numpy as np
 
 from orun.measure.dataset import Array
 from orun.stages._graph.differences import Tolerance
-from orun.stages._sklearn.check import answers_of, compare_rows
+from orun.stages._sklearn.check import compare_rows, compute_answers
 from orun.stages._sklearn.export import Table
 from orun.stages._sklearn.plain import Estimator
 from orun.stages.contract import Context
@@ -42,8 +42,8 @@ def note_rounded_inputs(
         return
     try:
         with warnings_to(context.log):
-            before = answers_of(estimator, unrounded, raw=raw)
-            after = answers_of(estimator, data, raw=raw)
+            before = compute_answers(estimator, unrounded, raw=raw)
+            after = compute_answers(estimator, data, raw=raw)
     except ValueError:  # an estimator that was fitted in float32 takes nothing else
         return
     same = np.all([compare_rows(*pair, tolerance) for pair in zip(before, after, strict=True)], axis=0)

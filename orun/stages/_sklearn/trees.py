@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.stages._data.packages import need
-from orun.stages._sklearn.plain import Estimator, parts_of
+from orun.stages._sklearn.plain import Estimator, iter_parts
 
 CLASSIFIER: Mapping[str, list[Any]] = {"zipmap": [True, False, "columns"], "nocl": [True, False]}
 ML_DOMAIN = "ai.onnx.ml"
@@ -17,7 +17,7 @@ TREES = ("TreeEnsembleClassifier", "TreeEnsembleRegressor")
 
 def register_trees(estimator: Estimator) -> None:
     """Let skl2onnx use the converters of the libraries of trees that an estimator is made with."""
-    libraries = {type(part).__module__.partition(".")[0] for part in parts_of(estimator)}
+    libraries = {type(part).__module__.partition(".")[0] for part in iter_parts(estimator)}
     for library in sorted(libraries & CONVERTERS.keys()):
         CONVERTERS[library]()
 

@@ -18,8 +18,8 @@ def without_xla() -> Iterator[None]:
     """Let `tf.function` ignore `jit_compile`, which Keras sets for grouped convolutions."""
     original = tf.function
 
-    def function(*arguments: Any, **options: Any) -> Any:
+    def ignore_jit_compile(*arguments: Any, **options: Any) -> Any:
         return original(*arguments, **{**options, "jit_compile": None})
 
-    with patch.object(tf, "function", function):
+    with patch.object(tf, "function", ignore_jit_compile):
         yield

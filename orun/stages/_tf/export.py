@@ -29,7 +29,7 @@ def export(context: Context, source: Function | Lite, opset: int, outputs: Seque
     Raises:
         StageFailed: when it is too large, tf2onnx cannot convert it, or names do not fit.
     """
-    names = _output_names(context, source, outputs)
+    names = _name_outputs(context, source, outputs)
     _require_small(context, source)
     with warnings_to(context.log), failing(context, "tf2onnx cannot convert the model", "try another `opset`"):
         model, inside, yielded = source.convert(opset)
@@ -55,7 +55,7 @@ def _require_small(context: Context, source: Function | Lite) -> None:
         )
 
 
-def _output_names(context: Context, source: Function | Lite, outputs: Sequence[str]) -> list[str]:
+def _name_outputs(context: Context, source: Function | Lite, outputs: Sequence[str]) -> list[str]:
     if outputs and len(outputs) != len(source.outputs):
         raise context.failed(
             f"the TensorFlow model returns {len(source.outputs)} tensors, and `outputs` names {len(outputs)}",

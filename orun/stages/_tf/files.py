@@ -13,7 +13,7 @@ import tensorflow as tf
 from orun.errors import UnknownName, UsageError
 from orun.stages._tf.function import Function
 from orun.stages._tf.inputs import Declared
-from orun.stages._tf.wrap import tensor_input, wrap_signature
+from orun.stages._tf.wrap import build_input, wrap_signature
 
 SIGNATURE = "serving_default"  # TensorFlow's default signature of a SavedModel
 SAVE_SIGNATURE = (
@@ -64,7 +64,7 @@ def load_frozen_graph(path: Path, declared: Declared, tensors: Sequence[str]) ->
     """
     graph = tf.compat.v1.GraphDef.FromString(path.read_bytes())
     placeholders = [node.name for node in graph.node if node.op == "Placeholder"]
-    wanted = list(tensors) or [f"{name}:0" for name in _unread_nodes(graph)]
+    wanted = list(tensors) or [f"{name}:0" for name in _list_unread_nodes(graph)]
     if not placeholders or not wanted:
         raise UsageError("the graph has no placeholders to feed" if wanted else "the graph has nothing to yield")
     wrapped = tf.compat.v1.wrap_function(lambda: tf.graph_util.import_graph_def(graph, name=""), [])
@@ -74,12 +74,12 @@ def load_frozen_graph(path: Path, declared: Declared, tensors: Sequence[str]) ->
         raise UsageError("the graph has no such tensor", why=str(error.args[0])) from error
     feeds = [wrapped.graph.as_graph_element(f"{name}:0") for name in placeholders]
     pruned = wrapped.prune(feeds, outputs)
-    inputs = [tensor_input(name, tensor, declared) for name, tensor in zip(placeholders, feeds, strict=True)]
+    inputs = [build_input(name, tensor, declared) for name, tensor in zip(placeholders, feeds, strict=True)]
     names = [name.removesuffix(":0") for name in wanted]
     return Function(lambda *values: dict(zip(names, tf.nest.flatten(pruned(*values)), strict=True)), inputs, wrapped)
 
 
-def _unread_nodes(graph: Any) -> list[str]:
+def _list_unread_nodes(graph: Any) -> list[str]:
     read = {name.lstrip("^").partition(":")[0] for node in graph.node for name in node.input}
     without_result = {"Const", "NoOp", "Placeholder", "Assert"}
     return [node.name for node in graph.node if node.name not in read and node.op not in without_result]

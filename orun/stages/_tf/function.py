@@ -47,12 +47,12 @@ class Function:
             for n, item in enumerate(self.inputs)
         ]
 
-        def flat(*tensors: Any) -> list[Any]:
+        def flatten_outputs(*tensors: Any) -> list[Any]:
             returned = call(*tensors)
-            self.outputs = tuple(_output_names(returned))
+            self.outputs = tuple(_name_outputs(returned))
             return list(keras.tree.flatten(returned))
 
-        self._flat = flat
+        self._flat = flatten_outputs
         self._function, self._concrete = self._trace()
 
     def _trace(self) -> tuple[Any, Any]:
@@ -66,7 +66,7 @@ class Function:
             return function, function.get_concrete_function(*self._signature)
         except Exception as error:  # layers and functions of the user raise errors of any class
             raise UsageError(
-                "TensorFlow cannot trace the model", why=describe_error(error), hint=_tracing_hint(self.inputs)
+                "TensorFlow cannot trace the model", why=describe_error(error), hint=_suggest_axes(self.inputs)
             ) from error
 
     @property
@@ -116,7 +116,7 @@ class Function:
             model, _ = tf2onnx.convert.from_function(function, input_signature=self._signature, opset=opset)
             _store_constants(model, concrete)
         except Exception as error:  # tf2onnx only logs what it cannot convert, and fails later
-            if not (names := _text_operators(concrete)):
+            if not (names := _list_text_operators(concrete)):
                 raise
             raise UsageError(
                 "tf2onnx cannot convert the model",
@@ -127,7 +127,7 @@ class Function:
         return model, inputs, [value.name for value in model.graph.output]
 
 
-def _text_operators(concrete: Any) -> list[str]:
+def _list_text_operators(concrete: Any) -> list[str]:
     """Return the operators of a function that split texts or look values up in a table."""
     graph = concrete.graph.as_graph_def()
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
@@ -142,7 +142,7 @@ def _store_constants(model: ModelProto, concrete: Any) -> None:
         model.graph.initializer.append(numpy_helper.from_array(captured[value.name].numpy(), value.name))
 
 
-def _tracing_hint(inputs: Sequence[Input]) -> str:
+def _suggest_axes(inputs: Sequence[Input]) -> str:
     """Say how to fix the axes of the first input that has other open axes than the first one."""
     for item in inputs:
         shape = [FIXED if place and isinstance(axis, str) else axis for place, axis in enumerate(item.shape)]
@@ -152,7 +152,7 @@ def _tracing_hint(inputs: Sequence[Input]) -> str:
     return "look at `inputs`"
 
 
-def _output_names(returned: Any) -> list[str]:
+def _name_outputs(returned: Any) -> list[str]:
     paths = [".".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(returned)]
     if isinstance(returned, Mapping) and all(paths):
         return paths

@@ -32,7 +32,7 @@ class InputSpec:
 Declared: TypeAlias = Mapping[str, InputSpec]
 
 
-def axes(name: str, shape: Sequence[int | None] | None, declared: Declared) -> tuple[int | str, ...]:
+def choose_axes(name: str, shape: Sequence[int | None] | None, declared: Declared) -> tuple[int | str, ...]:
     """Return the axes of an input: as the pipeline declares them, otherwise the model's, with names for open ones.
 
     The shape is None where the model leaves the number of axes open.

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 from onnx import ModelProto, NodeProto, TensorProto, defs, helper
 
-from orun.stages._graph.domains import STANDARD, standard_opset
-from orun.stages._graph.io import nodes
+from orun.stages._graph.domains import STANDARD, find_standard_opset
+from orun.stages._graph.io import iter_nodes
 from orun.stages._graph.names import list_scopes
 from orun.stages._graph.nodes import set_items
 from orun.stages.contract import Context
@@ -24,9 +24,9 @@ def replace_leftover_operators(context: Context, model: ModelProto) -> None:
     for graph in list_scopes(model):
         values = (*graph.value_info, *graph.input, *graph.output)
         types = {value.name: value.type.tensor_type.elem_type for value in values}
-        set_items(graph.node, (part for node in graph.node for part in _replacement(node, types)))
-    version = standard_opset(model)
-    operators = {node.op_type for node in nodes(model) if node.domain in STANDARD}
+        set_items(graph.node, (part for node in graph.node for part in _replace_node(node, types)))
+    version = find_standard_opset(model)
+    operators = {node.op_type for node in iter_nodes(model) if node.domain in STANDARD}
     if unknown := sorted(name for name in operators if not defs.has(name, version, "")):
         raise context.failed(
             f"tf2onnx cannot convert {', '.join(unknown)}",
@@ -35,10 +35,10 @@ def replace_leftover_operators(context: Context, model: ModelProto) -> None:
         )
 
 
-def _replacement(node: NodeProto, types: Mapping[str, int]) -> Iterator[NodeProto]:
+def _replace_node(node: NodeProto, types: Mapping[str, int]) -> Iterator[NodeProto]:
     """Yield the nodes in place of a node: `1 - erf(x)`, `exp(x) - 1`, `log(1 + x)`, or the node itself."""
     if node.op_type == "Bucketize":
-        yield from _buckets(node, types.get(node.input[0], TensorProto.FLOAT))
+        yield from _build_buckets(node, types.get(node.input[0], TensorProto.FLOAT))
         return
     if node.op_type not in WITH_ONE:
         yield node
@@ -58,7 +58,7 @@ def _replacement(node: NodeProto, types: Mapping[str, int]) -> Iterator[NodeProt
         yield helper.make_node("Log", [inner], [result], name=node.name)
 
 
-def _buckets(node: NodeProto, kind: int) -> Iterator[NodeProto]:
+def _build_buckets(node: NodeProto, kind: int) -> Iterator[NodeProto]:
     """Yield nodes that count the boundaries, in rising order, that each value reaches: Keras's Discretization."""
     (source,), (result,) = node.input, node.output
     (bounds,) = (list(item.floats) for item in node.attribute if item.name == "boundaries")

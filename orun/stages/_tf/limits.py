@@ -14,7 +14,7 @@ from orun.stages.contract import Context
 SPREAD = "differs from itself, with rounding errors added to its inputs and weights,"
 
 
-def limits_of(context: Context, model: Function | Lite) -> Limits:
+def build_limits(context: Context, model: Function | Lite) -> Limits:
     """Return the limits of a model; nothing is computed until a check needs them.
 
     Attention rows that see nothing need no look: the converted model masks them with the same operations.

@@ -15,7 +15,7 @@ from orun.errors import UsageError
 from orun.measure.dataset import Array
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
-from orun.stages._tf.inputs import Declared, axes
+from orun.stages._tf.inputs import Declared, choose_axes
 
 
 class Lite:
@@ -36,10 +36,10 @@ class Lite:
                 why=f"it has {', '.join(signatures)}",
                 hint=f"convert the SavedModel that it was made of, and name one: `signature: {signatures[0]}`",
             )
-        self._inputs = _details_by_name(self._interpreter, "inputs")
-        self._outputs = _details_by_name(self._interpreter, "outputs")
+        self._inputs = _read_details(self._interpreter, "inputs")
+        self._outputs = _read_details(self._interpreter, "outputs")
         self.inputs = tuple(
-            Input(name, np.dtype(detail["dtype"]).name, axes(name, _shape(detail), declared))
+            Input(name, np.dtype(detail["dtype"]).name, choose_axes(name, _read_shape(detail), declared))
             for name, detail in self._inputs.items()
         )
         self.outputs = tuple(self._outputs)
@@ -80,7 +80,7 @@ class Lite:
         )
 
 
-def _details_by_name(interpreter: Any, part: str) -> dict[str, dict[str, Any]]:
+def _read_details(interpreter: Any, part: str) -> dict[str, dict[str, Any]]:
     """Return details of tensors by their names in the signature, or by their own without a signature."""
     details = interpreter.get_input_details() if part == "inputs" else interpreter.get_output_details()
     signatures = interpreter.get_signature_list()
@@ -91,6 +91,6 @@ def _details_by_name(interpreter: Any, part: str) -> dict[str, dict[str, Any]]:
     return dict(sorted(named.items()))
 
 
-def _shape(detail: Mapping[str, Any]) -> list[int]:
+def _read_shape(detail: Mapping[str, Any]) -> list[int]:
     """Return sizes, -1 where an axis is open."""
     return [int(size) for size in (detail["shape_signature"] if len(detail["shape_signature"]) else detail["shape"])]

@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from orun.stages._graph.feeds import Input
 from orun.stages._tf.function import Function
-from orun.stages._tf.inputs import Declared, axes
-from orun.stages.code import signature_of
+from orun.stages._tf.inputs import Declared, choose_axes
+from orun.stages.code import inspect_signature
 from orun.stages.contract import Context
 
 UNNAMED = "keras_tensor"  # prefix of the name that Keras gives an input without a name
@@ -49,7 +49,7 @@ def wrap_signature(concrete: Any, declared: Declared, keep: Any = None) -> Funct
     structure = concrete.structured_input_signature
     leaves = tf.nest.flatten(structure)  # tensors, and the values of arguments that are no tensors
     specs = [spec for spec in leaves if isinstance(spec, tf.TensorSpec)]
-    inputs = [tensor_input(spec.name or f"input_{n}", spec, declared) for n, spec in enumerate(specs)]
+    inputs = [build_input(spec.name or f"input_{n}", spec, declared) for n, spec in enumerate(specs)]
 
     def call(*tensors: Any) -> Any:
         remaining = iter(tensors)
@@ -60,11 +60,11 @@ def wrap_signature(concrete: Any, declared: Declared, keep: Any = None) -> Funct
     return Function(call, inputs, keep or concrete)
 
 
-def tensor_input(name: str, tensor: Any, declared: Declared) -> Input:
+def build_input(name: str, tensor: Any, declared: Declared) -> Input:
     """Return an input with the shape and type of a tensor or TensorSpec."""
     shape = None if tensor.shape.rank is None else tensor.shape.as_list()
     dtype = "object" if tensor.dtype == tf.string else tensor.dtype.name
-    return Input(name, dtype, axes(name, shape, declared))
+    return Input(name, dtype, choose_axes(name, shape, declared))
 
 
 def _wrap_keras(context: Context, model: keras.Model, name: str, declared: Declared) -> Function:
@@ -81,7 +81,11 @@ def _wrap_keras(context: Context, model: keras.Model, name: str, declared: Decla
         for n, tensor in enumerate(tensors)
     ]
     inputs = [
-        Input(label, "object" if tensor.dtype == "string" else str(tensor.dtype), axes(label, tensor.shape, declared))
+        Input(
+            label,
+            "object" if tensor.dtype == "string" else str(tensor.dtype),
+            choose_axes(label, tensor.shape, declared),
+        )
         for label, tensor in zip(names, tensors, strict=True)
     ]
 
@@ -112,11 +116,11 @@ def _wrap_callable(
     inputs = [Input(label, item.dtype or "float32", tuple(item.shape or ())) for label, item in declared.items()]
     names = list(declared)
     declaring = signature or call
-    by_name = set(names) <= set(signature_of(getattr(declaring, "python_function", declaring)).parameters)
+    by_name = set(names) <= set(inspect_signature(getattr(declaring, "python_function", declaring)).parameters)
 
-    def flat(*tensors: Any) -> Any:
+    def call_flat(*tensors: Any) -> Any:
         if by_name:
             return call(**dict(zip(names, tensors, strict=True)))
         return call(tensors[0] if len(tensors) == 1 else dict(zip(names, tensors, strict=True)))
 
-    return Function(flat, inputs, keep)
+    return Function(call_flat, inputs, keep)

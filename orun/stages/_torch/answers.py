@@ -15,7 +15,7 @@ from orun.stages._graph.agreement import require_finite, run_cases
 from orun.stages._graph.differences import Tolerance, compare_values
 from orun.stages._graph.feeds import Case, make_random_values
 from orun.stages._torch.export import Bound
-from orun.stages._torch.plain import output_names
+from orun.stages._torch.plain import list_output_names
 from orun.stages.contract import Context
 
 TITLE = "the PyTorch model"  # in messages
@@ -47,7 +47,7 @@ def compute_answers(
         )
     require_finite(context, TITLE, outputs, tries, answers)
     if len(outputs) > 1:
-        _require_order(context, outputs, output_names(bound, tries[0].feed))
+        _require_order(context, outputs, list_output_names(bound, tries[0].feed))
     return answers
 
 
@@ -86,7 +86,7 @@ def require_growth(
     """
     shapes = [[value.shape for value in values] for values in zip(*answers, strict=True)]
     longest = [[*map(max, zip(*tried, strict=False))] for tried in shapes]
-    larger = _larger_sizes(bound, tries)
+    larger = _choose_larger_sizes(bound, tries)
     if not larger or not any(1 in axes for axes in longest):
         return
     sizes = {**tries[-1].sizes, **larger}
@@ -106,7 +106,7 @@ def require_growth(
                 )
 
 
-def _larger_sizes(bound: Bound, tries: Sequence[Case]) -> dict[str, int]:
+def _choose_larger_sizes(bound: Bound, tries: Sequence[Case]) -> dict[str, int]:
     """Return a larger size of each dynamic axis that has several sizes, except that of the batch."""
     batch = list_batch_axes(item.shape for item in bound.inputs)
     tried = {axis: {case.sizes[axis] for case in tries} for axis in tries[0].sizes if axis not in batch}

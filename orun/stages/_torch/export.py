@@ -19,7 +19,7 @@ from orun.measure.dataset import Array
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 from orun.stages._torch.quantized import freeze, stop_training
-from orun.stages.code import signature_of
+from orun.stages.code import inspect_signature
 from orun.stages.library_warnings import warnings_to
 
 RETURNED = "it may return tensors, and lists, tuples and mappings of them"
@@ -50,7 +50,7 @@ class Bound:
     renamed: Mapping[str, str] = field(default_factory=dict)
     nesting: Any = None
 
-    def arguments(self, feed: Feed) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def build_arguments(self, feed: Feed) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return positional and named arguments for `forward`, as copies that a module may change."""
         tensors = {item.name: torch.tensor(feed[item.name]) for item in self.inputs}
         if self.nesting is not None:
@@ -60,7 +60,7 @@ class Bound:
 
     def __call__(self, feed: Feed) -> list[Array]:
         """Run the module; return its tensors as a flat list of arrays."""
-        positional, named = self.arguments(feed)
+        positional, named = self.build_arguments(feed)
         with torch.inference_mode():
             return [tensor.numpy() for tensor in flatten(self.module(*positional, **named))]
 
@@ -72,33 +72,33 @@ def bind(module: torch.nn.Module, inputs: Sequence[Input]) -> Bound:
         UsageError: when `forward` does not take them.
     """
     scripted = isinstance(module, torch.jit.ScriptModule)
-    parameters = _parameters(module)
+    parameters = _list_parameters(module)
     known = all(item.name in parameters for item in inputs)
     if not known:
         _require_unmixed(parameters, [item.name for item in inputs])
     if not scripted:
-        _require_callable(signature_of(module.forward), [item.name for item in inputs], known)
+        _require_callable(inspect_signature(module.forward), [item.name for item in inputs], known)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
     strict = scripted or isinstance(module, torch.fx.GraphModule)  # the module of an ExportedProgram takes no names
     return Bound(
         stop_training(module),
         tuple(order),
         by_name=known and not strict,
-        renamed={} if known else _renamed(module, inputs),
+        renamed={} if known else _rename_parameters(module, inputs),
     )
 
 
-def _parameters(module: torch.nn.Module) -> list[str]:
+def _list_parameters(module: torch.nn.Module) -> list[str]:
     if isinstance(module, torch.jit.ScriptModule):
         return [argument.name for argument in module.forward.schema.arguments[1:]]  # all but `self`
-    return list(signature_of(module.forward).parameters)
+    return list(inspect_signature(module.forward).parameters)
 
 
-def _renamed(module: torch.nn.Module, inputs: Sequence[Input]) -> dict[str, str]:
+def _rename_parameters(module: torch.nn.Module, inputs: Sequence[Input]) -> dict[str, str]:
     """Return the parameters of `forward` before `*parameters` that get an input of another name, with that name."""
-    names = _parameters(module)
+    names = _list_parameters(module)
     if not isinstance(module, torch.jit.ScriptModule):
-        parameters = signature_of(module.forward).parameters.values()
+        parameters = inspect_signature(module.forward).parameters.values()
         names = [item.name for item in takewhile(lambda item: item.kind is not item.VAR_POSITIONAL, parameters)]
     return {name: item.name for name, item in zip(names, inputs, strict=False) if name != item.name}
 
@@ -135,16 +135,16 @@ def bind_program(program: Any, inputs: Sequence[Input]) -> Bound:
     Tensors within arguments that are mappings or sequences have the names that the program gives them.
     """
     module = program.module()
-    nesting = _nesting(program, len(inputs))
-    parameters = _parameters(module) if nesting is None else list(program.graph_signature.user_inputs)
+    nesting = _find_nesting(program, len(inputs))
+    parameters = _list_parameters(module) if nesting is None else list(program.graph_signature.user_inputs)
     known = all(item.name in parameters for item in inputs)
     order = sorted(inputs, key=lambda item: parameters.index(item.name)) if known else inputs
     named = bool(program.example_inputs and program.example_inputs[1])
-    renamed = {} if known or nesting is not None else _renamed(module, inputs)
+    renamed = {} if known or nesting is not None else _rename_parameters(module, inputs)
     return Bound(module, tuple(order), by_name=known and named, program=program, renamed=renamed, nesting=nesting)
 
 
-def _nesting(program: Any, count: int) -> Any:
+def _find_nesting(program: Any, count: int) -> Any:
     """Return the description of the arguments of a program if one of them holds several of its tensors."""
     spec = program.call_spec.in_spec
     if spec is None or spec.num_leaves != count:
@@ -196,7 +196,7 @@ def require_exporter(bound: Bound, exporter: str) -> None:
     Raises:
         UsageError: when there is another one that does.
     """
-    if exporter in (fitting := _exporters(bound)):
+    if exporter in (fitting := _list_exporters(bound)):
         return
     form = "TorchScript" if bound.program is None else "an ExportedProgram"
     raise UsageError(f"PyTorch's {exporter} exporter does not take {form}", hint=f"exporter: {fitting[0]}")
@@ -204,11 +204,11 @@ def require_exporter(bound: Bound, exporter: str) -> None:
 
 def advise_other(bound: Bound, exporter: str) -> str:
     """Return what else to try after an export that failed, or whose result is wrong."""
-    alternatives = [f"`exporter: {name}`" for name in _exporters(bound) if name != exporter]
+    alternatives = [f"`exporter: {name}`" for name in _list_exporters(bound) if name != exporter]
     return "try " + ", or ".join([*alternatives, "another `opset`"])
 
 
-def _exporters(bound: Bound) -> tuple[str, ...]:
+def _list_exporters(bound: Bound) -> tuple[str, ...]:
     if bound.program is not None:
         return ("dynamo",)
     return ("torchscript",) if isinstance(bound.module, torch.jit.ScriptModule) else ("dynamo", "torchscript")
@@ -221,7 +221,7 @@ def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.
     in it.
     """
     path = Path("export.onnx")
-    positional, named = bound.arguments(example)
+    positional, named = bound.build_arguments(example)
     axes = {
         item.name: {place: axis for place, axis in enumerate(item.shape) if isinstance(axis, str)}
         for item in bound.inputs
@@ -240,7 +240,7 @@ def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.
     else:
         shapes: Any = axes
         if not bound.by_name:  # the axes of all `*tensors` belong to one parameter
-            shapes = tuple(signature_of(bound.module.forward).bind(*axes.values()).arguments.values())
+            shapes = tuple(inspect_signature(bound.module.forward).bind(*axes.values()).arguments.values())
         options = {"dynamo": True, "dynamic_shapes": shapes, "verbose": False}
     with warnings_to(log), torch.inference_mode(), passing:
         torch.onnx.export(

@@ -39,9 +39,9 @@ class _Fill(TorchDispatchMode):  # type: ignore[misc]  # torch is not checked
         result = function(*args, **(kwargs or {}))
         name = function.overloadpacket.__name__
         if name in SOFTMAX:
-            blind = _hidden(args[0]).all(args[1], keepdim=True)
+            blind = _mark_hidden(args[0]).all(args[1], keepdim=True)
         else:
-            blind = _blind(function, args, kwargs or {}) if FUSED in name else None
+            blind = _find_blind_rows(function, args, kwargs or {}) if FUSED in name else None
         if blind is None or not blind.any():
             return result
         self.is_used = True
@@ -50,39 +50,39 @@ class _Fill(TorchDispatchMode):  # type: ignore[misc]  # torch is not checked
         return (result[0].masked_fill(blind, self._number), *result[1:])
 
 
-def _hidden(scores: torch.Tensor) -> torch.Tensor:
+def _mark_hidden(scores: torch.Tensor) -> torch.Tensor:
     return ~scores if scores.dtype == torch.bool else scores < HIDDEN
 
 
-def _blind(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
+def _find_blind_rows(function: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Tensor | None:
     """Return which rows of a fused attention see nothing, `[..., queries, 1]`; None without a mask."""
     names = [argument.name for argument in function._schema.arguments]  # noqa: SLF001 - torch has no other way to tell
     arguments = dict(zip(names, args, strict=False)) | dict(kwargs)
     mask = next((arguments[name] for name in ("attn_mask", "attn_bias") if arguments.get(name) is not None), None)
     if mask is None:
         return None
-    hidden = _hidden(mask)
+    hidden = _mark_hidden(mask)
     if arguments.get("is_causal"):
         later = torch.ones(hidden.shape[-2:], dtype=torch.bool).triu(1)
         hidden = hidden | later
     return hidden.all(-1, keepdim=True)
 
 
-def limits_of(context: Context, bound: Bound) -> Limits:
+def build_limits(context: Context, bound: Bound) -> Limits:
     """Return the limits of a module; nothing is computed until a check needs them."""
 
-    def filled(feed: Feed, number: float) -> list[Array]:
+    def run_filled(feed: Feed, number: float) -> list[Array]:
         with _Fill(number):
             return bound(feed)
 
     def find(case: Case, right: Sequence[Array]) -> Sequence[Limit | None]:
         with _Fill(0.0) as fill:
             bound(case.feed)
-        arbitrary = find_arbitrary(filled if fill.is_used else None, case.feed)
+        arbitrary = find_arbitrary(run_filled if fill.is_used else None, case.feed)
         feeds = nudge(case.feed, context.seed)
         try:
             double = replace(bound, module=copy.deepcopy(bound.module).double())
-            answers = [double(_widened(feed)) for feed in feeds]
+            answers = [double(_widen(feed)) for feed in feeds]
         except Exception as error:  # noqa: BLE001 - a module that makes tensors of a fixed type may raise anything
             context.log.warning("the PyTorch model cannot be computed in float64: %s", error)
             answers = [bound(feed) for feed in feeds]
@@ -91,5 +91,5 @@ def limits_of(context: Context, bound: Bound) -> Limits:
     return Limits(find, SPREAD)
 
 
-def _widened(feed: Feed) -> Feed:
+def _widen(feed: Feed) -> Feed:
     return {name: value.astype("float64") if value.dtype.kind == "f" else value for name, value in feed.items()}

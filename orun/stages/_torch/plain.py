@@ -33,9 +33,9 @@ class Plain(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
         return tuple(flatten(self.answer(*tensors)))
 
 
-def output_names(bound: Bound, feed: Feed) -> list[str]:
+def list_output_names(bound: Bound, feed: Feed) -> list[str]:
     """Return the key of each tensor that the model returns, from one run; empty for a tensor without a key."""
-    positional, named = bound.arguments(feed)
+    positional, named = bound.build_arguments(feed)
     run = bound.module.answer if isinstance(bound.module, Plain) else bound.module
     with torch.inference_mode():
         return [name for name, _ in flatten_named(run(*positional, **named))]

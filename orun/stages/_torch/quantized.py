@@ -82,13 +82,14 @@ class Traced(Rounding):
         """Round a value to steps of the scale."""
         if self.narrow:
             value = torch.minimum(
-                torch.maximum(value, self._per_channel(self.least, value)), self._per_channel(self.most, value)
+                torch.maximum(value, self._broadcast_channels(self.least, value)),
+                self._broadcast_channels(self.most, value),
             )
         if self.axis is None:
             return torch.fake_quantize_per_tensor_affine(value, self.scale, self.zero, self.low, self.high)
         return torch.fake_quantize_per_channel_affine(value, self.scale, self.zero, self.axis, self.low, self.high)
 
-    def _per_channel(self, bound: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    def _broadcast_channels(self, bound: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
         """Return the bound of each channel in a shape that broadcasts with a value."""
         shape = [1] * value.dim()
         if self.axis is not None:
@@ -112,7 +113,7 @@ def freeze(module: nn.Module, exporter: str) -> nn.Module:
     its batch normalisation (`ConvBn2d` of `torch.ao`) scales its weights and divides its result by that scale, so that
     no runtime could compute it in integers.
     """
-    plain = _without_norm()
+    plain = _list_plain_classes()
     for part in [*module.modules()]:
         if type(part) in plain:
             _fold(part, plain[type(part)])
@@ -129,7 +130,7 @@ def find_fakes(module: nn.Module) -> list[tuple[str, Any]]:
     return [(name, part) for name, part in module.named_modules(remove_duplicate=False) if isinstance(part, kinds)]
 
 
-def _without_norm() -> Mapping[type, type]:
+def _list_plain_classes() -> Mapping[type, type]:
     """Return, for each class of convolution with a batch normalisation, the class without."""
     fused, single = (sys.modules.get(name) for name in ("torch.ao.nn.intrinsic.qat", "torch.ao.nn.qat"))
     if fused is None or single is None:

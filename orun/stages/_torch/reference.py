@@ -31,7 +31,7 @@ class TorchReference:
 
     def bind(self, feed: Feed) -> Callable[[], Any]:
         """Return a function that runs the module on tensors."""
-        positional, named = self._bound.arguments(feed)
+        positional, named = self._bound.build_arguments(feed)
 
         def run() -> Any:
             with torch.inference_mode():

@@ -79,7 +79,7 @@ def open_model(context: Context, source: Source, inputs: Sequence[Input]) -> Bou
         return _from_file(context, path, source.name, inputs)
 
 
-def trained_weights(context: Context) -> Path | None:
+def find_trained_weights(context: Context) -> Path | None:
     """Return the file of weights from the stage at the input `weights`; None when no stage is connected there."""
     return find_only_file(context, "weights", "file of weights", WEIGHTS) if "weights" in context.inputs else None
 
@@ -153,7 +153,7 @@ def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input])
     problem = f"{name} is neither TorchScript nor an ExportedProgram that is safe to read"
     _require_complete(context, path, name)
     is_program = path.suffix.lower() == ".pt2"
-    if not is_program and (why := _why_no_script(path)):
+    if not is_program and (why := _explain_no_script(path)):
         raise context.failed(problem, why=why, hint=FUNCTION)
     # `torch.export.load` would fall back to a pickle, which can run code.
     with failing(context, problem, FUNCTION), set_variable("TORCH_FORCE_WEIGHTS_ONLY_LOAD", "1"):
@@ -164,7 +164,7 @@ def _from_file(context: Context, path: Path, name: str, inputs: Sequence[Input])
         return bind(torch.jit.load(path, map_location="cpu"), inputs)
 
 
-def _why_no_script(path: Path) -> str:
+def _explain_no_script(path: Path) -> str:
     """Return what a file is instead of TorchScript; empty if it may be that."""
     saved = "it is a pickle of a module or a `state_dict`, as torch.save writes"
     if is_zipfile(path):

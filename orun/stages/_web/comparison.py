@@ -44,16 +44,16 @@ def compare_with_cpu(
     """
     from orun.stages._graph.agreement import check, run_cases
     from orun.stages._graph.leniency import Agreement
-    from orun.stages._graph.limits import limits_of
-    from orun.stages._graph.sessions import session
+    from orun.stages._graph.limits import build_limits
+    from orun.stages._graph.sessions import open_model
 
     outputs = [output.name for output in model.graph.output]
     agreement = Agreement(CANDIDATE, REFERENCE, outputs, tolerance, HINT)
-    expected = run_cases(context, REFERENCE, session(context.model(), outputs), tries)
-    limits = limits_of(context, context.model(), outputs, None)
+    expected = run_cases(context, REFERENCE, open_model(context.model(), outputs), tries)
+    limits = build_limits(context, context.model(), outputs, None)
 
-    def candidate(feed: Feed) -> list[Array]:
+    def run_candidate(feed: Feed) -> list[Array]:
         answers = run(feed)
         return [answers[name] for name in outputs]
 
-    return check(context, agreement, tries, expected, candidate, limits)
+    return check(context, agreement, tries, expected, run_candidate, limits)

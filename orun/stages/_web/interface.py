@@ -19,7 +19,7 @@ ARRAYS: Mapping[str, str] = {
 }  # fmt: skip
 
 
-def inputs_and_outputs(model: ModelProto) -> Iterator[tuple[str, ValueInfoProto]]:
+def iter_inputs_and_outputs(model: ModelProto) -> Iterator[tuple[str, ValueInfoProto]]:
     """Yield each input that has no default, and each output, after the word for it."""
     from orun.stages._graph.signature import list_inputs
 
@@ -27,17 +27,17 @@ def inputs_and_outputs(model: ModelProto) -> Iterator[tuple[str, ValueInfoProto]
     yield from (("output", value) for value in model.graph.output)
 
 
-def array_of(value: ValueInfoProto) -> str | None:
+def find_array(value: ValueInfoProto) -> str | None:
     """Return the JavaScript array of a value; None if onnxruntime-web has none."""
-    return ARRAYS.get(_type_name(value))
+    return ARRAYS.get(_name_type(value))
 
 
 def list_unfit(model: ModelProto) -> list[str]:
     """Return a sentence for each input and output that JavaScript cannot take."""
     return [
         f"{word} {value.name!r} is {_describe_type(value)}, which onnxruntime-web cannot pass to JavaScript"
-        for word, value in inputs_and_outputs(model)
-        if array_of(value) is None
+        for word, value in iter_inputs_and_outputs(model)
+        if find_array(value) is None
     ]
 
 
@@ -55,7 +55,7 @@ def require_fit(context: Context, model: ModelProto) -> None:
         )
 
 
-def _type_name(value: ValueInfoProto) -> str:
+def _name_type(value: ValueInfoProto) -> str:
     from onnx import TensorProto
 
     if not value.type.HasField("tensor_type"):
@@ -65,4 +65,4 @@ def _type_name(value: ValueInfoProto) -> str:
 
 def _describe_type(value: ValueInfoProto) -> str:
     kind = (value.type.WhichOneof("value") or "value of no type").removesuffix("_type")
-    return f"of {_type_name(value)}" if kind == "tensor" else f"a {kind}"
+    return f"of {_name_type(value)}" if kind == "tensor" else f"a {kind}"

@@ -43,7 +43,7 @@ def read_table(package: WebPackage, provider: str) -> Table:
                 (int(first), float("inf") if onwards else int(last or first))
                 for first, onwards, last in VERSIONS.findall(versions)
             ]:
-                table[_domain(domain), name] = ranges
+                table[_normalize_domain(domain), name] = ranges
     if not table:
         raise OrunError(f"onnxruntime-web {package.version} has no table of operators for {provider}", why=str(path))
     return table
@@ -51,13 +51,13 @@ def read_table(package: WebPackage, provider: str) -> Table:
 
 def count_nodes(model: ModelProto, table: Table) -> tuple[Counter[str], Counter[str]]:
     """Return the nodes that a table has, and those that it lacks, by operator."""
-    from orun.stages._graph.io import nodes
+    from orun.stages._graph.io import iter_nodes
 
-    opsets = {_domain(item.domain): item.version for item in model.opset_import}
+    opsets = {_normalize_domain(item.domain): item.version for item in model.opset_import}
     own = {(function.domain, function.name) for function in model.functions}
     supported, missing = Counter[str](), Counter[str]()
-    for node in nodes(model):
-        domain = _domain(node.domain)
+    for node in iter_nodes(model):
+        domain = _normalize_domain(node.domain)
         if (node.domain, node.op_type) in own:
             continue
         version = opsets.get(domain, 1)
@@ -67,5 +67,5 @@ def count_nodes(model: ModelProto, table: Table) -> tuple[Counter[str], Counter[
     return supported, missing
 
 
-def _domain(name: str) -> str:
+def _normalize_domain(name: str) -> str:
     return "" if name in ("", "ai.onnx") else name

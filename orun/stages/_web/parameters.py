@@ -26,7 +26,7 @@ Runtime = Annotated[
 Threads = Annotated[int, Doc("Threads of the runtime."), Range(low=1)]
 
 
-def web_runtime(
+def build_runtime(
     context: Context, version: str, node_modules: str, runtime: Literal["chromium", "node"], threads: int = 1
 ) -> WebRuntime:
     """Return what the parameters of a stage name.

@@ -41,7 +41,7 @@ class Params:
     target: Annotated[TargetName | None, Doc("Target with the providers; the CPU when left out.")] = None
 
 
-def _share(provider: str) -> str:
+def _name_share(provider: str) -> str:
     return f"share.{provider.removesuffix('ExecutionProvider')}"
 
 
@@ -52,7 +52,7 @@ SPEC = Spec(
     extra="cpu",
     stage_class="device",
     preload=("onnx",),
-    units={"coverage": "ratio", **{_share(name): "ratio" for name in PROVIDERS}},
+    units={"coverage": "ratio", **{_name_share(name): "ratio" for name in PROVIDERS}},
     guards=True,
 )
 
@@ -60,29 +60,29 @@ SPEC = Spec(
 def metrics(params: Params) -> Collection[str]:
     """Return the names of the metrics; shares of providers that are not in the target have no value."""
     del params
-    return ("coverage", "fallback", "nodes", "subgraphs", *(_share(name) for name in PROVIDERS))
+    return ("coverage", "fallback", "nodes", "subgraphs", *(_name_share(name) for name in PROVIDERS))
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Open the model, and write which provider runs each node."""
     del params
-    from orun.measure.placement import cpu_nodes, read_placement
+    from orun.measure.placement import list_cpu_nodes, read_placement
     from orun.measure.session import open_session
 
     target = context.model_target
     session = open_session(context.model(), replace(target, fallback="allow"), watched=True)
     subgraphs = read_placement(session)
     first = target.providers[0].name
-    fallen, on_shapes = cpu_nodes(subgraphs, context.model()) if first != "CPUExecutionProvider" else ([], [])
+    fallen, on_shapes = list_cpu_nodes(subgraphs, context.model()) if first != "CPUExecutionProvider" else ([], [])
     operators = Counter(node.operator for node in fallen)
     _write(context, target, subgraphs, operators, Counter(node.operator for node in on_shapes))
     shown = ", ".join(f"{count} {operator}" for operator, count in operators.most_common())
     context.log.info("%s", f"on the CPU: {shown}" if shown else "nothing fell back to the CPU")
-    counts = _counts(subgraphs)
+    counts = _count_nodes(subgraphs)
     total = sum(counts.values())
     judged = total - len(on_shapes)
     shares = {
-        _share(provider.name): Metric(counts[provider.name] / total if total else 0.0, "ratio")
+        _name_share(provider.name): Metric(counts[provider.name] / total if total else 0.0, "ratio")
         for provider in target.providers
     }
     return {
@@ -94,7 +94,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
 
 
-def _counts(subgraphs: Sequence[Subgraph]) -> Counter[str]:
+def _count_nodes(subgraphs: Sequence[Subgraph]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for subgraph in subgraphs:
         counts[subgraph.provider] += len(subgraph.nodes)
@@ -110,7 +110,7 @@ def _write(
 ) -> None:
     document = {
         "providers": [provider.name for provider in target.providers],
-        "nodes": dict(sorted(_counts(subgraphs).items())),
+        "nodes": dict(sorted(_count_nodes(subgraphs).items())),
         "fallback": dict(sorted(fallen.items())),
         "shapes": dict(sorted(shapes.items())),
         "subgraphs": [

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import OrunError
-from orun.stages._graph.domains import STANDARD, standard_opset
+from orun.stages._graph.domains import STANDARD, find_standard_opset
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, TargetName
 
@@ -63,15 +63,15 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             hint="leave one of them out",
         )
     model = load_graph(context.model())
-    problems = [*_limits(model, params), *_invalid(context), *_unloadable(context)]
+    problems = [*_iter_exceeded_limits(model, params), *_iter_invalid(context), *_iter_unloadable(context)]
     if problems:
         raise context.failed(
             f"the model has {len(problems)} problem{'s' if len(problems) > 1 else ''}",
             why="\n".join(problems),
             hint="fix it where it is exported; `convert/opset` changes the operator set",
         )
-    custom = _custom(model)
-    unknown = _unknown_shapes(context)
+    custom = _count_custom(model)
+    unknown = _list_unknown_shapes(context)
     report = {
         "ir_version": model.ir_version,
         "opsets": {item.domain or "ai.onnx": item.version for item in model.opset_import},
@@ -80,29 +80,29 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
     (context.output / "model.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n", "utf-8")
     return {
-        "opset": Metric(standard_opset(model)),
+        "opset": Metric(find_standard_opset(model)),
         "ir_version": Metric(model.ir_version),
         "custom_nodes": Metric(sum(custom.values()), better="lower"),
         "unknown_shapes": Metric(len(unknown), better="lower"),
     }
 
 
-def _custom(model: ModelProto) -> dict[str, int]:
+def _count_custom(model: ModelProto) -> dict[str, int]:
     """Count each operator outside the standard, without the model's own functions."""
-    from orun.stages._graph.io import nodes
+    from orun.stages._graph.io import iter_nodes
 
     own = {(function.domain, function.name) for function in model.functions}
     return dict(
         Counter(
             f"{node.domain}.{node.op_type}"
-            for node in nodes(model)
+            for node in iter_nodes(model)
             if node.domain not in STANDARD and (node.domain, node.op_type) not in own
         )
     )
 
 
-def _limits(model: ModelProto, params: Params) -> Iterator[str]:
-    opset = standard_opset(model)
+def _iter_exceeded_limits(model: ModelProto, params: Params) -> Iterator[str]:
+    opset = find_standard_opset(model)
     if params.max_opset is not None and opset > params.max_opset:
         yield f"operator set {opset} is newer than max_opset {params.max_opset}"
     if params.min_opset is not None and opset < params.min_opset:
@@ -110,13 +110,13 @@ def _limits(model: ModelProto, params: Params) -> Iterator[str]:
     if params.max_ir is not None and model.ir_version > params.max_ir:
         yield f"IR version {model.ir_version} is newer than max_ir {params.max_ir}"
     if params.domains is not None:
-        for name, number in sorted(_custom(model).items()):
+        for name, number in sorted(_count_custom(model).items()):
             if name.rpartition(".")[0] not in params.domains:
                 allowed = f"none of {', '.join(params.domains)}" if params.domains else "not the standard's"
                 yield f"{number} x {name}: its domain is {allowed}"
 
 
-def _invalid(context: Context) -> Iterator[str]:
+def _iter_invalid(context: Context) -> Iterator[str]:
     from onnx import checker, shape_inference
 
     from orun.stages._graph.validity import check
@@ -127,7 +127,7 @@ def _invalid(context: Context) -> Iterator[str]:
         yield str(error).strip()
 
 
-def _unloadable(context: Context) -> Iterator[str]:
+def _iter_unloadable(context: Context) -> Iterator[str]:
     from orun.measure.session import open_session
 
     try:
@@ -136,7 +136,7 @@ def _unloadable(context: Context) -> Iterator[str]:
         yield str(error)
 
 
-def _unknown_shapes(context: Context) -> list[str]:
+def _list_unknown_shapes(context: Context) -> list[str]:
     """Return values whose shape cannot be inferred: they have no rank, or an axis with neither size nor name."""
     import onnx
 

@@ -32,9 +32,9 @@ from typing import TYPE_CHECKING
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UsageError
 from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
-from orun.stages._web.interface import array_of, inputs_and_outputs, list_unfit
+from orun.stages._web.interface import find_array, iter_inputs_and_outputs, list_unfit
 from orun.stages._web.operators import PROVIDERS, count_nodes, read_table
-from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, Threads, web_runtime
+from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, Threads, build_runtime
 from orun.stages.contract import Context, Port, Spec
 
 if TYPE_CHECKING:
@@ -72,23 +72,23 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Check the model, and write a report."""
-    from orun.stages._graph.io import load_graph, nodes
+    from orun.stages._graph.io import iter_nodes, load_graph
     from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
 
-    runtime = web_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime, params.threads)
+    runtime = build_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime, params.threads)
     model = load_graph(context.model())
     size = sum(path.stat().st_size for path in context.inputs["model"].rglob("*") if path.is_file())
     problems = list_unfit(model)
     if size > ADDRESSABLE:
         problems.append(f"its files have {size} bytes, and WebAssembly can address {ADDRESSABLE}")
     if problems:
-        raise _cannot_run(context, problems)
+        raise _explain_problems(context, problems)
     error, opened = _compare(context, params, model, runtime)
     folded = load_graph(write_optimized(context.model(), "basic", IN_THE_WAY))
     counts = {provider: count_nodes(folded, read_table(runtime.package, provider)) for provider in PROVIDERS}
     arrays: dict[str, dict[str, str | None]] = {"input": {}, "output": {}}
-    for word, value in inputs_and_outputs(model):
-        arrays[word][value.name] = array_of(value)
+    for word, value in iter_inputs_and_outputs(model):
+        arrays[word][value.name] = find_array(value)
     report = {
         "onnxruntime_web": params.onnxruntime_web,
         "host": opened.host,
@@ -107,7 +107,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
     return {
         "size": Metric(size, "B", "lower"),
-        "nodes": Metric(sum(1 for _ in nodes(folded)), better="lower"),
+        "nodes": Metric(sum(1 for _ in iter_nodes(folded)), better="lower"),
         "max_abs_error": error,
         **shares,
     }
@@ -118,20 +118,20 @@ def _compare(context: Context, params: Params, model: ModelProto, runtime: WebRu
     from orun.measure.web.session import WebSession
     from orun.stages._graph.agreement import Trial, load_cases
     from orun.stages._graph.differences import Tolerance
-    from orun.stages._graph.io import external_files
+    from orun.stages._graph.io import list_external_files
     from orun.stages._web.comparison import compare_with_cpu
 
     with ExitStack() as stack:
         try:
-            session = stack.enter_context(WebSession(runtime, context.model(), external_files(model)))
+            session = stack.enter_context(WebSession(runtime, context.model(), list_external_files(model)))
         except UsageError as error:
-            raise _cannot_run(context, [error.why]) from error
+            raise _explain_problems(context, [error.why]) from error
         tries = load_cases(context, model, Trial(params.dims, params.inputs))
         tolerance = Tolerance(params.atol, params.rtol)
         return compare_with_cpu(context, model, tries, session.run, tolerance), session.opened
 
 
-def _cannot_run(context: Context, problems: Sequence[str]) -> StageFailed:
+def _explain_problems(context: Context, problems: Sequence[str]) -> StageFailed:
     return context.failed(
         f"the model has {len(problems)} problem{'s' if len(problems) > 1 else ''} in onnxruntime-web",
         why="\n".join(problems),

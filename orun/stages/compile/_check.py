@@ -17,9 +17,9 @@ from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.leniency import Agreement
-from orun.stages._graph.limits import limits_of
+from orun.stages._graph.limits import build_limits
 from orun.stages.cold_start import LEAST
-from orun.stages.compile._compiling import PLUG_IN, file_states
+from orun.stages.compile._compiling import PLUG_IN, list_file_states
 from orun.stages.contract import Context
 
 # onnxruntime-openvino 1.22 to 1.24.1 looks for the weights of a blob of the CPU in a file `.bin` of the working folder,
@@ -36,7 +36,7 @@ def load_back(
         StageFailed: when it cannot be loaded, is compiled anew, or disagrees.
     """
     target = replace(context.model_target, fallback="allow")
-    before = _compiled_files(context, engine)
+    before = _list_compiled_files(context, engine)
     loads: dict[str, list[float]] = {"compiled": [], "uncompiled": []}
     runs: dict[str, IsolatedRun] = {}
     for number in range(launches):
@@ -47,7 +47,7 @@ def load_back(
             except OrunError as error:
                 raise context.failed(f"the {role} model cannot be loaded back", why=str(error)) from error
             loads[role].append(runs[role].load)
-    if (after := _compiled_files(context, engine)) != before:
+    if (after := _list_compiled_files(context, engine)) != before:
         new = sorted(after.items() - before.items())
         raise context.failed(
             f"{engine.provider} compiled the model anew when it was loaded back",
@@ -65,9 +65,9 @@ def load_back(
     }
 
 
-def _compiled_files(context: Context, engine: Engine) -> Mapping[str, tuple[int, ...]]:
+def _list_compiled_files(context: Context, engine: Engine) -> Mapping[str, tuple[int, ...]]:
     """Return the sizes of the output's files; for a cache also inode and time, as it may be rewritten at equal size."""
-    states = file_states(context.output)
+    states = list_file_states(context.output)
     return states if engine.form == "cache" else {name: (size,) for name, (size, *_) in states.items()}
 
 
@@ -83,6 +83,6 @@ def _compare(context: Context, tries: Sequence[Case], runs: Mapping[str, Isolate
     names = [output.name for output in load_graph(context.model()).graph.output]
     hint = "raise `atol` or `rtol` if the provider calculates in a smaller type"
     agreement = Agreement("the compiled model", "the uncompiled model", names, tolerance, hint)
-    limits = limits_of(context, context.model(), names, context.target)
+    limits = build_limits(context, context.model(), names, context.target)
     compiled = iter(runs["compiled"].outputs)
     return check(context, agreement, tries, runs["uncompiled"].outputs, lambda _: next(compiled), limits)

@@ -13,8 +13,8 @@ from orun.core.targets import Provider, Target
 from orun.errors import StageFailed, UsageError
 from orun.measure.engines import Engine, Form, write
 from orun.measure.extension_operators import add_extensions
-from orun.measure.plugins import CPU, OPENVINO, add_plugins, available, is_plugin, make_session
-from orun.measure.session_options import session_options
+from orun.measure.plugins import CPU, OPENVINO, add_plugins, is_plugin, list_available, make_session
+from orun.measure.session_options import build_session_options
 from orun.stages.contract import Context
 from orun.text.library_messages import shorten_message
 
@@ -61,7 +61,7 @@ PLUG_IN = "the plug-in onnxruntime-ep-openvino keeps what it compiled, for CPUs 
 OWN_OPTIONS = ("trt_dump_ep_context_model", "trt_ep_context_file_path", "trt_ep_context_embed_mode")
 
 
-def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -> Form:
+def choose_form(context: Context, wanted: Literal["auto", "context", "cache"]) -> Form:
     """Return the form in which the provider of the target keeps a compiled model.
 
     Raises:
@@ -70,7 +70,7 @@ def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -
     provider = context.model_target.providers[0]
     name = provider.name
     forms: list[Form] = []
-    if name in CONTEXTS and not _context_problem(provider):
+    if name in CONTEXTS and not _find_context_problem(provider):
         forms.append("context")
     if name in CACHES and not is_plugin(provider):
         forms.append("cache")
@@ -82,13 +82,13 @@ def chosen_form(context: Context, wanted: Literal["auto", "context", "cache"]) -
     if wanted != "auto" and wanted not in forms:
         raise context.failed(
             f"{name} has no form {wanted!r} here",
-            why=_context_problem(provider) if wanted == "context" and name in CONTEXTS else "",
+            why=_find_context_problem(provider) if wanted == "context" and name in CONTEXTS else "",
             hint=f"`form: {forms[0]}`",
         )
     return forms[0] if wanted == "auto" else wanted
 
 
-def _context_problem(provider: Provider) -> str:
+def _find_context_problem(provider: Provider) -> str:
     """Return why this build cannot read back the EPContext nodes that it writes; empty when it can."""
     # onnxruntime-openvino 1.24.1 writes them, with and without `embed`, and ends with EP_FAIL "Unhandled exception
     # type: 1" when it opens them in a new process, on the CPU, for every model that was tried; the plug-in reads its own.
@@ -114,7 +114,7 @@ def compile_model(context: Context, form: Form, *, embed: bool) -> Engine:
             f"target {target.name!r} sets {', '.join(clashing)}, which compile/engine gives {provider.name} itself",
             hint="leave it out of the target: the artifact holds what it names",
         )
-    if provider.name not in available() and not is_plugin(provider):
+    if provider.name not in list_available() and not is_plugin(provider):
         raise UsageError(f"{provider.name} is not in this build of ONNX Runtime", hint="orun doctor")
     try:
         options = _compile_context(context, target, embed=embed) if form == "context" else _fill_cache(context, target)
@@ -131,7 +131,7 @@ def compile_model(context: Context, form: Form, *, embed: bool) -> Engine:
 def _compile_context(context: Context, target: Target, *, embed: bool) -> tuple[dict[str, str], dict[str, str]]:
     import onnxruntime
 
-    options = session_options(add_extensions(context.model(), target))
+    options = build_session_options(add_extensions(context.model(), target))
     own = CONTEXTS[target.providers[0].name]
     first = replace(target.providers[0], options={**target.providers[0].options, **own})
     _add_providers(options, [first, *target.providers[1:]])
@@ -162,7 +162,7 @@ def _fill_cache(context: Context, target: Target) -> tuple[dict[str, str], dict[
         shutil.copyfile(file, context.output / file.name)
     paths = {name: str(folder) for name in caching.paths}
     first = replace(provider, options={**provider.options, **paths, **caching.options})
-    options = session_options(add_extensions(context.result, target))
+    options = build_session_options(add_extensions(context.result, target))
     session = make_session(context.result, options, [first, *target.providers[1:]])
     if provider.name not in session.get_providers():
         raise context.failed(
@@ -180,7 +180,7 @@ def _fill_cache(context: Context, target: Target) -> tuple[dict[str, str], dict[
     return dict.fromkeys(caching.paths, CACHE), dict(caching.options)
 
 
-def file_states(folder: Path) -> dict[str, tuple[int, int, int]]:
+def list_file_states(folder: Path) -> dict[str, tuple[int, int, int]]:
     """Return size, inode and time (nanoseconds) of every file below a folder, by its path there."""
     states = {str(path.relative_to(folder)): path.stat() for path in sorted(folder.rglob("*")) if path.is_file()}
     return {name: (state.st_size, state.st_ino, state.st_mtime_ns) for name, state in states.items()}

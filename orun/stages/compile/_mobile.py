@@ -56,17 +56,17 @@ def convert(context: Context, optimization: str, platform: str | None, *, types:
     shutil.copyfile(model, context.output / "model.ort")
     lines = [line for line in config.read_text("utf-8").splitlines() if line and not line.startswith("#")]  # paths
     (context.output / CONFIG).write_text(
-        "".join(f"{line}\n" for line in sorted(lines, key=_domain_and_version)), "utf-8"
+        "".join(f"{line}\n" for line in sorted(lines, key=_parse_operator_set)), "utf-8"
     )
     return sum(len(re.sub(r"\{.*?\}\}|\{.*?\]\}", "", line.split(";")[2]).split(",")) for line in lines)
 
 
-def _domain_and_version(line: str) -> tuple[str, int]:
+def _parse_operator_set(line: str) -> tuple[str, int]:
     domain, version, _ = line.split(";", 2)
     return domain, int(version)
 
 
-def usability(context: Context) -> dict[str, Metric]:
+def measure_usability(context: Context) -> dict[str, Metric]:
     """Return the share of nodes that CoreML and NNAPI take, and in how many partitions; write `usability.json`.
 
     The checker fails on some valid models (a Transpose without `perm`, operators of ONNX Runtime alone). The file then
@@ -81,7 +81,7 @@ def usability(context: Context) -> dict[str, Metric]:
     for name in ("nnapi", *COREML):
         try:
             model = shaped(context.model()).model_with_shape_info
-            dynamic, fixed_sizes = (_partitions(model, name, fixed=fixed) for fixed in (False, True))
+            dynamic, fixed_sizes = (_find_partitions(model, name, fixed=fixed) for fixed in (False, True))
             document[name] = {
                 "verdict": dynamic.suitability().name,
                 "verdict_if_fixed": fixed_sizes.suitability().name,
@@ -92,16 +92,16 @@ def usability(context: Context) -> dict[str, Metric]:
             document[name] = {"verdict": "UNKNOWN", "why": describe_error(error)}
             context.log.warning("the suitability of %s for this model is unknown: %s", name, describe_error(error))
             continue
-        metrics[f"share.{name}"] = Metric(_share(dynamic), "ratio", "higher")
+        metrics[f"share.{name}"] = Metric(_compute_share(dynamic), "ratio", "higher")
         metrics[f"partitions.{name}"] = Metric(dynamic.num_partitions, better="lower")
-        metrics[f"share_if_fixed.{name}"] = Metric(_share(fixed_sizes), "ratio", "higher")
+        metrics[f"share_if_fixed.{name}"] = Metric(_compute_share(fixed_sizes), "ratio", "higher")
         context.log.info("suitability of %s for this model: %s", name, document[name]["verdict"])
     text = json.dumps(document, indent=2, sort_keys=True)
     (context.output / "usability.json").write_text(text + "\n", "utf-8")
     return metrics
 
 
-def _partitions(model: ModelProto, name: str, *, fixed: bool) -> Any:
+def _find_partitions(model: ModelProto, name: str, *, fixed: bool) -> Any:
     """Return the partitions of a provider, for the model as it is or as if its input sizes were fixed."""
     from onnxruntime.tools.mobile_helpers import usability_checker
 
@@ -110,5 +110,5 @@ def _partitions(model: ModelProto, name: str, *, fixed: bool) -> Any:
     return usability_checker.check_coreml_partitions(model, not fixed, COREML[name])
 
 
-def _share(partitions: Any) -> float:
+def _compute_share(partitions: Any) -> float:
     return partitions.num_supported_nodes / partitions.num_nodes if partitions.num_nodes else 0.0

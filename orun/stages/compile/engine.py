@@ -71,9 +71,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph
     from orun.stages.compile._check import load_back
-    from orun.stages.compile._compiling import chosen_form, compile_model
+    from orun.stages.compile._compiling import choose_form, compile_model
 
-    form = chosen_form(context, params.form)
+    form = choose_form(context, params.form)
     if params.embed and form != "context":
         raise context.failed(
             f"`embed` needs `form: context`, and the form is {form!r}",

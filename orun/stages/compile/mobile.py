@@ -71,9 +71,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.leniency import Agreement
-    from orun.stages._graph.limits import limits_of
-    from orun.stages._graph.sessions import session
-    from orun.stages.compile._mobile import convert, usability
+    from orun.stages._graph.limits import build_limits
+    from orun.stages._graph.sessions import open_model
+    from orun.stages.compile._mobile import convert, measure_usability
 
     if params.optimization == "runtime" and params.platform == "amd64":
         raise context.failed(
@@ -94,12 +94,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         MODEL, "the model before it", outputs, Tolerance(params.atol, params.rtol), "try `optimization: runtime`"
     )
     tries = load_cases(context, model, Trial(params.dims, params.inputs))
-    expected = run_cases(context, agreement.reference, session(context.model(), outputs), tries)
-    limits = limits_of(context, context.model(), outputs, None)
-    error = check(context, agreement, tries, expected, session(context.output / MODEL, outputs), limits)
+    expected = run_cases(context, agreement.reference, open_model(context.model(), outputs), tries)
+    limits = build_limits(context, context.model(), outputs, None)
+    error = check(context, agreement, tries, expected, open_model(context.output / MODEL, outputs), limits)
     return {
         "size": Metric((context.output / MODEL).stat().st_size, "B", "lower"),
         "operators": Metric(operators, better="lower"),
         "max_abs_error": error,
-        **usability(context),
+        **measure_usability(context),
     }

@@ -72,14 +72,14 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the model to `context.result`."""
-    from orun.stages._graph.io import external_files, load, load_graph, save, weigh
+    from orun.stages._graph.io import list_external_files, load, load_graph, save, weigh
     from orun.stages._graph.nodes import sort_nodes
     from orun.stages._graph.plain import complete_outputs, fill, part_weights, tell_apart
 
     path = _download(context, params) if params.path is None else context.root / params.path
     if params.path is not None and params.digest is not None:
         _check_digest(context, path, params.digest)
-    named = external_files(load_graph(path))
+    named = list_external_files(load_graph(path))
     require_known("data", params.data, named)
     model = load(path)
     if params.path is not None:  # files of a download have been checked on the way
@@ -116,14 +116,14 @@ def _require_shapes(context: Context, model: ModelProto) -> None:
 def _name_axes(context: Context, model: ModelProto, names: Mapping[str, str]) -> None:
     """Rename dynamic axes, in formulas of other axes as well."""
     from orun.core.dynamic_axes import rename
-    from orun.stages._graph.signature import axes_of
+    from orun.stages._graph.signature import name_axes
 
-    inputs = {value.name: axes_of(value) for value in model.graph.input}
+    inputs = {value.name: name_axes(value) for value in model.graph.input}
     require_known("axes", names, [name for axes in inputs.values() for name in axes if isinstance(name, str)])
     if "" in names.values():
         raise context.failed("axes: a name is empty", hint="give one, or a sum such as `past + sequence`")
     for value in (*model.graph.input, *model.graph.output):
-        axes = zip(value.type.tensor_type.shape.dim, axes_of(value), strict=True)
+        axes = zip(value.type.tensor_type.shape.dim, name_axes(value), strict=True)
         for axis, name in axes:
             if isinstance(name, str) and rename(name, names) != name:
                 axis.dim_param = rename(name, names)
@@ -137,11 +137,11 @@ def _declare(model: ModelProto, params: Params) -> None:
     from orun.stages._graph.feeds import assign_sizes
     from orun.stages._graph.implied_sizes import find_implied_sizes
     from orun.stages._graph.input_domain import InputDomain, read_domain, to_input_values, write_domain
-    from orun.stages._graph.io import input_names
-    from orun.stages._graph.signature import inputs_of, sizes_of
+    from orun.stages._graph.io import list_input_names
+    from orun.stages._graph.signature import build_inputs, find_sizes
 
     carried = read_domain(model)
-    require_known("inputs", params.inputs, input_names(model))
+    require_known("inputs", params.inputs, list_input_names(model))
     sizes = {axis: tuple(values) for axis, values in params.dims.items()}
     carried_sizes = {rename(axis, params.axes): values for axis, values in carried.sizes.items()}
     domain = InputDomain(
@@ -149,7 +149,7 @@ def _declare(model: ModelProto, params: Params) -> None:
     )
     write_domain(model, domain)
     if domain != InputDomain():
-        assign_sizes(inputs_of(model), {**sizes_of(model), **sizes})
+        assign_sizes(build_inputs(model), {**find_sizes(model), **sizes})
 
 
 def _download(context: Context, params: Params) -> Path:

@@ -41,7 +41,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     import onnx
 
     from orun.stages._graph.agreement import check_and_weigh
-    from orun.stages._graph.io import external_files, load_graph, save, store_freely
+    from orun.stages._graph.io import list_external_files, load_graph, save, store_freely
     from orun.stages._graph.plain import inline
 
     before = load_graph(context.model())  # without external data, as the converter has a size limit
@@ -50,5 +50,5 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         model = onnx.version_converter.convert_version(inline(before), params.version)  # it drops functions
     store_freely(model)
     onnx.load_external_data_for_model(model, str(context.model().parent))
-    save(model, context.result, external=bool(external_files(before)))
+    save(model, context.result, external=bool(list_external_files(before)))
     return check_and_weigh(context, "the converted model", params, hint=hint)

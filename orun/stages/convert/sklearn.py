@@ -115,26 +115,26 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import save, weigh
     from orun.stages._sklearn.check import compare
     from orun.stages._sklearn.conversion import Settings
-    from orun.stages._sklearn.export import export, table, weight_bytes
+    from orun.stages._sklearn.export import count_weight_bytes, export, tabulate_dataset
     from orun.stages._sklearn.plain import has_trees
     from orun.stages._sklearn.rounding import note_rounded_inputs
     from orun.stages.memory_headroom import require_memory
 
-    estimator = _estimator(context, params)
+    estimator = _load_estimator(context, params)
     _require_order_of_classes(context, estimator, params.data)
-    require_memory(context, MEMORY_FACTOR, weight_bytes(estimator))
+    require_memory(context, MEMORY_FACTOR, count_weight_bytes(estimator))
     dataset = _load_columns(context, estimator, params.data)
     dataset = dataset if params.samples is None else dataset.spread(params.samples)
-    data, unrounded = (table(context, dataset, precision) for precision in (params.precision, "float64"))
+    data, unrounded = (tabulate_dataset(context, dataset, precision) for precision in (params.precision, "float64"))
     settings = Settings(params.opset, params.zipmap, params.options, params.outputs)
     save(export(context, estimator, data, settings), context.result)
     tolerance = Tolerance(params.atol, params.rtol)
-    comparison = compare(context, estimator, data, tolerance, raw=_raw(params))
+    comparison = compare(context, estimator, data, tolerance, raw=_wants_raw(params))
     if comparison.agreement < params.min_agreement:
         raise context.failed(
             f"the converted model disagrees with scikit-learn in output {comparison.output!r}",
             why=comparison.why,
-            hint=_hint(comparison.agreement, unrounded, is_float32=has_trees(estimator)),
+            hint=_suggest_fix(comparison.agreement, unrounded, is_float32=has_trees(estimator)),
         )
     note_rounded_inputs(
         context,
@@ -142,7 +142,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         unrounded,
         data,
         tolerance,
-        raw=_raw(params),
+        raw=_wants_raw(params),
         advice="" if has_trees(estimator) else "`precision: float64`",
     )
     return {
@@ -152,7 +152,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
 
 
-def _hint(agreement: float, data: Table, *, is_float32: bool) -> str:
+def _suggest_fix(agreement: float, data: Table, *, is_float32: bool) -> str:
     """Return the next step after a disagreement; ONNX Runtime has trees of float32 alone."""
     from orun.stages._sklearn.rounding import COARSE, find_coarsest_column
 
@@ -187,10 +187,10 @@ def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dat
     Raises:
         StageFailed: when one is missing.
     """
-    from orun.stages._sklearn.plain import column_names, find_column
-    from orun.stages.datasets import title
+    from orun.stages._sklearn.plain import find_column, find_column_names
+    from orun.stages.datasets import format_title
 
-    names = column_names(estimator)
+    names = find_column_names(estimator)
     fitted = [] if names is None else [str(column) for column in names]
     dataset = _load_unrounded(context, data, fitted)
     if names is None or len(dataset.inputs) == 1:  # which is a matrix
@@ -206,7 +206,7 @@ def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dat
         )
     if missing:
         raise context.failed(
-            f"{title(data)} has no column {join_few([repr(column) for column in missing])}",
+            f"{format_title(data)} has no column {join_few([repr(column) for column in missing])}",
             why=f"the {type(estimator).__name__} was fitted with that name; the data has {', '.join(dataset.inputs)}",
         )
     return replace(dataset, inputs={column: dataset.inputs[column] for column in columns.values() if column})
@@ -238,14 +238,14 @@ def source(context: Context, params: Params, runtime: str, threads: int | None) 
     from orun.stages._sklearn.reference import SklearnReference
 
     del runtime  # there is one
-    return SklearnReference(_estimator(context, params), threads, raw=_raw(params))
+    return SklearnReference(_load_estimator(context, params), threads, raw=_wants_raw(params))
 
 
-def _raw(params: Params) -> bool:
+def _wants_raw(params: Params) -> bool:
     return bool(params.options.get("raw_scores"))
 
 
-def _estimator(context: Context, params: Params) -> Estimator:
+def _load_estimator(context: Context, params: Params) -> Estimator:
     from orun.stages._sklearn.plain import accept_empty_texts
     from orun.stages.library_warnings import warnings_to
 

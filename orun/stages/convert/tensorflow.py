@@ -102,23 +102,23 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.agreement import require_finite, run_cases
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.feeds import make_cases
-    from orun.stages._graph.input_domain import domain_of, write_domain
+    from orun.stages._graph.input_domain import build_domain, write_domain
     from orun.stages._graph.io import save, weigh
     from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.names import name_axes
     from orun.stages._graph.processor import check_result
     from orun.stages._tf.export import export
-    from orun.stages._tf.limits import limits_of
+    from orun.stages._tf.limits import build_limits
     from orun.stages._tf.source import open_model
 
-    source = open_model(context, _source(context, params))
+    source = open_model(context, _build_source(context, params))
     model = export(context, source, params.opset, params.outputs)
-    inputs = _inputs(context, params, source, model)
+    inputs = _build_inputs(context, params, source, model)
     tries = tuple(make_cases(inputs, params.dims, context.seed))
-    expected = run_cases(context, "the TensorFlow model", source, tries, _unfit_hint(inputs))
+    expected = run_cases(context, "the TensorFlow model", source, tries, _suggest_inputs(inputs))
     require_finite(context, "the TensorFlow model", source.outputs, tries, expected)
     name_axes(model, tries, expected)
-    write_domain(model, domain_of(inputs, params.dims))
+    write_domain(model, build_domain(inputs, params.dims))
     save(model, context.result, external=params.external_data == "always")
     names = [output.name for output in model.graph.output]
     agreement = Agreement(
@@ -128,7 +128,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         Tolerance(params.atol, params.rtol),
         hint="try another `opset`; a model that draws random numbers has no fixed answer",
     )
-    error = check_result(context, agreement, tries, expected, limits_of(context, source))
+    error = check_result(context, agreement, tries, expected, build_limits(context, source))
     return {**weigh(context.result), "max_abs_error": error}
 
 
@@ -137,10 +137,10 @@ def source(context: Context, params: Params, runtime: str, threads: int | None) 
     from orun.stages._tf.source import open_model
 
     del runtime  # there is one
-    return open_model(context, _source(context, params), timed=True, threads=threads)
+    return open_model(context, _build_source(context, params), timed=True, threads=threads)
 
 
-def _source(context: Context, params: Params) -> Source:
+def _build_source(context: Context, params: Params) -> Source:
     """Return the source of the model.
 
     Raises:
@@ -164,7 +164,7 @@ def _source(context: Context, params: Params) -> Source:
     return Source(name, path, params.inputs, params.signature, params.tensors)
 
 
-def _unfit_hint(inputs: Sequence[Input]) -> str:
+def _suggest_inputs(inputs: Sequence[Input]) -> str:
     """Say how to declare the values that a model takes, and the sizes of its dynamic axes."""
     from orun.core.dynamic_axes import BATCH
     from orun.stages._graph.feeds import list_axes
@@ -173,11 +173,11 @@ def _unfit_hint(inputs: Sequence[Input]) -> str:
     return f"{UNFIT}; which sizes it takes, `dims: {{{sizes}}}`" if sizes else UNFIT
 
 
-def _inputs(context: Context, params: Params, source: Function | Lite, model: ModelProto) -> list[Input]:
+def _build_inputs(context: Context, params: Params, source: Function | Lite, model: ModelProto) -> list[Input]:
     """Return the model's inputs, with the bounds that its graph has for indices unless the pipeline declares others."""
-    from orun.stages._graph.signature import inputs_of
+    from orun.stages._graph.signature import build_inputs
 
-    known = {item.name: item for item in inputs_of(model)}
+    known = {item.name: item for item in build_inputs(model)}
     unknown = sorted(set(params.inputs) - {item.name for item in source.inputs})
     if unknown:
         raise context.failed(

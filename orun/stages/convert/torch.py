@@ -144,20 +144,20 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the exported model to `context.result`."""
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.feeds import make_cases
-    from orun.stages._graph.input_domain import domain_of, write_domain
+    from orun.stages._graph.input_domain import build_domain, write_domain
     from orun.stages._graph.io import load, save, weigh
     from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
     from orun.stages._torch.answers import TITLE, compute_answers, require_growth
     from orun.stages._torch.export import advise_other, require_exporter
-    from orun.stages._torch.limits import limits_of
+    from orun.stages._torch.limits import build_limits
     from orun.stages._torch.rotary_angles import expand_rotary_angles
     from orun.stages._torch.source import open_model
 
-    inputs = _inputs(params)
+    inputs = _build_inputs(params)
     _require_names(context, params)
-    bound = open_model(context, _source(context, params), inputs)
+    bound = open_model(context, _build_source(context, params), inputs)
     require_exporter(bound, params.exporter)
     if len(bound.renamed) > 1:  # a single input cannot be confused with another
         pairs = ", ".join(f"{parameter} = {name}" for parameter, name in bound.renamed.items())
@@ -173,13 +173,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     name_values(model, [item.name for item in bound.inputs], params.outputs)
     name_input_axes(model, bound.inputs)
     name_axes(model, tries, expected)
-    write_domain(model, domain_of(bound.inputs, params.dims))
+    write_domain(model, build_domain(bound.inputs, params.dims))
     save(model, context.result, external=params.external_data == "always")
     hint = advise_other(bound, params.exporter)
     if any(item.fill == "mask" for item in inputs):
         hint += PADDING_HINT
     agreement = Agreement("the exported model", TITLE, params.outputs, tolerance, hint=hint)
-    error = check_result(context, agreement, tries, expected, limits_of(context, bound))
+    error = check_result(context, agreement, tries, expected, build_limits(context, bound))
     return {**weigh(context.result), "max_abs_error": error}
 
 
@@ -192,11 +192,11 @@ def source(context: Context, params: Params, runtime: str, threads: int | None) 
 
     if threads:
         torch.set_num_threads(threads)
-    bound = open_model(context, _source(context, params), _inputs(params))
+    bound = open_model(context, _build_source(context, params), _build_inputs(params))
     return TorchReference(bound, compiled=runtime == "torch.compile")
 
 
-def _inputs(params: Params) -> list[Input]:
+def _build_inputs(params: Params) -> list[Input]:
     from orun.stages._graph.feeds import Input
 
     return [
@@ -214,13 +214,13 @@ def _require_names(context: Context, params: Params) -> None:
         raise context.failed("inputs and outputs need names", why="one is empty")
 
 
-def _source(context: Context, params: Params) -> Source:
+def _build_source(context: Context, params: Params) -> Source:
     """Return the source of the model.
 
     Raises:
         StageFailed: when a parameter is not used by this form of source.
     """
-    from orun.stages._torch.source import FUNCTION, Source, trained_weights
+    from orun.stages._torch.source import FUNCTION, Source, find_trained_weights
 
     by_function = params.hub is None and CODE.fullmatch(str(params.model)) is not None
     connected = "weights" in context.inputs
@@ -240,7 +240,7 @@ def _source(context: Context, params: Params) -> Source:
             "weights come from a stage and from a file",
             hint="leave one of them out: `needs` or `weights`",
         )
-    weights = context.root / params.weights if params.weights is not None else trained_weights(context)
+    weights = context.root / params.weights if params.weights is not None else find_trained_weights(context)
     name = str(params.weights or (weights.name if weights else ""))
     how = params.transformers
     return Source(params.hub or "", str(params.model), weights, name, how.model_class, how.attention)
@@ -256,12 +256,12 @@ def _export(
     from orun.stages._torch.export import advise_other, export
     from orun.stages._torch.value_branches import naming_value_branch
 
-    def suitability(pair: tuple[Case, Sequence[Array]]) -> tuple[bool, int, int]:
+    def rate_case(pair: tuple[Case, Sequence[Array]]) -> tuple[bool, int, int]:
         sizes = pair[0].sizes.values()
         short = [size for value in pair[1] for size in value.shape if size == 1]
         return min(sizes, default=2) > 1, -len(short), len({*sizes})
 
-    example, _ = max(zip(tries, expected, strict=True), key=suitability)
+    example, _ = max(zip(tries, expected, strict=True), key=rate_case)
     quantized = any(type(part).__module__.startswith(QUANTIZED) for part in bound.module.modules())
     hint = (
         "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes"

@@ -113,7 +113,7 @@ def require_agreement(
         for name, value in zip(names, session.run(names, feeds[role]), strict=True):
             if name not in answer:
                 raise context.failed(f"the served {role} has no output {name!r}")
-            if problem := _difference(value, answer[name], atol, rtol):
+            if problem := _describe_difference(value, answer[name], atol, rtol):
                 raise context.failed(
                     f"the served {role} disagrees with the {role} in output {name!r}",
                     why=problem,
@@ -121,7 +121,7 @@ def require_agreement(
                 )
 
 
-def _difference(expected: NDArray[Any], value: NDArray[Any], atol: float, rtol: float) -> str:
+def _describe_difference(expected: NDArray[Any], value: NDArray[Any], atol: float, rtol: float) -> str:
     """Return how a served value differs; empty if it does not."""
     if expected.shape != value.shape or expected.dtype != value.dtype:
         return f"{value.dtype}{list(value.shape)} instead of {expected.dtype}{list(expected.shape)}"

@@ -115,11 +115,11 @@ def make_decoder(context: Context, text: Text | None) -> Callable[[Values], Valu
 
 def make_normalizer(context: Context, steps: Sequence[Step | Code]) -> Callable[[str], str]:
     """Return the function that applies these steps to a text."""
-    functions = [STEPS[step] if step in STEPS else _checked(context, Code(step)) for step in steps]
+    functions = [STEPS[step] if step in STEPS else _load_normalizer(context, Code(step)) for step in steps]
     return lambda text: reduce(lambda so_far, function: function(so_far), functions, text)
 
 
-def _checked(context: Context, reference: Code) -> Callable[[str], str]:
+def _load_normalizer(context: Context, reference: Code) -> Callable[[str], str]:
     function = context.load(reference, ("text",))
 
     def normalize(text: str) -> str:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from orun.core.serialization import replace
 from orun.core.targets import Target
-from orun.measure.accuracy.names import title_of
+from orun.measure.accuracy.names import format_title
 from orun.stages.contract import Context
-from orun.stages.reference_models import openers
+from orun.stages.reference_models import build_openers
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -23,13 +23,13 @@ def open_sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSess
     from orun.measure.session import open_session
 
     sessions: dict[str, InferenceSession | RemoteSession] = {}
-    targets = {role: _target(context, role) for role in context.inputs}
-    sources = openers(context, targets)
+    targets = {role: _choose_target(context, role) for role in context.inputs}
+    sources = build_openers(context, targets)
     for role, target in targets.items():
         if role in sources:
             session = stack.enter_context(RemoteSession(context.model(role), target, sources[role]))
             source = context.sources[role].stage
-            context.note(f"the {title_of(role)} is the model that {source} converts, in {session.framework}")
+            context.note(f"the {format_title(role)} is the model that {source} converts, in {session.framework}")
             sessions[role] = session
         elif target.interpreter:
             sessions[role] = stack.enter_context(RemoteSession(context.model(role), target))
@@ -38,7 +38,7 @@ def open_sessions(context: Context, stack: ExitStack) -> dict[str, InferenceSess
     return sessions
 
 
-def _target(context: Context, role: str) -> Target:
+def _choose_target(context: Context, role: str) -> Target:
     """Return the target of a role. Unless it says otherwise, its threads sleep while another model runs."""
     target = context.model_target
     if role.startswith("reference"):

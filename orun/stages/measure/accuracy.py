@@ -114,7 +114,7 @@ from orun.stages._data.source import Examples
 from orun.stages._graph.missing import require_numbers
 from orun.stages.common_parameters import MadeUpDims, ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.datasets import load_dataset, note_misfits, origin_of
+from orun.stages.datasets import find_origin, load_dataset, note_misfits
 from orun.stages.measure._outputs import (
     Detections,
     Text,
@@ -221,7 +221,7 @@ def metrics(params: Params) -> Collection[str]:
     """Return names of the metrics that these parameters yield."""
     names: list[str] = []
     for metric in params.metrics:
-        yielded = FIDELITY.get(metric, (_metric_name(metric),))
+        yielded = FIDELITY.get(metric, (_strip_output(metric),))
         names += yielded
         if metric in FIDELITY and len(params.outputs) > 1:
             names += [name_metric(name, output) for name in yielded for output in params.outputs]
@@ -235,13 +235,13 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Run the models over the dataset; write the metrics and the value of each example."""
-    request = _request(context, params)
+    request = _build_request(context, params)
     if params.reference_target is not None and not any(role.startswith("reference") for role in context.inputs):
         raise context.failed(
             "`reference_target` is set, but no reference is connected",
             hint="connect one: needs: {model: ..., reference: ...}; or leave `reference_target` out",
         )
-    dataset = _dataset(context, params)
+    dataset = _load_dataset(context, params)
     with ExitStack() as stack:
         sessions = open_sessions(context, stack)
         report = judge(sessions, dataset, request, context.progress)
@@ -280,7 +280,7 @@ def _note_warnings(
         context.note(note)
 
 
-def _dataset(context: Context, params: Params) -> Dataset:
+def _load_dataset(context: Context, params: Params) -> Dataset:
     from orun.stages._data.synthetic import make_examples
 
     if params.dataset is None:
@@ -293,21 +293,21 @@ def _dataset(context: Context, params: Params) -> Dataset:
     return dataset
 
 
-def _metric_name(metric: str) -> str:
+def _strip_output(metric: str) -> str:
     return metric.rpartition(":")[2]
 
 
-def _request(context: Context, params: Params) -> Request:
+def _build_request(context: Context, params: Params) -> Request:
     from orun.measure.accuracy.request import Request
     from orun.measure.dataset import Origin
     from orun.measure.metrics.boxes import BoxOutputs
     from orun.stages._data.packages import need
     from orun.stages._graph.io import load_graph
-    from orun.stages._graph.signature import highest_of
+    from orun.stages._graph.signature import find_highest
 
     if not params.metrics:
         raise context.failed("`metrics` is empty", hint="name metrics: orun stages measure/accuracy")
-    names = [_metric_name(metric) for metric in params.metrics]
+    names = [_strip_output(metric) for metric in params.metrics]
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
         raise context.failed(f"metrics: {', '.join(twice)} is named twice", hint="rename the function, or drop one")
@@ -316,7 +316,7 @@ def _request(context: Context, params: Params) -> Request:
         need(library, purpose)
     built_in = tuple(name for name in params.metrics if name in (*FIDELITY, *TASK, *READ))
     functions = {
-        _metric_name(code): context.load(Code(code), ("outputs", "dataset"))
+        _strip_output(code): context.load(Code(code), ("outputs", "dataset"))
         for code in params.metrics
         if code not in built_in
     }
@@ -333,8 +333,8 @@ def _request(context: Context, params: Params) -> Request:
         seed=context.seed,
         slices=tuple(params.slices),
         resamples=params.resamples,
-        origin=Origin() if params.dataset is None else origin_of(context.root, params.dataset),
-        highest=highest_of(load_graph(context.model())),
+        origin=Origin() if params.dataset is None else find_origin(context.root, params.dataset),
+        highest=find_highest(load_graph(context.model())),
         class_axis=-1 if params.class_axis is None else params.class_axis,
         postprocess=context.load(params.postprocess, ("outputs", "dataset")) if params.postprocess else None,
         boxes=BoxOutputs(**asdict(params.detections)) if params.detections else None,

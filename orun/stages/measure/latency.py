@@ -43,7 +43,7 @@ from orun.stages.common_parameters import ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.latency_budget import LAUNCHES, SAMPLES, WARMUP, MeasuringTime, Resolution, Samples, make_budget
 from orun.stages.params import Doc, Duration, Range, Ratio, WithUnit
-from orun.stages.reference_models import ReferenceRuntime, openers
+from orun.stages.reference_models import ReferenceRuntime, build_openers
 from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def metrics(params: Params) -> tuple[str, ...]:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Measure; write the launches and the time of each inference."""
     from orun.measure.latency.measurement import measure
-    from orun.measure.latency.metrics import metrics_of
+    from orun.measure.latency.metrics import build_metrics
     from orun.measure.latency.record import summarize, write
     from orun.measure.workers import WorkerProcess
     from orun.stages.timing import count_examples
@@ -130,8 +130,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         )
     if params.device_time:
         _require_stream(context, params)
-    cases = benchmark_cases(context, params)
-    measurement = measure(cases, budget_for(params), context.seed, context.progress, WorkerProcess)
+    cases = build_benchmark_cases(context, params)
+    measurement = measure(cases, build_budget(params), context.seed, context.progress, WorkerProcess)
     for name, session in measurement.launches[0].sessions.items():
         if session.framework:
             context.note(f"the {name} is the model that {context.sources[name].stage} converts, in {session.framework}")
@@ -139,7 +139,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     for line in summarize(measurement):
         context.log.info("%s", line)
     model = cases["model"]
-    return metrics_of(measurement, count_examples(model.model, model.feeds, params.batch))
+    return build_metrics(measurement, count_examples(model.model, model.feeds, params.batch))
 
 
 def _require_stream(context: Context, params: Params) -> None:
@@ -162,13 +162,13 @@ def _require_stream(context: Context, params: Params) -> None:
         )
 
 
-def budget_for(params: Params) -> Budget:
+def build_budget(params: Params) -> Budget:
     """Return the budget of the measurement."""
     launches = (params.min_launches, params.max_launches)
     return make_budget(params.time, params.resolution, params.samples, params.warmup, launches)
 
 
-def benchmark_cases(context: Context, params: Params) -> dict[str, BenchmarkCase]:
+def build_benchmark_cases(context: Context, params: Params) -> dict[str, BenchmarkCase]:
     """Return the benchmark case of each connected model, timed on a stream if `device_time` is set and there is one."""
     from orun.measure.benchmark_case import BenchmarkCase
     from orun.measure.latency.cuda_streams import has_stream
@@ -179,7 +179,7 @@ def benchmark_cases(context: Context, params: Params) -> dict[str, BenchmarkCase
     feeds = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     other = context.extra_targets.get("reference_target", target)
     targets = {name: other if name.startswith("reference") else target for name in models}
-    sources = openers(context, targets)
+    sources = build_openers(context, targets)
     return {
         name: BenchmarkCase(
             path,

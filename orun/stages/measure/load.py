@@ -115,7 +115,7 @@ class MeteredRound:
     round: Round
     usage: Usage
 
-    def each(self, joules: float | None, batch: int) -> float | None:
+    def divide_energy(self, joules: float | None, batch: int) -> float | None:
         """Return the energy of an answered example; None if it is not known."""
         return None if joules is None else joules / self.round.answered / batch
 
@@ -152,7 +152,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         context.note(sentence)
     _write(context, traffic, rounds, gauge.missing)
     results = {role: [metered.round for metered in every] for role, every in rounds.items()}
-    return _metrics(context, batch, results) | _resources(batch, rounds)
+    return _build_metrics(context, batch, results) | _build_resources(batch, rounds)
 
 
 def _require_consistent(context: Context, params: Params) -> None:
@@ -210,7 +210,7 @@ def _try(context: Context, role: str, call: Callable[[], object]) -> None:
         ) from error
 
 
-def _metrics(context: Context, batch: int, rounds: Mapping[str, Sequence[Round]]) -> dict[str, Metric]:
+def _build_metrics(context: Context, batch: int, rounds: Mapping[str, Sequence[Round]]) -> dict[str, Metric]:
     served = _compare(rounds, lambda result: result.served, "ratio", "higher")
     if served.value < 1:
         context.log.warning("the model does not keep up: %.1f %% of the requests were answered", 100 * served.value)
@@ -233,15 +233,15 @@ def _compare(
     return compare_rounds({role: [figure(result) for result in every] for role, every in rounds.items()}, unit, better)
 
 
-def _resources(batch: int, rounds: Mapping[str, Sequence[MeteredRound]]) -> dict[str, Metric]:
+def _build_resources(batch: int, rounds: Mapping[str, Sequence[MeteredRound]]) -> dict[str, Metric]:
     """Return the resources of the rounds; what some round cannot tell is left out."""
     from orun.measure.latency.rounds import compare_rounds
 
     figures: Mapping[str, tuple[Unit, Better, Callable[[MeteredRound], float | None]]] = {
         "cpu_utilization": ("ratio", "neither", lambda item: item.usage.cpu),
         "gpu_utilization": ("ratio", "neither", lambda item: item.usage.gpu),
-        "cpu_energy": ("J", "lower", lambda item: item.each(item.usage.cpu_energy, batch)),
-        "gpu_energy": ("J", "lower", lambda item: item.each(item.usage.gpu_energy, batch)),
+        "cpu_energy": ("J", "lower", lambda item: item.divide_energy(item.usage.cpu_energy, batch)),
+        "gpu_energy": ("J", "lower", lambda item: item.divide_energy(item.usage.gpu_energy, batch)),
     }
     metrics: dict[str, Metric] = {}
     for name, (unit, better, figure) in figures.items():

@@ -59,7 +59,7 @@ class Params(Launches):
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Launch the models; write the memory of each launch."""
     from orun.measure.latency.cold_start import STATUS, launch_in_turn
-    from orun.measure.metrics.paired import exact_metric
+    from orun.measure.metrics.paired import build_exact_metric
 
     if not STATUS.exists():
         raise context.failed(f"memory is read from {STATUS}, which this system does not have")
@@ -71,7 +71,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "peak": compare_launches(launches, lambda reading: reading.peak, "B"),
         "added": compare_launches(launches, lambda reading: reading.peak - reading.before, "B"),
         "held": compare_launches(launches, lambda reading: reading.held, "B"),
-        **{name: exact_metric(sizes, "B") for name, sizes in watched.items() if sizes},
+        **{name: build_exact_metric(sizes, "B") for name, sizes in watched.items() if sizes},
     }
 
 

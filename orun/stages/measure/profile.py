@@ -79,10 +79,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     times = profile(subjects, course, context.progress)
     slower = compare(times["model"], times["reference"]) if "reference" in times else None
     _write(context, times, slower)
-    return _metrics(times)
+    return _build_metrics(times)
 
 
-def _metrics(times: Mapping[str, ModelTimes]) -> dict[str, Metric]:
+def _build_metrics(times: Mapping[str, ModelTimes]) -> dict[str, Metric]:
     from orun.measure.latency.sequential_test import Evidence
 
     model = times["model"]
@@ -110,18 +110,21 @@ def _compare_times(times: Mapping[str, ModelTimes]) -> Comparison | None:
 
 
 def _write(context: Context, times_by_role: Mapping[str, ModelTimes], slower: TimeDifference | None) -> None:
-    document: dict[str, Any] = {"format": 1, "models": {role: _model(times) for role, times in times_by_role.items()}}
+    document: dict[str, Any] = {
+        "format": 1,
+        "models": {role: _build_model_document(times) for role, times in times_by_role.items()},
+    }
     if slower:
         document["slower"] = encode(slower)
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
     (context.output / "profile.json").write_text(text, encoding="utf-8")
-    lines = [*_table(times_by_role["model"]), *(["", *_differences(slower)] if slower else [])]
+    lines = [*_format_table(times_by_role["model"]), *(["", *_format_differences(slower)] if slower else [])]
     (context.output / "profile.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for line in lines:
         context.log.info("%s", line)
 
 
-def _model(times: ModelTimes) -> dict[str, Any]:
+def _build_model_document(times: ModelTimes) -> dict[str, Any]:
     providers: dict[str, float] = {}
     for node in times.nodes:
         providers[node.node.provider] = providers.get(node.node.provider, 0.0) + node.seconds
@@ -134,7 +137,7 @@ def _model(times: ModelTimes) -> dict[str, Any]:
     }
 
 
-def _table(times: ModelTimes) -> list[str]:
+def _format_table(times: ModelTimes) -> list[str]:
     from orun.diagnosis.slower import name_node
     from orun.text.units import show
 
@@ -148,7 +151,7 @@ def _table(times: ModelTimes) -> list[str]:
     return lines
 
 
-def _differences(slower: TimeDifference) -> list[str]:
+def _format_differences(slower: TimeDifference) -> list[str]:
     from orun.text.units import show
 
     lines = [f"Against the reference: {show(slower.seconds, 's')}, of which", ""]

@@ -44,31 +44,33 @@ class Params:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Measure the models; write their operators."""
     del params
-    from orun.measure.metrics.paired import exact_metric
+    from orun.measure.metrics.paired import build_exact_metric
     from orun.stages._graph.io import load_graph
 
     models = {role: load_graph(context.model(role)) for role in context.inputs}
-    operators = {role: _operators(model) for role, model in models.items()}
+    operators = {role: _count_operators(model) for role, model in models.items()}
     text = json.dumps(operators, indent=2, sort_keys=True)
     (context.output / "operators.json").write_text(text + "\n", "utf-8")
     weights = {role: _weigh(context.inputs[role], model) for role, model in models.items()}
     return {
-        name: exact_metric({role: figures[name] for role, figures in weights.items()}, "B" if name == "size" else "")
+        name: build_exact_metric(
+            {role: figures[name] for role, figures in weights.items()}, "B" if name == "size" else ""
+        )
         for name in weights["model"]
     }
 
 
 def _weigh(folder: Path, model: ModelProto) -> dict[str, float]:
-    from orun.stages._graph.io import nodes, tensors
+    from orun.stages._graph.io import iter_nodes, iter_tensors
 
     return {
         "size": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
-        "parameters": sum(math.prod(tensor.dims) for tensor in tensors(model)),
-        "nodes": sum(1 for _ in nodes(model)),
+        "parameters": sum(math.prod(tensor.dims) for tensor in iter_tensors(model)),
+        "nodes": sum(1 for _ in iter_nodes(model)),
     }
 
 
-def _operators(model: ModelProto) -> dict[str, int]:
-    from orun.stages._graph.io import nodes
+def _count_operators(model: ModelProto) -> dict[str, int]:
+    from orun.stages._graph.io import iter_nodes
 
-    return dict(Counter(f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in nodes(model)))
+    return dict(Counter(f"{node.domain}.{node.op_type}" if node.domain else node.op_type for node in iter_nodes(model)))

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from orun.core.metrics import Metric
-from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, Threads, web_runtime
+from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, Threads, build_runtime
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.latency_budget import SAMPLES, MeasuringTime, Resolution, Samples, make_budget
 from orun.stages.params import Ratio
@@ -74,34 +74,36 @@ class Params:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Measure; write the launches and the time of each inference."""
     from orun.measure.latency.measurement import measure
-    from orun.measure.latency.metrics import metrics_of
+    from orun.measure.latency.metrics import build_metrics
     from orun.measure.latency.record import summarize, write
-    from orun.measure.web.worker import WebWorker, method_of
+    from orun.measure.web.worker import WebWorker, choose_method
     from orun.stages.timing import count_examples
 
-    runtime = web_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime, params.threads)
-    cases, external_data = _benchmark_cases(context, params)
+    runtime = build_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime, params.threads)
+    cases, external_data = _build_benchmark_cases(context, params)
     measurement = measure(
         cases,
         make_budget(params.time, params.resolution, params.samples),
         context.seed,
         context.progress,
         lambda case: WebWorker(runtime, case, external_data[case.model]),
-        method_of(runtime),
+        choose_method(runtime),
     )
     write(context.output, measurement, cases)
     context.log.info("%s", measurement.launches[0].sessions["model"].framework)
     for line in summarize(measurement):
         context.log.info("%s", line)
     model = cases["model"]
-    return metrics_of(measurement, count_examples(model.model, model.feeds, params.batch))
+    return build_metrics(measurement, count_examples(model.model, model.feeds, params.batch))
 
 
-def _benchmark_cases(context: Context, params: Params) -> tuple[dict[str, BenchmarkCase], dict[Path, tuple[str, ...]]]:
+def _build_benchmark_cases(
+    context: Context, params: Params
+) -> tuple[dict[str, BenchmarkCase], dict[Path, tuple[str, ...]]]:
     """Return the benchmark case of each connected model, and the files of external data by its path."""
     from orun.core.targets import Target
     from orun.measure.benchmark_case import BenchmarkCase
-    from orun.stages._graph.io import external_files, load_graph
+    from orun.stages._graph.io import list_external_files, load_graph
     from orun.stages._web.interface import require_fit
     from orun.stages.timing import Sizes, make_timed_feeds
 
@@ -111,4 +113,4 @@ def _benchmark_cases(context: Context, params: Params) -> tuple[dict[str, Benchm
     feeds = make_timed_feeds(context, params.inputs, Sizes(params.batch, params.shape))
     target = Target(params.runtime)
     cases = {role: BenchmarkCase(context.model(role), target, feeds[role]) for role in graphs}
-    return cases, {cases[role].model: external_files(graph) for role, graph in graphs.items()}
+    return cases, {cases[role].model: list_external_files(graph) for role, graph in graphs.items()}

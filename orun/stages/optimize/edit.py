@@ -101,7 +101,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the edited model to `context.result`."""
     from orun.stages._graph.agreement import Trial
     from orun.stages._graph.differences import Tolerance
-    from orun.stages._graph.io import external_files, load_graph, save, weigh
+    from orun.stages._graph.io import list_external_files, load_graph, save, weigh
     from orun.stages.optimize._editing.comparison import compare
 
     draft, edits = _open(context), _list_edits()
@@ -112,7 +112,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         ((name, value),) = changes.items()
         edits[name](draft, value, f"edits[{number}].{name}")
     result = _close(draft)
-    save(result, context.result, external=bool(external_files(load_graph(context.model()))))
+    save(result, context.result, external=bool(list_external_files(load_graph(context.model()))))
     tolerance = Tolerance(params.atol, params.rtol) if params.check else None
     error = compare(draft, load_graph(context.result), Trial(params.dims, params.inputs), tolerance)
     metrics = {**weigh(context.result), "nodes_before": weigh(context.model())["nodes"]}
@@ -142,11 +142,11 @@ def _open(context: Context) -> Draft:
     import onnx_ir as ir
 
     from orun.stages._graph.input_domain import read_domain
-    from orun.stages._graph.io import graphs, load
+    from orun.stages._graph.io import iter_graphs, load
     from orun.stages.optimize._editing.draft import Draft
 
     model = load(context.model())
-    if any(getattr(graph, "sparse_initializer", ()) for graph in graphs(model)):
+    if any(getattr(graph, "sparse_initializer", ()) for graph in iter_graphs(model)):
         raise context.failed(
             "the model has sparse weights, which edits would lose",
             hint="a function can change it: `optimize/python` with `form: proto`",

@@ -89,10 +89,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _require_names(context: Context, params: Params) -> None:
-    from orun.stages._graph.io import load_graph, nodes
+    from orun.stages._graph.io import iter_nodes, load_graph
     from orun.stages._graph.plain import inline
 
-    present = [*nodes(inline(load_graph(context.model())))]
+    present = [*iter_nodes(inline(load_graph(context.model())))]
     require_known("block_nodes", params.block_nodes, [node.name for node in present])
     require_known("block_types", params.block_types, [node.op_type for node in present])
 
@@ -107,14 +107,14 @@ def _compare(context: Context, params: Params) -> Metric:
         f"the {params.to} model",
         Trial(params.dims, params.inputs),
         Tolerance(params.atol, params.rtol),
-        adapt=None if narrow else partial(_in_float32, context),
-        stand_in=_rounding(context) if narrow else None,
+        adapt=None if narrow else partial(_adapt_to_float32, context),
+        stand_in=_write_rounded(context) if narrow else None,
         hint="keep what needs range or precision in float32: "
         + ("`block_types`" if params.mixed else "`mixed: true`, `block_types`, `block_nodes`"),
     )
 
 
-def _rounding(context: Context) -> Path:
+def _write_rounded(context: Context) -> Path:
     """Write a copy of the result that the CPU can run: in float32, with each value rounded to bfloat16."""
     from orun.stages._graph.bfloat16 import emulate
     from orun.stages._graph.io import load, save
@@ -133,13 +133,13 @@ def _search_float32_nodes(context: Context, params: Params) -> list[str]:
     from orun.stages._graph.plain import inline
     from orun.stages.halving import find_needed
 
-    blocked = {*_blocked_types(params), "Constant"}
+    blocked = {*_list_blocked_types(params), "Constant"}
     nodes = inline(load_graph(context.model())).graph.node
     # The first value that a node yields identifies it; a name may be missing.
     free = [next(filter(None, node.output)) for node in nodes if node.op_type not in blocked]
     tried = replace(context, notes=[])  # notes on a trial do not hold for the result
 
-    def good(kept: Collection[str]) -> bool:
+    def suffices(kept: Collection[str]) -> bool:
         try:
             save(_convert(context, params, kept), context.result)
             _compare(tried, params)
@@ -151,12 +151,12 @@ def _search_float32_nodes(context: Context, params: Params) -> list[str]:
                 path.unlink()
         return True
 
-    kept = find_needed(free, good)
+    kept = find_needed(free, suffices)
     context.log.info("%d of %d nodes stay float32:\n  %s", len(kept), len(free), "\n  ".join(kept))
     return kept
 
 
-def _blocked_types(params: Params) -> list[str]:
+def _list_blocked_types(params: Params) -> list[str]:
     from onnxruntime.transformers.float16 import DEFAULT_OP_BLOCK_LIST
 
     return [*DEFAULT_OP_BLOCK_LIST, *params.block_types]
@@ -172,11 +172,11 @@ def _convert(context: Context, params: Params, kept: Collection[str]) -> ModelPr
 
     model = add_types(inline(load(context.model())))
     if params.to == "float16":
-        blocks = _blocked_types(params), params.block_nodes
+        blocks = _list_blocked_types(params), params.block_nodes
         hint = "leave nodes in float32: `block_nodes`, `block_types`"
         with failing(context, "ONNX Runtime's converter cannot make the model float16", hint):
             return to_float16(model, *blocks, kept, keep_io_types=params.keep_io_types)
-    blocked, wanted = {*_blocked_types(params), *QUANTIZING}, set(kept)
+    blocked, wanted = {*_list_blocked_types(params), *QUANTIZING}, set(kept)
 
     def stays(node: NodeProto) -> bool:
         return node.op_type in blocked or node.name in params.block_nodes or not wanted.isdisjoint(node.output)
@@ -188,13 +188,13 @@ def _convert(context: Context, params: Params, kept: Collection[str]) -> ModelPr
 def _count_weights(model: ModelProto, kind: str) -> int:
     from onnx import TensorProto
 
-    from orun.stages._graph.io import tensors
+    from orun.stages._graph.io import iter_tensors
 
     number = TensorProto.DataType.Value(kind.upper())
-    return sum(tensor.data_type == number for tensor in tensors(model))
+    return sum(tensor.data_type == number for tensor in iter_tensors(model))
 
 
-def _in_float32(context: Context, model: Model) -> Model:
+def _adapt_to_float32(context: Context, model: Model) -> Model:
     """Adapt the result: float32 for the inputs and outputs that became float16."""
     import numpy as np
     from onnx import TensorProto
@@ -203,11 +203,11 @@ def _in_float32(context: Context, model: Model) -> Model:
 
     before, after = (load_graph(path).graph for path in (context.model(), context.result))
 
-    def half(values: Iterable[ValueInfoProto]) -> set[str]:
+    def list_half(values: Iterable[ValueInfoProto]) -> set[str]:
         return {value.name for value in values if value.type.tensor_type.elem_type == TensorProto.FLOAT16}
 
-    inputs = half(after.input) - half(before.input)
-    outputs = [value.name in half(after.output) - half(before.output) for value in before.output]
+    inputs = list_half(after.input) - list_half(before.input)
+    outputs = [value.name in list_half(after.output) - list_half(before.output) for value in before.output]
 
     def run(feed: Feed) -> Sequence[NDArray[Any]]:
         answers = model({name: value.astype(np.float16) if name in inputs else value for name, value in feed.items()})

@@ -62,14 +62,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     model = load(context.model())
     ranks = _choose_values(context, model, params)
-    before = _transposes(model)
+    before = _count_transposes(model)
     for value in (*model.graph.input, *model.graph.output):
         if value.name in ranks:
             _transpose(model, value, to_last=params.to == "nhwc", is_input=value in model.graph.input)
     turned = Path("turned.onnx")  # in the temporary working folder
     save(model, turned, external=True)
     result = optimize(turned, "basic", IN_THE_WAY)
-    transposes = _transposes(result)
+    transposes = _count_transposes(result)
     save(result, context.result)
     adapt = partial(_as_before, ranks, [value.name for value in result.graph.output], params.to)
     return {
@@ -114,14 +114,14 @@ def _transpose(model: ModelProto, value: ValueInfoProto, *, to_last: bool, is_in
     """Transpose an input or output; inside the model, the value before or after the Transpose gets another name."""
     from onnx import helper
 
-    from orun.stages._graph.io import nodes
+    from orun.stages._graph.io import iter_nodes
     from orun.stages._graph.names import make_unique, rename_values
     from orun.stages._graph.nodes import set_items
 
     graph = model.graph
     axes = value.type.tensor_type.shape.dim
     order = order_axes(len(axes), to_last=to_last)
-    used = {name for node in nodes(model) for name in (*node.input, *node.output)}
+    used = {name for node in iter_nodes(model) for name in (*node.input, *node.output)}
     inner = make_unique(f"{value.name}_inner", used)
     rename_values(model, {value.name: inner})
     back = order_axes(len(axes), to_last=not to_last)
@@ -132,10 +132,10 @@ def _transpose(model: ModelProto, value: ValueInfoProto, *, to_last: bool, is_in
         graph.node.append(helper.make_node("Transpose", [inner], [value.name], f"{inner}_turned", perm=order))
 
 
-def _transposes(model: ModelProto) -> int:
-    from orun.stages._graph.io import nodes
+def _count_transposes(model: ModelProto) -> int:
+    from orun.stages._graph.io import iter_nodes
 
-    return sum(node.op_type == "Transpose" for node in nodes(model))
+    return sum(node.op_type == "Transpose" for node in iter_nodes(model))
 
 
 def _as_before(ranks: Mapping[str, int], outputs: Collection[str], to: str, model: Model) -> Model:

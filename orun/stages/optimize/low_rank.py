@@ -138,12 +138,15 @@ def _factorize(context: Context, model: ModelProto, params: Params) -> Mapping[s
         assert probe is not None  # noqa: S101 - `_require_data` has seen to it
         count = choice.count_for_error(params.error or 0.0, probe)
     context.log.info("\n".join(choice.describe(count)))
-    pairs = choice.pairs(count)
+    pairs = choice.collect_factors(count)
     replace_layers(model, layers, pairs)
     factorised = Metric(len(pairs), better="higher")
     if probe is None:
         return {"factorised": factorised}
-    return {"factorised": factorised, "error": Metric(probe.error(choice.weights(count)), "ratio", "lower")}
+    return {
+        "factorised": factorised,
+        "error": Metric(probe.measure_error(choice.compute_weights(count)), "ratio", "lower"),
+    }
 
 
 def _find(context: Context, model: ModelProto, params: Params) -> list[Layer]:
@@ -167,14 +170,14 @@ def _find(context: Context, model: ModelProto, params: Params) -> list[Layer]:
 
 
 def _open_probe(context: Context, model: ModelProto, params: Params, layers: list[Layer]) -> Probe | None:
-    from orun.stages._graph.io import input_names
+    from orun.stages._graph.io import list_input_names
     from orun.stages._graph.missing import require_ranges
     from orun.stages.datasets import load_dataset
     from orun.stages.optimize._low_rank.probe import Probe
 
     if params.dataset is None:
         return None
-    dataset = load_dataset(context, params.dataset, input_names(model)).spread(params.samples)
+    dataset = load_dataset(context, params.dataset, list_input_names(model)).spread(params.samples)
     require_ranges(context, dataset)
     probe = Probe(model, layers, dataset)
     if not probe.outputs:

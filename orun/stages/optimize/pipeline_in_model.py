@@ -101,7 +101,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.input_domain import read_domain, write_domain
     from orun.stages._graph.io import load_graph, save_graph, weigh
     from orun.stages._graph.signature import fit_domain
-    from orun.stages.optimize._pipeline.comparison import compare_outputs, compare_preparation, image_hint, text_hint
+    from orun.stages.optimize._pipeline.comparison import (
+        compare_outputs,
+        compare_preparation,
+        explain_odd_texts,
+        explain_turned_image,
+    )
     from orun.stages.optimize._pipeline.draft import Draft
     from orun.stages.optimize._pipeline.image import add_decoding
     from orun.stages.optimize._pipeline.outputs import add_boxes, add_labels
@@ -112,7 +117,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     draft = Draft(context, load_graph(context.model()))
     text = params.text
     tokenizer = read_wordpiece(context.root, text.tokenizer, text.length) if text else None
-    cases = _cases(draft, params, tokenizer)
+    cases = _read_cases(draft, params, tokenizer)
     atol, rtol = (ROUNDED, ROUNDED) if params.image else EXACT
     tolerance = Tolerance(atol if params.atol is None else params.atol, rtol if params.rtol is None else params.rtol)
     prepared, errors = context.model(), list[Metric]()
@@ -125,7 +130,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         prepared.parent.mkdir()
         save_graph(draft.model, context.model(), prepared)
         code = "Pillow" if params.image else "transformers"
-        hint = text_hint(cases, tokenizer.special.values()) if tokenizer else image_hint(cases)
+        hint = explain_odd_texts(cases, tokenizer.special.values()) if tokenizer else explain_turned_image(cases)
         errors.append(compare_preparation(context, prepared, cases, code, tolerance, hint))
     if params.labels:
         add_labels(draft, params.labels)
@@ -167,13 +172,13 @@ def _require_sense(context: Context, params: Params) -> None:
         raise context.failed("`examples` is for `image` and `text`", why=why, hint="leave it out")
 
 
-def _cases(draft: Draft, params: Params, tokenizer: WordPiece | None) -> Sequence[Case]:
+def _read_cases(draft: Draft, params: Params, tokenizer: WordPiece | None) -> Sequence[Case]:
     """Return the inputs to compare on, as the code prepares them and as they are."""
     from orun.stages._graph.agreement import Trial, load_cases
-    from orun.stages.optimize._pipeline.comparison import image_cases, text_cases
+    from orun.stages.optimize._pipeline.comparison import read_image_cases, read_text_cases
 
     if params.image and params.examples:
-        return image_cases(draft.context, params.examples, params.image)
+        return read_image_cases(draft.context, params.examples, params.image)
     if params.text and params.examples and tokenizer:
-        return text_cases(draft, params.examples, params.text.tokenizer, tokenizer.length)
+        return read_text_cases(draft, params.examples, params.text.tokenizer, tokenizer.length)
     return load_cases(draft.context, draft.model, Trial(params.dims))

@@ -64,7 +64,7 @@ SPEC = Spec(
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the pruned model to `context.result`."""
     from orun.stages._graph.agreement import Trial, check_against_input
-    from orun.stages._graph.io import load, nodes, save, weigh
+    from orun.stages._graph.io import iter_nodes, load, save, weigh
     from orun.stages._graph.plain import hoist, inline
 
     if params.method == "structured" and params.proportion >= 1:
@@ -74,7 +74,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             hint="lower `proportion`",
         )
     model = inline(load(context.model()))
-    require_known("exclude", params.exclude, [node.name for node in nodes(model)])
+    require_known("exclude", params.exclude, [node.name for node in iter_nodes(model)])
     hoist(model)
     before, _ = _count(model)
     _prune(context, model, params)

@@ -69,7 +69,7 @@ class Params:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Search; write the model as it is, and the settings beside it."""
     from orun.environment.processor import count_usable_cores, read_cpu
-    from orun.measure.plugins import available
+    from orun.measure.plugins import list_available
     from orun.measure.session_settings import FILE_NAME, SessionSettings, read_settings, write_settings
     from orun.stages._graph.io import weigh
     from orun.stages.optimize._session.candidates import list_candidates
@@ -81,7 +81,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         ignore=shutil.ignore_patterns(FILE_NAME),
     )  # fmt: skip
     search = _search(context, params, target)
-    proposal = search.propose(list_candidates(target, count_usable_cores(), available()))
+    proposal = search.propose(list_candidates(target, count_usable_cores(), list_available()))
     chosen, speedup = _judge(context, search, proposal)
     own = SessionSettings(target.providers, chosen.providers or target.providers, chosen.session, read_cpu()["cpu"])
     kept = [settings for settings in read_settings(before) if settings.searched != target.providers]
@@ -117,8 +117,8 @@ def _judge(context: Context, search: Search, proposal: Candidate) -> tuple[Candi
         context.note(f"no session settings are shown to be faster on {name} than its own{hint}")
         return DEFAULT, UNCHANGED
     confirmed = search.confirm(proposal)
-    ratio = confirmed.evidence(REFERENCE).inverse().ratio
-    disturbance = confirmed.disturbance_against(REFERENCE)
+    ratio = confirmed.weigh_evidence(REFERENCE).invert().ratio
+    disturbance = confirmed.find_disturbance(REFERENCE)
     unknown = bool(disturbance and disturbance.total)
     if unknown or ratio.low <= 1:
         interval = "unknown" if unknown else show_interval(ratio, "x")

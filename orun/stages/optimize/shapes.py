@@ -53,11 +53,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
     from orun.stages._graph.agreement import Trial, check_against_input
     from orun.stages._graph.differences import Tolerance
-    from orun.stages._graph.io import external_files, load_graph, save, weigh
+    from orun.stages._graph.io import list_external_files, load_graph, save, weigh
     from orun.stages._graph.symbolic import infer_shapes
 
     model = load_graph(context.model())
-    external = bool(external_files(model))
+    external = bool(list_external_files(model))
     _fix(context, model, params.fix)
     result = infer_shapes(context, model)
     onnx.load_external_data_for_model(result, str(context.model().parent))
@@ -83,12 +83,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _fix(context: Context, model: ModelProto, sizes: Mapping[str, int]) -> None:
-    inputs = {axis.dim_param for axis in _axes(model.graph.input)}
+    inputs = {axis.dim_param for axis in _iter_axes(model.graph.input)}
     require_known("fix", sizes, dynamic_axes.list_free([sorted(inputs - {""})]))
     for name, size in sizes.items():
         if size < 0:
             raise context.failed(f"fix: the axis {name!r} cannot be {size}")
-    for axis in _axes((*model.graph.input, *model.graph.output)):
+    for axis in _iter_axes((*model.graph.input, *model.graph.output)):
         if not axis.dim_param:
             continue
         left = dynamic_axes.substitute(axis.dim_param, sizes)
@@ -106,6 +106,6 @@ def _is_known(value: ValueInfoProto) -> bool:
     return kind.HasField("shape") and all(axis.HasField("dim_value") for axis in kind.shape.dim)
 
 
-def _axes(values: Iterable[ValueInfoProto]) -> Iterator[TensorShapeProto.Dimension]:
+def _iter_axes(values: Iterable[ValueInfoProto]) -> Iterator[TensorShapeProto.Dimension]:
     for value in values:
         yield from value.type.tensor_type.shape.dim

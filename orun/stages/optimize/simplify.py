@@ -87,7 +87,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.ties import find_tied, tie
 
     _require_own(context, params)
-    model = load(_by_onnxsim(context, params)) if params.tool == "onnxsim" else _by_onnxslim(context, params)
+    model = load(_run_onnxsim(context, params)) if params.tool == "onnxsim" else _run_onnxslim(context, params)
     kept = [entry for entry in model.metadata_props if not entry.key.startswith("onnxsim.")]  # of its own report
     set_items(model.metadata_props, kept)
     if again := tie(model, find_tied(load_graph(context.model()))):
@@ -105,7 +105,7 @@ def _require_own(context: Context, params: Params) -> None:
             raise context.failed(f"skip: {params.tool} has no pass {name!r}", why=f"its passes are {', '.join(own)}")
 
 
-def _by_onnxsim(context: Context, params: Params) -> Path:
+def _run_onnxsim(context: Context, params: Params) -> Path:
     """Simplify by path, so that onnxsim need not hold a large model several times."""
     import onnxsim
 
@@ -120,9 +120,9 @@ def _by_onnxsim(context: Context, params: Params) -> Path:
     return simplified
 
 
-def _by_onnxslim(context: Context, params: Params) -> ModelProto:
+def _run_onnxslim(context: Context, params: Params) -> ModelProto:
     from orun.stages._data.packages import need
-    from orun.stages._graph.domains import standard_opset
+    from orun.stages._graph.domains import find_standard_opset
     from orun.stages._graph.io import load, store_freely
     from orun.stages._graph.nodes import set_items
     from orun.stages._graph.signature import list_inputs
@@ -133,7 +133,7 @@ def _by_onnxslim(context: Context, params: Params) -> ModelProto:
     model = load(context.model())
     inputs = list_inputs(model)
     store_freely(model)
-    version = standard_opset(model)
+    version = find_standard_opset(model)
     if version < SLIM_FROM:
         raise context.failed(
             f"onnxslim takes operator sets from {SLIM_FROM} on",

@@ -99,10 +99,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     for candidate in fuse(context, params):
         fused = count_operators(candidate.model)
         context.log.info("fused by method %s", candidate.method)
-        for line in (*describe_layers(candidate.model), *_in_pieces(candidate)):
+        for line in (*describe_layers(candidate.model), *_describe_unfused(candidate)):
             context.log.info("%s", line)
         _require_expected(context, params, fused, candidate)
-        save(candidate.with_weights(), context.result)
+        save(candidate.load_weights(), context.result)
         try:
             error = _compare(context, params)
         except StageFailed as failure:
@@ -125,7 +125,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     raise refused or context.failed("nothing fused the model")
 
 
-def _in_pieces(candidate: FusedModel) -> Iterator[str]:
+def _describe_unfused(candidate: FusedModel) -> Iterator[str]:
     for name, reason in candidate.unfused.items():
         yield f"in pieces: the attention that yields {name}: {reason}"
 
@@ -160,7 +160,7 @@ def _require_expected(context: Context, params: Params, fused: Mapping[str, int]
     missed = {name: number for name, number in params.expect.items() if fused.get(name, 0) != number}
     if missed:
         got = ", ".join(f"{name} {fused[name]}" for name in sorted(fused) if name in COUNTED) or "nothing"
-        left = "".join(f"\n{line}" for line in _in_pieces(candidate))
+        left = "".join(f"\n{line}" for line in _describe_unfused(candidate))
         raise context.failed(
             ", ".join(f"expected {number} {name}, got {fused.get(name, 0)}" for name, number in missed.items()),
             why=f"fused by method {candidate.method}: {got}{left}",

@@ -57,7 +57,7 @@ def make_trial(
     return trial
 
 
-def reader_of(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:
+def build_reader(context: Context, dataset: Dataset, ranks: Mapping[str, int]) -> Any:
     """Return the examples as a reader of ONNX Runtime: one dictionary after another, then None."""
     from onnxruntime.quantization import CalibrationDataReader
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, TensorProto
 
 from orun.measure.dataset import Dataset
-from orun.stages._graph.inner_values import values_of
+from orun.stages._graph.inner_values import iter_values
 
 BETWEEN = 4.5  # kurtosis; normal values have 3, Laplacian ones 6
 WIDEST = 100.0  # in standard deviations: beyond the best width for any number of bits
@@ -57,7 +57,7 @@ class Moments:
         self.low, self.high = min(self.low, more.low), max(self.high, more.high)
         self.sums = self.sums + more.sums
 
-    def bounds(self, bits: int) -> tuple[float, float]:
+    def choose_bounds(self, bits: int) -> tuple[float, float]:
         """Return the range of the least mean squared error for integers of so many bits, within the values."""
         first, second, third, fourth = (float(total) / self.count for total in self.sums)
         mean, variance = self.shift + first, second - first * first
@@ -65,26 +65,26 @@ class Moments:
             return self.low, self.high
         away = fourth - 4 * first * third + 6 * first * first * second - 3 * first * first * first * first
         kurtosis = away / (variance * variance)
-        half = (normal_width if kurtosis < BETWEEN else laplacian_width)(bits) * math.sqrt(variance)
+        half = (compute_normal_width if kurtosis < BETWEEN else compute_laplacian_width)(bits) * math.sqrt(variance)
         return max(self.low, mean - half), min(self.high, mean + half)
 
 
-def normal_width(bits: int) -> float:
+def compute_normal_width(bits: int) -> float:
     """Return half of the best range for normal values, in standard deviations: 2.56 for 4 bits, 3.92 for 8."""
 
-    def slope(half: float) -> float:
+    def compute_slope(half: float) -> float:
         beyond = half * math.erfc(half / math.sqrt(2)) - math.sqrt(2 / math.pi) * math.exp(-half * half / 2)
         return beyond + half / (3.0 * 2.0 ** (2 * bits))
 
-    return _root(slope)
+    return _find_root(compute_slope)
 
 
-def laplacian_width(bits: int) -> float:
+def compute_laplacian_width(bits: int) -> float:
     """Return half of the best range for Laplacian values: 3.56 for 4 bits, 6.99 for 8."""
-    return _root(lambda half: half / (3.0 * 2.0 ** (2 * bits)) - math.exp(-half * math.sqrt(2)) / math.sqrt(2))
+    return _find_root(lambda half: half / (3.0 * 2.0 ** (2 * bits)) - math.exp(-half * math.sqrt(2)) / math.sqrt(2))
 
 
-def _root(slope: Callable[[float], float]) -> float:
+def _find_root(slope: Callable[[float], float]) -> float:
     """Return where a slope that is negative at 0 becomes positive."""
     low, high = 0.0, WIDEST
     while high - low > WIDEST * 1e-12:
@@ -106,7 +106,7 @@ def add_bounds(
     floats = {item.name for item in declared if item.type.tensor_type.elem_type == TensorProto.FLOAT}
     names = sorted(floats - {tensor.name for tensor in graph.initializer})
     moments: dict[str, Moments] = {}
-    for values in values_of(model, names, dataset):
+    for values in iter_values(model, names, dataset):
         for name, value in values.items():
             finite = value[np.isfinite(value)]
             if name in moments and finite.size:
@@ -117,6 +117,6 @@ def add_bounds(
     for name, measured in moments.items():
         (override,) = result.setdefault(name, [{}])
         kind = override.get("quant_type")
-        low, high = measured.bounds(16 if "16" in (stored if kind is None else kind.name) else 8)
+        low, high = measured.choose_bounds(16 if "16" in (stored if kind is None else kind.name) else 8)
         override |= {"rmin": np.array(low, np.float32), "rmax": np.array(high, np.float32)}
     return result

@@ -8,7 +8,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, helper
 
 from orun.stages._graph.agreement import Trial, load_cases
-from orun.stages._graph.inner_values import values_for
+from orun.stages._graph.inner_values import iter_values_of_feeds
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.nodes import list_needed
 from orun.stages.contract import Context
@@ -32,7 +32,7 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
     if not positions:
         return
     feeds = (case.feed for case in load_cases(context, load_graph(context.model()), trial))
-    seen = list(values_for(model, sorted(positions), feeds))
+    seen = list(iter_values_of_feeds(model, sorted(positions), feeds))
     counting = {
         name for name in positions if all(np.all(item[name] == np.arange(item[name].shape[-1])) for item in seen)
     }
@@ -46,7 +46,7 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
         )
     for node in split:
         place = list(model.graph.node).index(node)
-        for part in reversed(_parts_of(node)):
+        for part in reversed(_build_parts(node)):
             model.graph.node.insert(place, part)
         model.graph.node.remove(node)
     if split:
@@ -56,7 +56,7 @@ def keep_positions(context: Context, model: ModelProto, is_selected: Callable[[N
         )
 
 
-def _parts_of(node: NodeProto) -> list[NodeProto]:
+def _build_parts(node: NodeProto) -> list[NodeProto]:
     """Return the nodes that compute what a fused node does."""
     ids, segments, tokens, positions, kinds, scale, shift = node.input[:7]
     name = node.output[0]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from orun.core.targets import Target
-from orun.stages._graph.domains import standard_opset
+from orun.stages._graph.domains import find_standard_opset
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.nodes import attribute, set_items
 from orun.stages._graph.plain import hoist
@@ -55,7 +55,7 @@ def require_float8(
     if wrong := [name for name, is_set in conflicts.items() if is_set]:
         why = f"it is for pairs around {', '.join(OPERATORS)}, with `minmax` or `percentile`"
         raise context.failed(f"`{wrong[0]}` cannot be combined with {NAME}", why=why)
-    version = standard_opset(load_graph(context.model()))
+    version = find_standard_opset(load_graph(context.model()))
     if version < SINCE_OPSET:
         raise context.failed(
             f"{NAME} needs operator set {SINCE_OPSET}, and the model has {version}",
@@ -89,7 +89,7 @@ def convert_to_float8(model: ModelProto, before: ModelProto) -> None:
         stored[scale].CopyFrom(numpy_helper.from_array(values, scale))
     for zero in {node.input[2] for node in pairs}:
         count = int(np.prod(stored[zero].dims))
-        stored[zero].CopyFrom(_tensor(zero, stored[zero].dims, bytes(count)))
+        stored[zero].CopyFrom(_build_tensor(zero, stored[zero].dims, bytes(count)))
     quantized = {name for node in pairs for name in node.output if node.op_type == QUANTIZE}
     set_items(graph.value_info, (value for value in graph.value_info if value.name not in quantized))
     _keep_relu(model, {node.input[0] for node in pairs if node.op_type == QUANTIZE})
@@ -105,10 +105,10 @@ def _store(stored: Mapping[str, TensorProto], node: NodeProto, weight: NDArray[A
     scale.CopyFrom(numpy_helper.from_array(steps.reshape(tuple(scale.dims)), scale.name))
     values = (weight / steps).astype(ml_dtypes.float8_e4m3fn)
     name = node.input[0]
-    stored[name].CopyFrom(_tensor(name, weight.shape, values.tobytes()))
+    stored[name].CopyFrom(_build_tensor(name, weight.shape, values.tobytes()))
 
 
-def _tensor(name: str, dims: Sequence[int], data: bytes) -> TensorProto:
+def _build_tensor(name: str, dims: Sequence[int], data: bytes) -> TensorProto:
     return helper.make_tensor(name, TensorProto.FLOAT8E4M3FN, tuple(dims), data, raw=True)
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
 from orun.measure.dataset import Dataset
-from orun.stages._graph.inner_values import rows_of
+from orun.stages._graph.inner_values import iter_rows
 from orun.stages._graph.nodes import list_needed, set_items
 
 Floats = NDArray[np.float64]
@@ -54,7 +54,7 @@ class Rounded:
     zeros: Bytes
 
 
-def gptq(weight: Floats, hessian: Floats, grid: Grid) -> Rounded:
+def round_weight(weight: Floats, hessian: Floats, grid: Grid) -> Rounded:
     """Round a weight so that its product with typical inputs changes little.
 
     The weight is `[rows, columns]`, with a row for each channel of the input. The Hessian of the error, `[rows, rows]`,
@@ -97,13 +97,13 @@ def quantize(model: ModelProto, grid: Grid, dataset: Dataset, excluded: Collecti
         and weight.data_type == TensorProto.FLOAT and len(weight.dims) == MATRIX
     ]  # fmt: skip
     hessians: dict[str, Floats] = {}
-    for values in rows_of(model, list(dict.fromkeys(node.input[0] for node in products)), dataset):
+    for values in iter_rows(model, list(dict.fromkeys(node.input[0] for node in products)), dataset):
         for name, rows in values.items():
             inputs = rows.astype(np.float64)
             hessians[name] = hessians.get(name, 0.0) + inputs.T @ inputs
     for node in products:
         weight = numpy_helper.to_array(weights[node.input[1]])
-        _replace(model, node, gptq(weight, hessians[node.input[0]], grid), grid, accuracy_level)
+        _replace(model, node, round_weight(weight, hessians[node.input[0]], grid), grid, accuracy_level)
     used = list_needed(graph)
     set_items(graph.initializer, (tensor for tensor in graph.initializer if tensor.name in used))
     removed = weights.keys() - used  # before IR version 4, weights are inputs as well
@@ -117,11 +117,13 @@ def _replace(model: ModelProto, node: NodeProto, weight: Rounded, grid: Grid, ac
     padded[:rows] = weight.integers
     blocks = padded.T.reshape(columns, len(weight.scales), grid.block_size)
     tensors = [
-        numpy_helper.from_array(_nibbles(blocks, grid.bits), f"{name}_integers"),  # [columns, blocks, bytes of a block]
+        numpy_helper.from_array(
+            _pack_nibbles(blocks, grid.bits), f"{name}_integers"
+        ),  # [columns, blocks, bytes of a block]
         numpy_helper.from_array(np.ascontiguousarray(weight.scales.T), f"{name}_scales"),
     ]
     if not grid.symmetric:
-        tensors.append(numpy_helper.from_array(_nibbles(weight.zeros.T, grid.bits), f"{name}_zeros"))
+        tensors.append(numpy_helper.from_array(_pack_nibbles(weight.zeros.T, grid.bits), f"{name}_zeros"))
     model.graph.initializer.extend(tensors)
     node.CopyFrom(
         helper.make_node(
@@ -140,7 +142,7 @@ def _replace(model: ModelProto, node: NodeProto, weight: Rounded, grid: Grid, ac
         node.attribute.append(helper.make_attribute("accuracy_level", accuracy_level))
 
 
-def _nibbles(values: Bytes, bits: int) -> Bytes:
+def _pack_nibbles(values: Bytes, bits: int) -> Bytes:
     """Pack two 4-bit integers into a byte along the last axis, the first in the lower half; 8-bit ones stay."""
     if bits != NIBBLE:
         return np.ascontiguousarray(values)

@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 from orun.measure.dataset import Array
 from orun.stages._graph.names import make_unique
-from orun.stages._graph.nodes import channel_axis
+from orun.stages._graph.nodes import find_channel_axis
 
 STEPS = 255  # between the least and the largest integer of 8 bits
 CLOSE = 1e-3  # of a step: largest error of a whole number in float32, with a margin
@@ -28,13 +28,13 @@ def store_integers(model: ModelProto) -> list[str]:
     Returns:
         Names of the replaced weights.
     """
-    axes = _axes(model)
+    axes = _find_axes(model)
     names = {tensor.name for tensor in model.graph.initializer} | {value.name for value in model.graph.input}
     names |= {name for node in model.graph.node for name in (node.name, *node.output)}
     replaced = []
     for tensor in [*model.graph.initializer]:
         axis = axes.get(tensor.name)
-        integers = None if axis is None else _integers(numpy_helper.to_array(tensor), axis)
+        integers = None if axis is None else _find_integers(numpy_helper.to_array(tensor), axis)
         if axis is None or integers is None:
             continue
         _replace(model, tensor, axis % len(tensor.dims), integers, names)
@@ -42,21 +42,21 @@ def store_integers(model: ModelProto) -> list[str]:
     return replaced
 
 
-def _axes(model: ModelProto) -> Mapping[str, int]:
+def _find_axes(model: ModelProto) -> Mapping[str, int]:
     """Return the axis of the output channels of each weight that only products read, all along the same axis."""
     axes: dict[str, set[int | None]] = {}
     for node in model.graph.node:
         for place, name in enumerate(node.input):
-            axes.setdefault(name, set()).add(channel_axis(node) if place == WEIGHT else None)
+            axes.setdefault(name, set()).add(find_channel_axis(node) if place == WEIGHT else None)
     return {name: axis for name, (axis, *rest) in axes.items() if axis is not None and not rest}
 
 
-def _integers(weight: Array, axis: int) -> tuple[Array, Array, Array] | None:
+def _find_integers(weight: Array, axis: int) -> tuple[Array, Array, Array] | None:
     """Return integers, scales and zero points of a float weight; None when it is not rounded to 8 bits."""
     if weight.dtype != np.float32 or weight.ndim < 2:  # noqa: PLR2004 - a matrix
         return None
     channels = np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1).astype(np.float64)
-    steps = [_step(channel) for channel in channels]
+    steps = [_find_step(channel) for channel in channels]
     if None in steps:
         return None
     scales = np.array(steps)
@@ -70,7 +70,7 @@ def _integers(weight: Array, axis: int) -> tuple[Array, Array, Array] | None:
     return (multiples + zero).astype(dtype), scales.astype(np.float32), np.full(len(scales), zero, dtype)
 
 
-def _step(channel: Array) -> float | None:
+def _find_step(channel: Array) -> float | None:
     """Return the largest number of which all values are whole multiples, 255 times at most."""
     most = float(np.abs(channel).max())
     if most == 0.0:

@@ -11,7 +11,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from orun.errors import StageFailed
-from orun.stages._graph.io import load_graph, nodes, tensors
+from orun.stages._graph.io import iter_nodes, iter_tensors, load_graph
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 
@@ -42,17 +42,17 @@ def find_integer_weights(model: ModelProto) -> list[str]:
         *(TensorProto.INT4, TensorProto.UINT4, TensorProto.INT8, TensorProto.UINT8),
         *(TensorProto.INT16, TensorProto.UINT16, TensorProto.FLOAT8E4M3FN),
     )
-    return [tensor.name for tensor in tensors(model) if tensor.data_type in types and len(tensor.dims) > 1]
+    return [tensor.name for tensor in iter_tensors(model) if tensor.data_type in types and len(tensor.dims) > 1]
 
 
-def nothing_quantized(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
+def explain_nothing_quantized(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
     """Return the error that nothing could be quantized; weights in another type than float32 replace the reason."""
     types: dict[int, str] = {
         TensorProto.DOUBLE: "float64",
         TensorProto.FLOAT16: "float16",
         TensorProto.BFLOAT16: "bfloat16",
     }
-    wrong = [item for item in tensors(model) if item.data_type in types and len(item.dims) > 1]
+    wrong = [item for item in iter_tensors(model) if item.data_type in types and len(item.dims) > 1]
     if wrong:
         names = [item.name for item in wrong]
         shown = [*names[:SHOWN], *([f"{len(names) - SHOWN} more"] if len(names) > SHOWN else [])]
@@ -71,9 +71,9 @@ def require_integers(
     """
     weights = find_integer_weights(model)
     if not weights:
-        raise nothing_quantized(context, model, why, hint)
+        raise explain_nothing_quantized(context, model, why, hint)
     context.log.info("%d quantized weights:\n  %s", len(weights), "\n  ".join(weights))
-    if left := sorted({node.op_type for node in nodes(model) if node.op_type in IN_FLOAT}):
+    if left := sorted({node.op_type for node in iter_nodes(model) if node.op_type in IN_FLOAT}):
         context.note(f"nodes of {' and '.join(left)} stay in float: ONNX Runtime has no such operator in 8 bits")
     return len(weights)
 

@@ -14,7 +14,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
 from orun.measure.dataset import Dataset
-from orun.stages._graph.inner_values import values_of
+from orun.stages._graph.inner_values import iter_values
 from orun.stages._graph.masked_rows import HIDDEN, OPERATORS
 from orun.stages.contract import Context
 from orun.stages.datasets import find_constants
@@ -33,7 +33,7 @@ def exclude_masks(
 
     The model is whole in memory, the types of its values declared. Such nodes without a name get one.
     """
-    ranges = _ranges(model, dataset)
+    ranges = _measure_ranges(model, dataset)
     masked = find_mask_nodes(model, ranges)
     constant = find_constant_nodes(model, dataset, ranges)
     for node in (*masked, *constant):
@@ -56,7 +56,7 @@ def _note_nodes(context: Context, reason: str, nodes: Iterable[NodeProto]) -> No
 def find_mask_nodes(model: ModelProto, ranges: Ranges) -> list[NodeProto]:
     """Return the nodes without weights that read or yield values of masks, or infinite values."""
     infinite = {name for name, bounds in ranges.items() if not all(abs(bound) < INFINITE for bound in bounds)}  # or NaN
-    masked = infinite | _masks(model, ranges)
+    masked = infinite | _find_masks(model, ranges)
     weights = {tensor.name for tensor in model.graph.initializer if len(tensor.dims) >= MATRIX}
     return [
         node
@@ -79,11 +79,11 @@ def find_constant_nodes(model: ModelProto, dataset: Dataset, ranges: Ranges) -> 
     return nodes
 
 
-def _masks(model: ModelProto, ranges: Ranges) -> set[str]:
+def _find_masks(model: ModelProto, ranges: Ranges) -> set[str]:
     """Return values that hide scores: inputs of a softmax or an attention, and the values they are computed from."""
     makers = {name: node for node in model.graph.node for name in node.output}
     masks: set[str] = set()
-    waiting = list(_scores(model))
+    waiting = list(_iter_scores(model))
     while waiting:
         name = waiting.pop()
         low, high = ranges.get(name, (0.0, 0.0))
@@ -94,7 +94,7 @@ def _masks(model: ModelProto, ranges: Ranges) -> set[str]:
     return masks
 
 
-def _scores(model: ModelProto) -> Iterator[str]:
+def _iter_scores(model: ModelProto) -> Iterator[str]:
     """Yield the input of each softmax, and the bias that is added to the scores of each attention."""
     for node in model.graph.node:
         operator = OPERATORS.get((node.domain.removeprefix("ai.onnx"), node.op_type))
@@ -104,7 +104,7 @@ def _scores(model: ModelProto) -> Iterator[str]:
             yield node.input[operator.bias]
 
 
-def _ranges(model: ModelProto, dataset: Dataset) -> dict[str, tuple[float, float]]:
+def _measure_ranges(model: ModelProto, dataset: Dataset) -> dict[str, tuple[float, float]]:
     """Return the minimum and maximum of each float32 value that nodes yield, over the dataset."""
     types = {value.name: value.type.tensor_type.elem_type for value in (*model.graph.value_info, *model.graph.output)}
     names = [name for node in model.graph.node for name in node.output if types.get(name) == TensorProto.FLOAT]
@@ -115,7 +115,7 @@ def _ranges(model: ModelProto, dataset: Dataset) -> dict[str, tuple[float, float
         for kind, output in zip(("ReduceMin", "ReduceMax"), pair, strict=True):
             copy.graph.node.append(helper.make_node(kind, [name], [output], keepdims=0))
     ranges: dict[str, tuple[float, float]] = {}
-    for seen in values_of(copy, [output for pair in ends.values() for output in pair], dataset):
+    for seen in iter_values(copy, [output for pair in ends.values() for output in pair], dataset):
         for name, (least, most) in ends.items():
             low, high = ranges.get(name, (np.inf, -np.inf))
             ranges[name] = float(np.minimum(low, seen[least])), float(np.maximum(high, seen[most]))

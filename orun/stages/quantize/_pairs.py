@@ -47,7 +47,7 @@ def check_pairs(context: Context, model: ModelProto) -> None:
             hint=OTHER_WAYS,
         )
     wrong = sorted(
-        f"{node.name or node.output[0]}: {text}" for node in linear for text in _problems(node, weights, readers)
+        f"{node.name or node.output[0]}: {text}" for node in linear for text in _iter_problems(node, weights, readers)
     )
     if wrong:
         raise context.failed(
@@ -57,7 +57,7 @@ def check_pairs(context: Context, model: ModelProto) -> None:
         )
 
 
-def _problems(
+def _iter_problems(
     node: NodeProto, weights: Mapping[str, TensorProto], readers: Mapping[str, list[NodeProto]]
 ) -> Iterator[str]:
     for name in node.input[1:]:
@@ -71,31 +71,31 @@ def _problems(
         axis = attribute(node, "axis", 1)
         if scale.ndim == 1 and scale.size > 1 and weight is not None and weight.dims[axis] != scale.size:
             yield f"{scale.size} scales for axis {axis} of {node.input[0]}, which has {weight.dims[axis]}"
-    for reader in _ends(node.output[0], readers) if node.op_type == QUANTIZE else []:
+    for reader in _iter_ends(node.output[0], readers) if node.op_type == QUANTIZE else []:
         if reader.op_type != DEQUANTIZE:
             yield f"its integers go into {reader.op_type} {reader.name or reader.output[0]}"
-        elif not _same(node, reader, weights):
+        elif not _are_same(node, reader, weights):
             yield f"{reader.name or reader.output[0]} takes another scale, zero point or axis"
 
 
-def _ends(integers: str, readers: Mapping[str, list[NodeProto]]) -> Iterator[NodeProto]:
+def _iter_ends(integers: str, readers: Mapping[str, list[NodeProto]]) -> Iterator[NodeProto]:
     """Yield the nodes that read integers, as they are or moved and cut off."""
     for reader in readers.get(integers, ()):
         if reader.op_type in SCALE_KEEPING and reader.input[0] == integers:
-            yield from _ends(reader.output[0], readers)
+            yield from _iter_ends(reader.output[0], readers)
         else:
             yield reader
 
 
-def _same(node: NodeProto, other: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
+def _are_same(node: NodeProto, other: NodeProto, weights: Mapping[str, TensorProto]) -> bool:
     """Return whether two nodes have the same scales, zero points and types; the axis counts for several scales."""
     if node.input[1:] == other.input[1:] and attribute(node, "axis", 1) == attribute(other, "axis", 1):
         return True
-    quantization = _quantization(node, weights)
-    return quantization is not None and quantization == _quantization(other, weights)
+    quantization = _read_quantization(node, weights)
+    return quantization is not None and quantization == _read_quantization(other, weights)
 
 
-def _quantization(node: NodeProto, weights: Mapping[str, TensorProto]) -> tuple[object, ...] | None:
+def _read_quantization(node: NodeProto, weights: Mapping[str, TensorProto]) -> tuple[object, ...] | None:
     if any(name and name not in weights for name in node.input[1:]):
         return None
     scale = numpy_helper.to_array(weights[node.input[1]])
@@ -107,7 +107,7 @@ def _quantization(node: NodeProto, weights: Mapping[str, TensorProto]) -> tuple[
     return scale.ravel().tolist(), zero, attribute(node, "axis", 1) if scale.size > 1 else None
 
 
-def steps_of(model: ModelProto) -> dict[str, float]:
+def find_steps(model: ModelProto) -> dict[str, float]:
     """Return the largest step between two values of each rounded output."""
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
     outputs = {value.name for value in model.graph.output}

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 
 from orun.stages._graph.names import list_scopes, make_unique
-from orun.stages._graph.nodes import attribute, channel_axis, list_reads, walk_nodes
+from orun.stages._graph.nodes import attribute, find_channel_axis, list_reads, walk_nodes
 
 WEIGHT = 1  # index of the weight among the inputs of a product
 LSTM_WEIGHTS = (1, 2)  # indices of the weights among the inputs of an LSTM
@@ -33,7 +33,7 @@ def separate_axes(model: ModelProto) -> None:
     """Let products share a weight, in place, only if its output channels are along the same axis for all of them."""
 
     def find_axis(node: NodeProto, place: int) -> int | None:
-        return channel_axis(node) if place == WEIGHT else None
+        return find_channel_axis(node) if place == WEIGHT else None
 
     _separate(model, find_axis)
 

@@ -18,7 +18,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from orun.measure.dataset import Dataset
 from orun.stages._graph.agreement import Trial, check_against_input
 from orun.stages._graph.differences import Tolerance
-from orun.stages._graph.inner_values import rows_of
+from orun.stages._graph.inner_values import iter_rows
 from orun.stages._graph.io import save
 from orun.stages._graph.names import make_unique
 from orun.stages._graph.nodes import attribute, list_reads
@@ -71,15 +71,15 @@ def smooth(model: ModelProto, alpha: float, dataset: Dataset, is_selected: Calla
     returned.
     """
     weights = {tensor.name: tensor for tensor in model.graph.initializer}
-    groups = _groups(model, weights, is_selected)
-    largest = _largest(model, list(groups), dataset)
+    groups = _group_products(model, weights, is_selected)
+    largest = _measure_largest(model, list(groups), dataset)
     uses = [name for node in model.graph.node for name in list_reads(node)]
     uses += [value.name for value in model.graph.output]
     for activation, nodes in groups.items():
-        rows = [np.abs(_matrix(node, weights)).max(axis=1) for node in nodes]
-        factors = _factors(largest[activation], np.max(rows, axis=0), alpha)
+        rows = [np.abs(_read_matrix(node, weights)).max(axis=1) for node in nodes]
+        factors = _compute_factors(largest[activation], np.max(rows, axis=0), alpha)
         for node in nodes:
-            matrix = _matrix(node, weights) * factors[:, None]
+            matrix = _read_matrix(node, weights) * factors[:, None]
             _replace(model, node, 1, matrix.T if attribute(node, "transB", 0) else matrix, weights, uses)
         alone = uses.count(activation) == len(nodes)
         if not (alone and _scale_normalization(model, activation, weights, factors, uses)):
@@ -87,7 +87,7 @@ def smooth(model: ModelProto, alpha: float, dataset: Dataset, is_selected: Calla
     return [node.name or node.output[0] for nodes in groups.values() for node in nodes]
 
 
-def _groups(
+def _group_products(
     model: ModelProto, weights: Mapping[str, TensorProto], is_selected: Callable[[NodeProto], bool]
 ) -> dict[str, list[NodeProto]]:
     """Return the products to be quantized whose right side is a constant matrix, by their left input."""
@@ -102,23 +102,23 @@ def _groups(
     return groups
 
 
-def _matrix(node: NodeProto, weights: Mapping[str, TensorProto]) -> Floats:
+def _read_matrix(node: NodeProto, weights: Mapping[str, TensorProto]) -> Floats:
     """Return the weights of a product, `[input channels, output channels]`."""
     matrix: Floats = numpy_helper.to_array(weights[node.input[1]])
     return matrix.T if attribute(node, "transB", 0) else matrix
 
 
-def _largest(model: ModelProto, names: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
+def _measure_largest(model: ModelProto, names: Sequence[str], dataset: Dataset) -> dict[str, Floats]:
     """Return the largest absolute value of each channel (the last axis) of these values over the dataset."""
     largest: dict[str, Floats] = {}
-    for values in rows_of(model, names, dataset):
+    for values in iter_rows(model, names, dataset):
         for name, rows in values.items():
             channels = np.abs(rows).max(axis=0)
             largest[name] = np.maximum(largest.get(name, channels), channels)
     return largest
 
 
-def _factors(activations: Floats, rows: Floats, alpha: float) -> Floats:
+def _compute_factors(activations: Floats, rows: Floats, alpha: float) -> Floats:
     factors = np.maximum(activations, LEAST) ** alpha / np.maximum(rows, LEAST) ** (1 - alpha)
     return np.where(activations > 0, factors, 1).astype(np.float32)
 

@@ -77,11 +77,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.diagnosis.findings import Effort, analyse
     from orun.diagnosis.values import Pair
     from orun.stages._graph.disk_weights import load_on_disk
-    from orun.stages.compared_inputs import feeds_of
+    from orun.stages.compared_inputs import choose_feeds
     from orun.stages.memory_headroom import require_memory
 
     require_memory(context, WEIGHT_COPIES)
-    feeds = feeds_of(context, params.dataset, params.samples, params.dims)
+    feeds = choose_feeds(context, params.dataset, params.samples, params.dims)
     target = context.model_target
     model, reference = (load_on_disk(context.model(port), f"{port}.data") for port in ("model", "reference"))
     pair = Pair(model, reference, feeds, target)
@@ -90,13 +90,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         why = "no tensor of one was found in the other, by name, by what computes it or by its place"
         raise context.failed("the two models have nothing in common", why=why)
     _write(context, analysis)
-    return _metrics(analysis)
+    return _build_metrics(analysis)
 
 
-def _metrics(analysis: Analysis) -> dict[str, Metric]:
+def _build_metrics(analysis: Analysis) -> dict[str, Metric]:
     from orun.measure.metrics.fidelity import decibels
 
-    def higher(value: float) -> Metric:
+    def build_higher(value: float) -> Metric:
         return Metric(value, better="higher")
 
     values = {
@@ -108,12 +108,12 @@ def _metrics(analysis: Analysis) -> dict[str, Metric]:
         values["local.min"] = min(local)
     if weights := [finding.weights for finding in analysis.findings if finding.weights is not None]:
         values |= {"weights.min": min(weights), "weights.median": median(weights)}
-    metrics = {name: higher(value) for name, value in values.items()}
+    metrics = {name: build_higher(value) for name, value in values.items()}
     if shares := [finding.share for finding in analysis.findings if finding.share is not None]:
         metrics["share"] = Metric(max(shares), "ratio")
     return {
         **metrics,
-        "tensors": higher(len(analysis.findings)),
+        "tensors": build_higher(len(analysis.findings)),
         "unmatched": Metric(analysis.unmatched, better="lower"),
     }
 
@@ -130,14 +130,14 @@ def _write(context: Context, analysis: Analysis) -> None:
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
     (context.output / "tensors.json").write_text(text, encoding="utf-8")
     lines = ["| node | op | share | local dB | SQNR dB | weights dB |", "|---|---|---|---|---|---|"]
-    lines += [_row(row) for row in rows]
+    lines += [_format_row(row) for row in rows]
     (context.output / "tensors.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     context.log.info("%s", lines[0])
     for line in lines[2:12]:
         context.log.info("%s", line)
 
 
-def _row(finding: Finding) -> str:
+def _format_row(finding: Finding) -> str:
     share = "" if finding.share is None else f"{finding.share:.1%}"
     figures = ["" if value is None else f"{value:.1f}" for value in (finding.local, finding.sqnr, finding.weights)]
     return f"| {' | '.join([finding.node, finding.op, share, *figures])} |"

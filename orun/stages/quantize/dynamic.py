@@ -104,7 +104,7 @@ def _prepare(context: Context, params: Params, path: Path) -> list[str]:
         if value.type.HasField("tensor_type"):  # to clear it would turn a sequence into a tensor
             value.type.tensor_type.ClearField("shape")
     save(model, path, external=True)
-    if not (op_types := _op_types(model, params)):  # ONNX Runtime would take an empty list for all types
+    if not (op_types := _choose_op_types(model, params)):  # ONNX Runtime would take an empty list for all types
         raise context.failed(
             "nothing in the model could be quantized",
             why="its Attention is the standard's own, for which ONNX Runtime has no integers",
@@ -134,7 +134,7 @@ def _require_unbiased(context: Context, model: ModelProto, params: Params) -> No
         )
 
 
-def _op_types(model: ModelProto, params: Params) -> list[str]:
+def _choose_op_types(model: ModelProto, params: Params) -> list[str]:
     """Return the types to quantize, without the standard's Attention.
 
     ONNX Runtime's quantizer takes that for its own operator of this name, as of 1.31.

@@ -107,15 +107,15 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.leniency import Agreement
     from orun.stages._graph.processor import check_result
-    from orun.stages._graph.sessions import session
-    from orun.stages.quantize._pairs import steps_of
+    from orun.stages._graph.sessions import open_model
+    from orun.stages.quantize._pairs import find_steps
 
     written = Target("cpu", session={"graph_optimization_level": "disable"})
     names = [output.name for output in model.graph.output]
     tries = load_cases(context, model, Trial(params.dims, params.inputs))
-    expected = run_cases(context, "the model before it", session(context.model(), names, written), tries)
+    expected = run_cases(context, "the model before it", open_model(context.model(), names, written), tries)
     worst = 0.0
-    rounded = steps_of(model)
+    rounded = find_steps(model)
     for place, name in enumerate(names):
         right = [[values[place]] for values in expected]
         span = float(max(np.ptp(value) for (value,) in right))
@@ -131,6 +131,6 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
             if target is None:
                 error = check_result(context, agreement, tries, right)
             else:
-                error = check(context, agreement, tries, right, session(context.result, [name], target))
+                error = check(context, agreement, tries, right, open_model(context.result, [name], target))
             worst = max(worst, error.value)
     return Metric(worst, better="lower")

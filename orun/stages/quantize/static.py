@@ -157,11 +157,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     require_scales(context, result)
     tidy_domains(result)
     save(result, context.result)
-    error = check_against_input(context, "the quantized model", _trial(params), None)
+    error = check_against_input(context, "the quantized model", _build_trial(params), None)
     return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
 
 
-def _trial(params: Params) -> Trial:
+def _build_trial(params: Params) -> Trial:
     from orun.stages.quantize._calibration import make_trial
 
     return make_trial(params.dims, params.inputs, ranges_made_up=params.dataset is None)
@@ -196,11 +196,11 @@ def _require_supported(context: Context, params: Params) -> None:
 
 def _prepare(context: Context, params: Params, path: Path) -> tuple[Any, Mapping[str, Any], Sequence[str]]:
     """Write the float model to a path; return a reader of the dataset, the types of tensors, and nodes left out."""
-    from orun.stages._graph.io import input_names, load, save
+    from orun.stages._graph.io import list_input_names, load, save
     from orun.stages._graph.ort_graph import IN_THE_WAY, add_types, optimize
     from orun.stages._graph.precision import make_tensor_overrides
-    from orun.stages._graph.signature import ranks_of
-    from orun.stages.quantize._calibration import load_calibration_data, reader_of
+    from orun.stages._graph.signature import count_axes
+    from orun.stages.quantize._calibration import build_reader, load_calibration_data
     from orun.stages.quantize._clipping import add_bounds
     from orun.stages.quantize._embeddings import keep_positions
     from orun.stages.quantize._integers import is_quantized
@@ -215,23 +215,23 @@ def _prepare(context: Context, params: Params, path: Path) -> tuple[Any, Mapping
     require_known("op_types", params.op_types or [], [node.op_type for node in model.graph.node])
     is_selected = partial(is_quantized, params.op_types, params.exclude, params.include)
     if params.format != "qdq":
-        keep_positions(context, model, is_selected, _trial(params))
+        keep_positions(context, model, is_selected, _build_trial(params))
     if params.per_channel:
         separate_axes(model)
     model = add_types(model)
     tensors = {name for node in model.graph.node for name in (*node.input, *node.output) if name}
     require_known("include_tensors", params.include_tensors, tensors)
     require_known("exclude_tensors", params.exclude_tensors, tensors)
-    inputs = input_names(model)
+    inputs = list_input_names(model)
     dataset = load_calibration_data(context, params.dataset, inputs, params.samples, params.dims, params.inputs)
     if params.smooth is not None:
-        smooth_and_check(context, model, params.smooth, dataset, is_selected, _trial(params))
+        smooth_and_check(context, model, params.smooth, dataset, is_selected, _build_trial(params))
     overrides = make_tensor_overrides(model, params.overrides, per_channel=params.per_channel)
     masked = exclude_masks(context, model, dataset, is_selected)
     if params.method == "distribution":
         overrides = add_bounds(model, dataset, overrides, params.activation_type)
     save(model, path, external=True)
-    return reader_of(context, dataset, ranks_of(model)), overrides, masked
+    return build_reader(context, dataset, count_axes(model)), overrides, masked
 
 
 def _quantize(

@@ -39,7 +39,7 @@ from orun.errors import UnknownName
 from orun.measure.accuracy.names import ERRORS, FIDELITY, TASK, UNITS
 from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
-from orun.stages.datasets import load_dataset, note_constants, note_misfits, origin_of
+from orun.stages.datasets import find_origin, load_dataset, note_constants, note_misfits
 from orun.stages.params import Doc, Duration, Range, Ratio, TargetName
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _require_goal(context, params)
     search = _search(context, params)
     chosen, front = search.run()
-    source = search.workshop.model(chosen.settings, chosen.kept)
+    source = search.workshop.build_model(chosen.settings, chosen.kept)
     model = load_graph(source)
     summary = {
         "metric": params.metric,
@@ -148,15 +148,15 @@ def _require_goal(context: Context, params: Params) -> None:
 
 def _search(context: Context, params: Params) -> Search:
     from orun.environment import processor
-    from orun.measure.dataset import spread
+    from orun.measure.dataset import spread_indices
     from orun.stages._graph.feeds import take_example
-    from orun.stages._graph.io import input_names, load_graph
+    from orun.stages._graph.io import list_input_names, load_graph
     from orun.stages._graph.missing import require_ranges
-    from orun.stages._graph.signature import ranks_of
+    from orun.stages._graph.signature import count_axes
     from orun.stages.quantize._tuning.build import Workshop
     from orun.stages.quantize._tuning.search import Search
     from orun.stages.quantize._tuning.settings import list_places, list_recipes
-    from orun.stages.quantize._tuning.trial_log import TrialLog, name_of
+    from orun.stages.quantize._tuning.trial_log import TrialLog, hash_search
 
     variants = list_places(context.model_target)
     dataset = load_dataset(context, params.dataset)
@@ -165,7 +165,7 @@ def _search(context: Context, params: Params) -> Search:
     model = load_graph(context.model())
     datasets = [dataset]
     if params.calibration is not None:  # refuse bad data here, not once a candidate
-        datasets.append(load_dataset(context, params.calibration, input_names(model)))
+        datasets.append(load_dataset(context, params.calibration, list_input_names(model)))
         require_ranges(context, datasets[-1])
         note_constants(context, datasets[-1], "calibrated")
     graph = model.graph
@@ -173,7 +173,7 @@ def _search(context: Context, params: Params) -> Search:
         workshop=Workshop(context, params.calibration),
         judge=judge,
         places=variants,
-        trial_log=TrialLog(name_of(context.key, datasets)),
+        trial_log=TrialLog(hash_search(context.key, datasets)),
         recipes=list_recipes(
             list(variants),
             {node.op_type for node in graph.node},
@@ -185,7 +185,9 @@ def _search(context: Context, params: Params) -> Search:
         trials=params.trials,
         seconds=params.time,
         outputs=[output.name for output in graph.output],
-        feeds=[take_example(dataset.inputs, number, ranks_of(model)) for number in spread(len(dataset), PROBES)],
+        feeds=[
+            take_example(dataset.inputs, number, count_axes(model)) for number in spread_indices(len(dataset), PROBES)
+        ],
         log=context.log,
         progress=context.progress,
     )
@@ -196,7 +198,7 @@ def _judge(context: Context, params: Params, dataset: Dataset, variants: Mapping
     from orun.measure.accuracy.request import Request
     from orun.measure.benchmark_case import BenchmarkCase
     from orun.stages._graph.io import load_graph
-    from orun.stages._graph.signature import highest_of
+    from orun.stages._graph.signature import find_highest
     from orun.stages.quantize._tuning.judge import Goal, Judge
     from orun.stages.timing import Sizes, make_feeds
 
@@ -216,8 +218,8 @@ def _judge(context: Context, params: Params, dataset: Dataset, variants: Mapping
             (),
             1,
             context.seed,
-            origin=origin_of(context.root, params.dataset),
-            highest=highest_of(load_graph(context.model())),
+            origin=find_origin(context.root, params.dataset),
+            highest=find_highest(load_graph(context.model())),
         ),
         dataset=dataset,
         few=few,

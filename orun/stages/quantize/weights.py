@@ -92,24 +92,24 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the quantized model to `context.result`."""
     from orun.stages._graph.agreement import check_against_input
-    from orun.stages._graph.io import load, nodes, save, weigh
+    from orun.stages._graph.io import iter_nodes, load, save, weigh
     from orun.stages._graph.plain import fold_transposes, hoist, inline, split_gemm
     from orun.stages.quantize._calibration import make_trial
-    from orun.stages.quantize._integers import nothing_quantized
+    from orun.stages.quantize._integers import explain_nothing_quantized
 
     model = inline(load(context.model()))
-    require_known("exclude", params.exclude, [node.name for node in nodes(model)])
+    require_known("exclude", params.exclude, [node.name for node in iter_nodes(model)])
     _require_supported(context, params, model)
     hoist(model)
     split_gemm(model, params.exclude)
     fold_transposes(model)
     _require_finite(context, params, model)
-    result = _gptq(context, params, model) if params.algorithm == "gptq" else _quantize(context, params, model)
+    result = _quantize_gptq(context, params, model) if params.algorithm == "gptq" else _quantize(context, params, model)
     op_type = "MatMulNBits" if params.format == "qoperator" else "DequantizeLinear"
-    quantized = sum(node.op_type == op_type for node in nodes(result))
+    quantized = sum(node.op_type == op_type for node in iter_nodes(result))
     if not quantized:
         why = "it has no MatMul or Gemm whose right side is a constant matrix"
-        raise nothing_quantized(context, result, why, "look at `exclude`")
+        raise explain_nothing_quantized(context, result, why, "look at `exclude`")
     save(result, context.result)
     compared = make_trial(
         params.dims, params.inputs, ranges_made_up=params.algorithm == "gptq" and params.dataset is None
@@ -120,12 +120,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def _require_finite(context: Context, params: Params, model: ModelProto) -> None:
     """Refuse matrices with NaN or infinity: the quantizers would turn them into numbers."""
-    from orun.stages._graph.io import nodes, tensors
+    from orun.stages._graph.io import iter_nodes, iter_tensors
     from orun.stages.quantize._integers import find_not_finite
 
-    products = [node for node in nodes(model) if node.op_type == "MatMul" and node.name not in params.exclude]
+    products = [node for node in iter_nodes(model) if node.op_type == "MatMul" and node.name not in params.exclude]
     read = {name for node in products for name in node.input}
-    if names := find_not_finite(tensor for tensor in tensors(model) if tensor.name in read):
+    if names := find_not_finite(tensor for tensor in iter_tensors(model) if tensor.name in read):
         raise context.failed(
             f"not all values of {', '.join(names)} are finite",
             hint="find out what made them so, or leave out the nodes that read them: `exclude`",
@@ -134,7 +134,7 @@ def _require_finite(context: Context, params: Params, model: ModelProto) -> None
 
 def _require_supported(context: Context, params: Params, model: ModelProto) -> None:
     """Refuse parameters that the algorithm would ignore or that the operator set does not support."""
-    from orun.stages._graph.domains import standard_opset
+    from orun.stages._graph.domains import find_standard_opset
 
     settings = {  # whether it is set, and the algorithms that take it
         "dataset": (params.dataset is not None, ("gptq",)),
@@ -150,7 +150,7 @@ def _require_supported(context: Context, params: Params, model: ModelProto) -> N
             raise context.failed(f"`{name}` needs {needed}, not {params.algorithm}")
     if params.format == "qdq" and params.bits == BYTE:
         raise context.failed("`format: qdq` has 4 bits only", hint="`bits: 8` needs `format: qoperator`")
-    version = standard_opset(model)
+    version = find_standard_opset(model)
     if params.format == "qdq" and version < INT4_SINCE:
         raise context.failed(
             f"`format: qdq` needs operator set {INT4_SINCE}, and the model has {version}",
@@ -174,7 +174,7 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
             accuracy_level=params.accuracy_level or None,
             nodes_to_exclude=[*params.exclude, *_list_unsupported(context, model)],
             quant_format=QuantFormat.QDQ if params.format == "qdq" else QuantFormat.QOperator,
-            algo_config=_config(params),
+            algo_config=_build_config(params),
         )
         quantizer.process()
     result: ModelProto = quantizer.model.model
@@ -182,13 +182,13 @@ def _quantize(context: Context, params: Params, model: ModelProto) -> ModelProto
     return result
 
 
-def _gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
+def _quantize_gptq(context: Context, params: Params, model: ModelProto) -> ModelProto:
     from orun.stages._graph.domains import tidy_domains
-    from orun.stages._graph.io import input_names
+    from orun.stages._graph.io import list_input_names
     from orun.stages.quantize._calibration import load_calibration_data
     from orun.stages.quantize._gptq import Grid, quantize
 
-    names, samples = input_names(model), params.samples or SAMPLES
+    names, samples = list_input_names(model), params.samples or SAMPLES
     dataset = load_calibration_data(context, params.dataset, names, samples, params.dims, params.inputs)
     grid = Grid(params.bits, params.block_size, params.symmetric)
     quantize(model, grid, dataset, params.exclude, params.accuracy_level)
@@ -200,13 +200,13 @@ def _list_unsupported(context: Context, model: ModelProto) -> list[str]:
     """Return the names of products of matrices in types that MatMulNBits does not have; nameless ones get a name."""
     from onnx import TensorProto
 
-    from orun.stages._graph.io import nodes, tensors
+    from orun.stages._graph.io import iter_nodes, iter_tensors
     from orun.stages._graph.names import make_unique
 
     supported = (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    weights = {tensor.name for tensor in tensors(model) if tensor.data_type not in supported}
-    names = {node.name for node in nodes(model)}
-    products = [node for node in nodes(model) if node.op_type == "MatMul" and not weights.isdisjoint(node.input)]
+    weights = {tensor.name for tensor in iter_tensors(model) if tensor.data_type not in supported}
+    names = {node.name for node in iter_nodes(model)}
+    products = [node for node in iter_nodes(model) if node.op_type == "MatMul" and not weights.isdisjoint(node.input)]
     for node in products:
         node.name = node.name or make_unique(f"{node.output[0]}/product", names)
     if products:
@@ -215,7 +215,7 @@ def _list_unsupported(context: Context, model: ModelProto) -> list[str]:
     return [node.name for node in products]
 
 
-def _config(params: Params) -> Any:
+def _build_config(params: Params) -> Any:
     """Return the settings of an algorithm other than `rtn`, whose settings are the quantizer's options."""
     from onnxruntime.quantization import matmul_nbits_quantizer as quantizers
 

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 
 from orun.core.serialization import parse_foreign_json
 from orun.errors import UsageError
-from orun.stages.release._destination import Publisher, digest_of, report_refusal, require_package
+from orun.stages.release._destination import Publisher, parse_digest, report_refusal, require_package
 from orun.stages.release._folder import Folder
 from orun.stages.release._manifest import MANIFEST, PUBLISHING
 
@@ -50,17 +50,17 @@ class Bucket(Publisher):
         with report_refusal(url, *self._errors):
             self._bucket = object_storage.Bucket(url)
 
-    def manifest_digest(self) -> str:
+    def read_manifest_digest(self) -> str:
         """See `Publisher`."""
         with report_refusal(self._url, *self._errors):
-            return digest_of(self._bucket.read(MANIFEST, LARGEST))
+            return parse_digest(self._bucket.read(MANIFEST, LARGEST))
 
-    def unfinished_digest(self) -> str:
+    def read_unfinished_digest(self) -> str:
         """See `Publisher`."""
         with report_refusal(self._url, *self._errors):
-            return digest_of(self._bucket.read(PUBLISHING, LARGEST))
+            return parse_digest(self._bucket.read(PUBLISHING, LARGEST))
 
-    def missing_files(self, bundle: Path, names: Sequence[str]) -> list[str]:
+    def list_missing_files(self, bundle: Path, names: Sequence[str]) -> list[str]:
         """See `Publisher`; sizes are compared, not contents."""
         with report_refusal(self._url, *self._errors):
             return [name for name in names if self._bucket.read_size(name) != (bundle / name).stat().st_size]
@@ -68,24 +68,24 @@ class Bucket(Publisher):
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
         """See `Publisher`."""
         *files, manifest = names
-        digest = digest_of((bundle / MANIFEST).read_bytes())
+        digest = parse_digest((bundle / MANIFEST).read_bytes())
         with report_refusal(self._url, *self._errors):
             before, begun = (self._bucket.read(name, LARGEST) for name in (MANIFEST, PUBLISHING))
             old = _read_listed(before) | _read_listed(begun)
-            note = _note(digest, {*names, *old})
+            note = _build_note(digest, {*names, *old})
             self._begin(note, begun)
             for name in files:
                 self._require_mine(note)
                 self._upload(bundle, name)
             for name in sorted(old - set(names)):
                 self._bucket.remove(name)
-            if begun is not None and digest_of(begun) != digest:  # the other publisher may still have been writing
+            if begun is not None and parse_digest(begun) != digest:  # the other publisher may still have been writing
                 self._require(all(self._holds(bundle, name) for name in files))
             self._require_mine(note)
             self._upload(bundle, manifest)
             self._end(note)
 
-    def reference(self) -> str:
+    def read_reference(self) -> str:
         """See `Publisher`."""
         return ""
 
@@ -137,7 +137,7 @@ class Bucket(Publisher):
             )
 
 
-def _note(digest: str, names: Iterable[str]) -> bytes:
+def _build_note(digest: str, names: Iterable[str]) -> bytes:
     """Return a note with the digest of the release, the files that may be there, and the publishing process."""
     note = {
         "digest": digest,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from orun.core.serialization import Record, field, parse_foreign_json
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
-from orun.stages.release._manifest import MANIFEST, requirements_of, verify_bundle
+from orun.stages.release._manifest import MANIFEST, list_requirements, verify_bundle
 
 
 class BundleCheck(Record, frozen=True):
@@ -44,4 +44,4 @@ def check_bundle(folder: Path) -> BundleCheck:
     manifest = parse_foreign_json(content)
     files = {entry["path"]: entry["sha256"] for entry in manifest["files"]}
     digests = {MANIFEST: hashlib.sha256(content).hexdigest(), **files}
-    return BundleCheck(folder, sha256=digests, requires=requirements_of(manifest))
+    return BundleCheck(folder, sha256=digests, requires=list_requirements(manifest))

@@ -33,15 +33,17 @@ def fill_bundle(context: Context, version: str) -> Mapping[str, Any]:
     for port in sorted(context.inputs, key=lambda port: port == "card"):  # the card last: no model may replace it
         _copy(context, port)
     head = {"format": FORMAT, "name": provenance["pipeline"], "version": version}
-    write_json(context.output / PROVENANCE, head | {"stages": [_provenance(entry) for entry in provenance["stages"]]})
-    measured = [_measurements(entry) for entry in provenance["stages"] if entry["metrics"] or entry["verdicts"]]
+    write_json(
+        context.output / PROVENANCE, head | {"stages": [_keep_provenance(entry) for entry in provenance["stages"]]}
+    )
+    measured = [_keep_measurements(entry) for entry in provenance["stages"] if entry["metrics"] or entry["verdicts"]]
     write_json(context.output / MEASUREMENTS, head | {"stages": measured})
     return provenance
 
 
 def seal_bundle(context: Context, provenance: Mapping[str, Any], version: str) -> Mapping[str, Metric]:
     """Write the manifest of a bundle, after all its other files; return the bundle's size."""
-    write_manifest(context.output, provenance["pipeline"], version, _requirements(context, provenance["stages"]))
+    write_manifest(context.output, provenance["pipeline"], version, _list_requirements(context, provenance["stages"]))
     size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
     return {"size": Metric(size, "B", "lower")}
 
@@ -61,7 +63,7 @@ def _copy(context: Context, port: str) -> None:
             shutil.copyfile(path, target)
 
 
-def _requirements(context: Context, stages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+def _list_requirements(context: Context, stages: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """Return the packages of operators in the models, in the versions that the stages used; empty where none did."""
     if not any(needs_extensions(path) for path in context.output.rglob(MODEL)):
         return {}
@@ -69,9 +71,9 @@ def _requirements(context: Context, stages: Sequence[Mapping[str, Any]]) -> dict
     return {EXTENSIONS: versions[-1] if versions else ""}
 
 
-def _provenance(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_provenance(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name not in MEASURED}
 
 
-def _measurements(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _keep_measurements(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: entry[name] for name in ("stage", "uses", *MEASURED)}

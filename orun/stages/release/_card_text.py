@@ -14,9 +14,9 @@ from onnx import TensorProto
 from orun.core.metrics import Estimate, Metric
 from orun.core.serialization import decode
 from orun.stages._graph.input_domain import read_domain
-from orun.stages._graph.io import input_names, nodes, tensors
-from orun.stages._graph.signature import find_table_rows, list_inputs, sizes_of
-from orun.stages.release._card_usage import usage
+from orun.stages._graph.io import iter_nodes, iter_tensors, list_input_names
+from orun.stages._graph.signature import find_sizes, find_table_rows, list_inputs
+from orun.stages.release._card_usage import format_usage
 from orun.text.markdown import escape, format_table
 from orun.text.units import show, show_amount, show_interval
 
@@ -62,26 +62,26 @@ def render_card(
     stages: Sequence[Mapping[str, Any]] = provenance["stages"]
     name = " ".join(texts.title.split()) or provenance["pipeline"]
     blocks = [
-        _front_matter(stages, texts, name),
+        _format_front_matter(stages, texts, name),
         f"# {escape(name)}",
         texts.description.strip(),
-        *_section("Intended use", texts.intended_use),
-        *_section("Limitations", texts.limitations),
-        *_model_section(model, size, settings),
-        *_measurement_section(stages),
-        *_gate_section(stages),
-        *_stage_section(stages),
+        *_format_section("Intended use", texts.intended_use),
+        *_format_section("Limitations", texts.limitations),
+        *_format_model(model, size, settings),
+        *_format_measurements(stages),
+        *_format_gates(stages),
+        *_format_stages(stages),
         texts.appendix.strip(),
     ]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _front_matter(stages: Sequence[Mapping[str, Any]], texts: Texts, name: str) -> str:
+def _format_front_matter(stages: Sequence[Mapping[str, Any]], texts: Texts, name: str) -> str:
     """Return the metadata for model hubs, see https://huggingface.co/docs/hub/model-cards."""
     results = [
         {"type": f"{entry['stage']}.{metric}", "value": value.value, "name": f"{entry['stage']} {metric}"}
         for entry in stages
-        for metric, value in _metrics(entry)
+        for metric, value in _iter_metrics(entry)
         if math.isfinite(value.value)
     ]
     evaluated = {"task": {"type": "other"}, "dataset": {"name": "of the pipeline", "type": "other"}, "metrics": results}
@@ -97,11 +97,11 @@ def _front_matter(stages: Sequence[Mapping[str, Any]], texts: Texts, name: str) 
     return f"---\n{yaml.safe_dump(kept, sort_keys=False, allow_unicode=True)}---"
 
 
-def _model_section(model: ModelProto, size: int, settings: Sequence[SessionSettings]) -> Iterator[str]:
+def _format_model(model: ModelProto, size: int, settings: Sequence[SessionSettings]) -> Iterator[str]:
     yield "## Model"
     opsets = ", ".join(f"{item.domain or 'ai.onnx'} {item.version}" for item in model.opset_import)
-    stored = sum(math.prod(tensor.dims) for tensor in tensors(model) if tensor.dims)
-    used = Counter(node.op_type for node in nodes(model))
+    stored = sum(math.prod(tensor.dims) for tensor in iter_tensors(model) if tensor.dims)
+    used = Counter(node.op_type for node in iter_nodes(model))
     most = sorted(used.items(), key=lambda item: (-item[1], item[0]))
     counts = ", ".join(f"{name} {count}" for name, count in most[:OPERATOR_TYPES])
     rows = [
@@ -113,13 +113,15 @@ def _model_section(model: ModelProto, size: int, settings: Sequence[SessionSetti
     yield format_table(("", ""), rows)
     ports = [("input", value) for value in list_inputs(model)]
     ports += [("output", value) for value in model.graph.output]
-    yield format_table(("", "name", "type", "shape"), ((port, value.name, *_type(value)) for port, value in ports))
-    yield from _domain(model)
-    yield from _settings(settings)
-    yield usage(model, settings)
+    yield format_table(
+        ("", "name", "type", "shape"), ((port, value.name, *_describe_type(value)) for port, value in ports)
+    )
+    yield from _format_domain(model)
+    yield from _format_settings(settings)
+    yield format_usage(model, settings)
 
 
-def _settings(settings: Sequence[SessionSettings]) -> Iterator[str]:
+def _format_settings(settings: Sequence[SessionSettings]) -> Iterator[str]:
     """Yield the session settings that were found to be the fastest."""
     rows = [
         (
@@ -135,19 +137,21 @@ def _settings(settings: Sequence[SessionSettings]) -> Iterator[str]:
         yield format_table(("target", "session options", "providers instead", "found on"), rows)
 
 
-def _domain(model: ModelProto) -> Iterator[str]:
+def _format_domain(model: ModelProto) -> Iterator[str]:
     """Yield the declared input domain: values of inputs and sizes of dynamic axes."""
     declared, rows = read_domain(model).inputs, find_table_rows(model.graph)
     values = [
-        (name, "values", _values(declared[name], rows.get(name))) for name in input_names(model) if name in declared
+        (name, "values", _describe_values(declared[name], rows.get(name)))
+        for name in list_input_names(model)
+        if name in declared
     ]
-    sizes = [(axis, "sizes tried", ", ".join(map(str, tried))) for axis, tried in sizes_of(model).items()]
+    sizes = [(axis, "sizes tried", ", ".join(map(str, tried))) for axis, tried in find_sizes(model).items()]
     if values or sizes:
         yield "The model is made for these inputs, and was checked with them:"
         yield format_table(("input or axis", "", "domain"), [*values, *sizes])
 
 
-def _values(declared: InputValues, rows: int | None) -> str:
+def _describe_values(declared: InputValues, rows: int | None) -> str:
     """Return the declared values of an input in words; the rows of the table that it looks up bound it as well."""
     if declared.fill == "right-padded":
         return "0 and 1, all ones before the zeros"
@@ -163,7 +167,7 @@ def _values(declared: InputValues, rows: int | None) -> str:
     return f"at least {low}" if low else f"at most {high}"
 
 
-def _type(value: ValueInfoProto) -> tuple[str, str]:
+def _describe_type(value: ValueInfoProto) -> tuple[str, str]:
     tensor = value.type.tensor_type
     if not value.type.HasField("tensor_type"):
         return str(value.type.WhichOneof("value")).removesuffix("_type"), ""
@@ -171,7 +175,7 @@ def _type(value: ValueInfoProto) -> tuple[str, str]:
     return TensorProto.DataType.Name(tensor.elem_type).lower(), f"[{', '.join(axes)}]"
 
 
-def _measurement_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _format_measurements(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     rows = [
         (
             str(entry["stage"]),
@@ -182,20 +186,20 @@ def _measurement_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             str(entry["host"].get("cpu", "")) if metric.noise == "timing" else "",
         )
         for entry in stages
-        for name, metric in _metrics(entry)
+        for name, metric in _iter_metrics(entry)
     ]
     if rows:
         yield "## Measured"
         yield format_table(("stage", "metric", "value", "95 % interval", "reference model", "machine"), rows)
 
 
-def _gate_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _format_gates(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     verdicts = [verdict for entry in stages for verdict in entry["verdicts"]]
     rows = [
         (
             f"{MEMBER * verdict.get('depth', 0)}{verdict['stage']} {verdict['metric']}",
-            _condition(verdict),
-            _interval(verdict),
+            _format_condition(verdict),
+            _format_interval(verdict),
             verdict["outcome"],
         )
         for verdict in verdicts
@@ -208,13 +212,13 @@ def _gate_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "\n".join(f"- {escape(f'{stage}: {text}')}" for stage, text in caveats)
 
 
-def _condition(verdict: Mapping[str, Any]) -> str:
+def _format_condition(verdict: Mapping[str, Any]) -> str:
     """Return the rule with its threshold, as `max 12ms`; empty for a group, whose name is its rule."""
     threshold = verdict.get("threshold", "")
     return f"{verdict.get('rule', '')} {threshold}{verdict.get('scope', '')}".strip() if threshold else ""
 
 
-def _interval(verdict: Mapping[str, Any]) -> str:
+def _format_interval(verdict: Mapping[str, Any]) -> str:
     if verdict.get("measured") is None:
         return ""
     unit, written = verdict.get("unit", ""), verdict.get("threshold", "")
@@ -224,7 +228,7 @@ def _interval(verdict: Mapping[str, Any]) -> str:
     return f"{value} ({show_interval(decode(Estimate, verdict['interval']), unit, written)})"
 
 
-def _stage_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _format_stages(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     rows = [
         (
             str(entry["stage"]),
@@ -239,9 +243,9 @@ def _stage_section(stages: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield format_table(("stage", "kind", "tools", "result"), rows)
 
 
-def _metrics(entry: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:
+def _iter_metrics(entry: Mapping[str, Any]) -> Iterator[tuple[str, Metric]]:
     yield from ((name, decode(Metric, data)) for name, data in sorted(entry["metrics"].items()))
 
 
-def _section(title: str, text: str) -> list[str]:
+def _format_section(title: str, text: str) -> list[str]:
     return [f"## {title}", text.strip()] if text.strip() else []

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from orun.core.targets import GPU_PROVIDERS, Provider
 from orun.measure.extension_operators import DOMAINS
 from orun.measure.session_options import ATTRIBUTES, ENUMS
-from orun.stages._graph.io import input_names
+from orun.stages._graph.io import list_input_names
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 CPU = (Provider("CPUExecutionProvider"),)
 
 
-def usage(model: ModelProto, settings: Sequence[SessionSettings]) -> str:
+def format_usage(model: ModelProto, settings: Sequence[SessionSettings]) -> str:
     """Return a block of code that opens a session of the model and runs it, with the settings for the first target."""
     extended = any(item.domain in DOMAINS for item in model.opset_import)
     chosen = settings[0] if settings else None
-    lines = list(_options(extended=extended, session=chosen.session if chosen else {}))
-    providers = ", ".join(map(_provider, chosen.providers if chosen else CPU))
+    lines = list(_format_options(extended=extended, session=chosen.session if chosen else {}))
+    providers = ", ".join(map(_format_provider, chosen.providers if chosen else CPU))
     arguments = f'"model.onnx", {"options, " if lines else ""}providers=[{providers}]'
-    feeds = ", ".join(f'"{name}": ...' for name in input_names(model))
+    feeds = ", ".join(f'"{name}": ...' for name in list_input_names(model))
     imports = ["import onnxruntime", *(["import onnxruntime_extensions"] if extended else [])]
     on_gpu = any(provider.name in GPU_PROVIDERS for provider in (chosen.providers if chosen else CPU))
     code = [
@@ -39,7 +39,7 @@ def usage(model: ModelProto, settings: Sequence[SessionSettings]) -> str:
     return "\n".join(["```python", *code, "```"])
 
 
-def _options(*, extended: bool, session: Mapping[str, Any]) -> Iterator[str]:
+def _format_options(*, extended: bool, session: Mapping[str, Any]) -> Iterator[str]:
     if extended or session:
         yield "options = onnxruntime.SessionOptions()"
     if extended:
@@ -55,5 +55,5 @@ def _options(*, extended: bool, session: Mapping[str, Any]) -> Iterator[str]:
             yield f'options.add_session_config_entry("{name}", "{text}")'
 
 
-def _provider(provider: Provider) -> str:
+def _format_provider(provider: Provider) -> str:
     return f'("{provider.name}", {dict(provider.options)!r})' if provider.options else f'"{provider.name}"'

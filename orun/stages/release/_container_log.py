@@ -12,7 +12,7 @@ from orun.errors import UsageError
 FOLDER = "/var/log/model"  # of relative paths: the folder of the model belongs to root
 
 
-def container_log(settings: Mapping[str, Any]) -> PurePosixPath | None:
+def locate_log(settings: Mapping[str, Any]) -> PurePosixPath | None:
     """Return the path of the sample log in a container; None if the server has no log.
 
     Args:

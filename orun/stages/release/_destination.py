@@ -23,30 +23,30 @@ LATEST = 30.0  # seconds after the first try, for the last retry to begin
 class Publisher(Protocol):
     """Destination of a release. The defaults are for destinations that take a release all at once."""
 
-    def manifest_digest(self) -> str:
+    def read_manifest_digest(self) -> str:
         """Return the digest of the manifest at the destination; empty without a manifest."""
 
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
         """Copy these files of a bundle in this order; replace what was there."""
 
-    def reference(self) -> str:
+    def read_reference(self) -> str:
         """Return a fixed name of the published release, a commit or a digest; empty if it has none."""
 
-    def unfinished_digest(self) -> str:
+    def read_unfinished_digest(self) -> str:
         """Return the digest of a release whose publication has begun and not ended; empty if there is none."""
         return ""
 
-    def other_files(self) -> list[str]:
+    def list_other_files(self) -> list[str]:
         """Return the files that belong to no release and that `publish` would remove."""
         return []
 
-    def missing_files(self, bundle: Path, names: Sequence[str]) -> list[str]:
+    def list_missing_files(self, bundle: Path, names: Sequence[str]) -> list[str]:
         """Return the files of a bundle that the destination lacks or has in another size."""
         del bundle, names
         return []
 
 
-def digest_of(manifest: bytes | None) -> str:
+def parse_digest(manifest: bytes | None) -> str:
     """Return the digest in a manifest: empty without a manifest, a text that says so for an invalid manifest."""
     if manifest is None:
         return ""
@@ -89,20 +89,20 @@ def retry(
             pause = next(pauses, math.inf)
             if time.monotonic() - began + pause > LATEST:
                 times = "once" if tries == 1 else f"{tries} times"
-                raise ConnectionError(f"{place}: {_origin(error)} (tried {times})") from error
+                raise ConnectionError(f"{place}: {_find_origin(error)} (tried {times})") from error
             time.sleep(pause)
     raise AssertionError("not reached")
 
 
-def _origin(error: BaseException) -> str:
+def _find_origin(error: BaseException) -> str:
     """Return the operating system's message behind a library's error, or the error's own message."""
     message = getattr(error, "strerror", None)
-    while not message and (below := error.__cause__ or _nested(error) or error.__context__) is not None:
+    while not message and (below := error.__cause__ or _find_nested(error) or error.__context__) is not None:
         error, message = below, getattr(below, "strerror", None)
     return (message or str(error) or type(error).__name__).partition("\n")[0]
 
 
-def _nested(error: BaseException) -> BaseException | None:
+def _find_nested(error: BaseException) -> BaseException | None:
     """Return the error inside an error, as requests and urllib3 nest theirs."""
     candidates = (getattr(error, "reason", None), *error.args)
     return next((candidate for candidate in candidates if isinstance(candidate, BaseException)), None)

@@ -22,7 +22,7 @@ class Folder:
 
     def read_size(self, name: str) -> int | None:
         """Return the bytes of a file, or None if it is missing; raise ValueError for a pipe or device."""
-        path = self._claimed(name)
+        path = self._claim(name)
         if is_special(path):
             raise ValueError(f"{name} is a pipe or device, not a file")
         try:
@@ -54,7 +54,7 @@ class Folder:
 
     def upload(self, name: str, path: str, _size: int) -> None:
         """Write a file, atomically, in place of a file of that name."""
-        target = self._claimed(name)
+        target = self._claim(name)
         part = target.with_name(f".{target.name}{PART}")
         created = make_folder(str(target.parent))
         part.unlink(missing_ok=True)  # left by a killed process
@@ -65,7 +65,7 @@ class Folder:
 
     def remove(self, name: str) -> None:
         """Remove a file, if it exists, and the rest of its interrupted upload."""
-        target = self._claimed(name)
+        target = self._claim(name)
         for path in (target, target.with_name(f".{target.name}{PART}")):
             path.unlink(missing_ok=True)
 
@@ -73,12 +73,12 @@ class Folder:
         """Write a file unless the name is in use; return whether it was written."""
         make_folder(str(self.path))
         try:
-            write_file(str(self._claimed(name)), data)
+            write_file(str(self._claim(name)), data)
         except FileExistsError:
             return False
         return True
 
-    def _claimed(self, name: str) -> Path:
+    def _claim(self, name: str) -> Path:
         """Return the path of a file, opened for writing once: tracing takes files that a stage writes for no input."""
         path = self.path / name
         with suppress(OSError):

@@ -79,16 +79,18 @@ def render_service(service: Service) -> dict[str, Any]:
             "runtime": service.name,
             "protocolVersion": "v2",
             "storageUri": service.storage_uri,
-            "resources": _resources(service),
+            "resources": _build_resources(service),
         }
     else:
         protocol = {"name": "PROTOCOL", "value": "v2"}  # by which KServe knows a container's protocol, v1 by default
-        predictor["containers"] = [_container(service) | {"env": [protocol], "resources": _resources(service)}]
-        predictor |= _volumes(service)
+        predictor["containers"] = [
+            _build_container(service) | {"env": [protocol], "resources": _build_resources(service)}
+        ]
+        predictor |= _build_volumes(service)
     return {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
-        "metadata": _metadata(service),
+        "metadata": _build_metadata(service),
         "spec": {"predictor": predictor},
     }
 
@@ -101,22 +103,22 @@ def render_runtime(service: Service) -> dict[str, Any]:
     return {
         "apiVersion": "serving.kserve.io/v1alpha1",
         "kind": "ServingRuntime",
-        "metadata": _metadata(service),
+        "metadata": _build_metadata(service),
         "spec": {
             "supportedModelFormats": [{"name": FORMAT, "autoSelect": False}],
             "protocolVersions": ["v2"],
-            "containers": [_container(service) | {"command": command}],
-            **_volumes(service),
+            "containers": [_build_container(service) | {"command": command}],
+            **_build_volumes(service),
         },
     }
 
 
-def _metadata(service: Service) -> dict[str, str]:
+def _build_metadata(service: Service) -> dict[str, str]:
     return {"name": service.name, **({"namespace": service.namespace} if service.namespace else {})}
 
 
-def _container(service: Service) -> dict[str, Any]:
-    def probe(path: str, failures: int) -> dict[str, Any]:
+def _build_container(service: Service) -> dict[str, Any]:
+    def build_probe(path: str, failures: int) -> dict[str, Any]:
         return {
             "httpGet": {"path": path, "port": service.port},
             "periodSeconds": PROBE_SECONDS,
@@ -128,9 +130,9 @@ def _container(service: Service) -> dict[str, Any]:
         "name": CONTAINER,
         "image": service.image,
         "ports": [{"containerPort": service.port, "protocol": "TCP"}],
-        "startupProbe": probe("/v2/health/ready", -(-service.start_seconds // PROBE_SECONDS)),
-        "readinessProbe": probe("/v2/health/ready", 3),
-        "livenessProbe": probe("/v2/health/live", 3),
+        "startupProbe": build_probe("/v2/health/ready", -(-service.start_seconds // PROBE_SECONDS)),
+        "readinessProbe": build_probe("/v2/health/ready", 3),
+        "livenessProbe": build_probe("/v2/health/live", 3),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "runAsNonRoot": True,
@@ -140,12 +142,12 @@ def _container(service: Service) -> dict[str, Any]:
     }
 
 
-def _volumes(service: Service) -> dict[str, Any]:
+def _build_volumes(service: Service) -> dict[str, Any]:
     """Return the volume of the sample log: the server's user may write it, and it outlives the container."""
     return {"volumes": [{"name": LOG_VOLUME, "emptyDir": {}}]} if service.log else {}
 
 
-def _resources(service: Service) -> dict[str, dict[str, str]]:
+def _build_resources(service: Service) -> dict[str, dict[str, str]]:
     """Return equal requests and limits, so that a replica is measured under the resources that it has."""
     amounts = {"cpu": f"{round(1000 * service.cpus)}m", "memory": f"{-(-service.memory // MEBIBYTE)}Mi"}
     if service.gpus:

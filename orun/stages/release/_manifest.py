@@ -41,11 +41,11 @@ def write_manifest(folder: Path, name: str, version: str, requires: Mapping[str,
         version: version of the release; may be empty.
         requires: packages that sessions of its models need beside ONNX Runtime, with their versions.
     """
-    files = [_entry(folder, path) for path in _files(folder)]
+    files = [_describe_file(folder, path) for path in _list_files(folder)]
     content: dict[str, Any] = {"format": FORMAT, "name": name, "version": version, "files": files}
     if requires:
         content["requires"] = dict(requires)
-    write_json(folder / MANIFEST, content | {"digest": _digest(content)})
+    write_json(folder / MANIFEST, content | {"digest": _compute_digest(content)})
 
 
 def write_json(path: Path, data: object) -> None:
@@ -73,15 +73,15 @@ def verify_bundle(folder: Path) -> list[str]:
     if manifest["format"] != FORMAT:
         return [f"{MANIFEST} has format {manifest['format']}, and this orun knows {FORMAT}"]
     content = {key: value for key, value in manifest.items() if key != "digest"}
-    if manifest.get("digest") != _digest(content):
+    if manifest.get("digest") != _compute_digest(content):
         return [f"{MANIFEST} was changed: its digest does not match its content"]
     listed = _read_entries(content.get("files"))
     if listed is None:
         return [f"{MANIFEST} is damaged: its list of files is invalid"]
-    return list(_differences(folder, listed))
+    return list(_iter_differences(folder, listed))
 
 
-def release_of(manifest: bytes) -> tuple[str, str] | None:
+def parse_release(manifest: bytes) -> tuple[str, str] | None:
     """Return the name and version in a `manifest.json`; None if it has no version or is not a manifest."""
     try:
         content = parse_foreign_json(manifest)
@@ -93,7 +93,7 @@ def release_of(manifest: bytes) -> tuple[str, str] | None:
     return (name, version) if isinstance(name, str) and isinstance(version, str) and version else None
 
 
-def requirements_of(manifest: Mapping[str, Any]) -> dict[str, str]:
+def list_requirements(manifest: Mapping[str, Any]) -> dict[str, str]:
     """Return the packages that sessions need beside ONNX Runtime, with their versions, by a whole manifest."""
     requires = manifest.get("requires")
     return {str(name): str(version) for name, version in requires.items()} if isinstance(requires, dict) else {}
@@ -109,24 +109,24 @@ def _read_entries(files: object) -> dict[str, Mapping[str, Any]] | None:
     return listed if len(listed) == len(files) else None
 
 
-def _differences(folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _iter_differences(folder: Path, listed: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for name in REQUIRED:
         if name not in listed:
             yield f"{name} is not in the manifest"
-    present = _files(folder)
+    present = _list_files(folder)
     for path in sorted({*listed, *present}):
         if path not in listed:
             yield f"{path} is not in the manifest"
         elif path not in present:
             yield f"{path} is in the manifest, but missing"
         else:
-            yield from _changes(folder, path, listed[path])
+            yield from _iter_changes(folder, path, listed[path])
 
 
-def _changes(folder: Path, path: str, listed: Mapping[str, Any]) -> Iterator[str]:
+def _iter_changes(folder: Path, path: str, listed: Mapping[str, Any]) -> Iterator[str]:
     try:
-        problem = _problem((folder / path).lstat(), listed["size"])
-        actual = {} if problem else _entry(folder, path)
+        problem = _find_problem((folder / path).lstat(), listed["size"])
+        actual = {} if problem else _describe_file(folder, path)
     except OSError as error:
         yield f"{path} cannot be read: {error.strerror}"
         return
@@ -138,7 +138,7 @@ def _changes(folder: Path, path: str, listed: Mapping[str, Any]) -> Iterator[str
             yield f"{path} was changed: its {shown} is {actual[name]} instead of {listed[name]}"
 
 
-def _problem(status: os.stat_result, size: int) -> str:
+def _find_problem(status: os.stat_result, size: int) -> str:
     """Return how a file differs from the listed one in kind or size, without reading it; empty if it does not."""
     if stat.S_ISLNK(status.st_mode):
         return A_LINK
@@ -147,7 +147,7 @@ def _problem(status: os.stat_result, size: int) -> str:
     return "" if status.st_size == size else f"has {status.st_size} bytes instead of {size}"
 
 
-def _files(folder: Path) -> list[str]:
+def _list_files(folder: Path) -> list[str]:
     """Return the paths of everything below the folder except folders, the manifest and a publisher's note."""
     paths: list[str] = []
     for parent, folders, names in os.walk(folder):
@@ -156,7 +156,7 @@ def _files(folder: Path) -> list[str]:
     return sorted(path for path in paths if path not in (MANIFEST, PUBLISHING))
 
 
-def _entry(folder: Path, path: str) -> dict[str, Any]:
+def _describe_file(folder: Path, path: str) -> dict[str, Any]:
     blake, sha, size = blake3(), hashlib.sha256(), 0
     with (folder / path).open("rb") as file:
         while chunk := file.read(CHUNK):
@@ -166,5 +166,5 @@ def _entry(folder: Path, path: str) -> dict[str, Any]:
     return {"path": path, "size": size, "blake3": blake.hexdigest(), "sha256": sha.hexdigest()}
 
 
-def _digest(content: object) -> str:
+def _compute_digest(content: object) -> str:
     return blake3(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

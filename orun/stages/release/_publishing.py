@@ -14,14 +14,14 @@ from orun.environment.env_vars import set_variable
 from orun.errors import UsageError
 from orun.stages.release import _destination
 from orun.stages.release._bucket import Bucket
-from orun.stages.release._destination import Publisher, digest_of, report_refusal, require_package, retry
+from orun.stages.release._destination import Publisher, parse_digest, report_refusal, require_package, retry
 from orun.stages.release._manifest import MANIFEST
 
 CLIENTS = {"hf": "huggingface-hub", "mlflow": "mlflow-skinny|mlflow", "oci": "oras"}
 BUCKETS = ("file", "s3", "s3a", "gs", "az", "azure", "abfs", "abfss")
 
 
-def package_of(to: str) -> str:
+def find_package(to: str) -> str:
     """Return the distribution that a destination needs, alternatives joined by `|`; empty if it needs none."""
     scheme, separator, _ = to.partition("://")
     if not separator or scheme == "file":
@@ -29,7 +29,7 @@ def package_of(to: str) -> str:
     return "obstore" if scheme in BUCKETS else CLIENTS.get(scheme, "")
 
 
-def publisher_for(to: str, root: Path) -> Publisher:
+def build_publisher(to: str, root: Path) -> Publisher:
     """Return the publisher for the parameter `to`.
 
     Args:
@@ -88,23 +88,23 @@ class _Hub(Publisher):
         self._api = HfApi(endpoint=os.environ.get("HF_ENDPOINT") or None, token=os.environ.get("HF_TOKEN") or None)
         self._commit = ""
 
-    def manifest_digest(self) -> str:
+    def read_manifest_digest(self) -> str:
         from huggingface_hub.errors import EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
 
         with report_refusal(f"hf://{self._name}", *self._errors):
             try:
-                host = _host(self._api.endpoint)
-                return digest_of(retry(host, self._read_manifest, self._network, self._answers))
+                host = _parse_host(self._api.endpoint)
+                return parse_digest(retry(host, self._read_manifest, self._network, self._answers))
             except (EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError):
                 return ""
 
-    def other_files(self) -> list[str]:
+    def list_other_files(self) -> list[str]:
         from huggingface_hub.errors import RepositoryNotFoundError, RevisionNotFoundError
 
         list_files = partial(self._api.list_repo_files, self._name, revision=self._revision)
         with report_refusal(f"hf://{self._name}", *self._errors):
             try:
-                names = retry(_host(self._api.endpoint), list_files, self._network, self._answers)
+                names = retry(_parse_host(self._api.endpoint), list_files, self._network, self._answers)
             except (RepositoryNotFoundError, RevisionNotFoundError):
                 return []
         return [name for name in names if name != ".gitattributes"]  # which the hub adds, and keeps
@@ -136,7 +136,7 @@ class _Hub(Publisher):
             )
         self._commit = done.oid
 
-    def reference(self) -> str:
+    def read_reference(self) -> str:
         return self._commit
 
 
@@ -153,7 +153,7 @@ class _MLflow(Publisher):
         self._experiment = experiment
         self._run = ""
 
-    def manifest_digest(self) -> str:
+    def read_manifest_digest(self) -> str:
         return ""  # every release is a run of its own
 
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
@@ -161,7 +161,7 @@ class _MLflow(Publisher):
         with report_refusal(f"mlflow://{self._experiment}", *self._errors):
             existing = self._find()
             experiment = existing.experiment_id if existing else client.create_experiment(self._experiment)
-            digest = digest_of((bundle / MANIFEST).read_bytes())
+            digest = parse_digest((bundle / MANIFEST).read_bytes())
             self._run = client.create_run(experiment, run_name=f"release {digest[:12]}").info.run_id
             try:
                 for name in names:
@@ -183,12 +183,12 @@ class _MLflow(Publisher):
         with ExitStack() as stack:
             for name, value in limits.items():
                 stack.enter_context(set_variable(name, os.environ.get(name, value)))
-            return retry(_host(self._client.tracking_uri), find, (MlflowException,), (RestException,))
+            return retry(_parse_host(self._client.tracking_uri), find, (MlflowException,), (RestException,))
 
-    def reference(self) -> str:
+    def read_reference(self) -> str:
         return self._run
 
 
-def _host(url: str) -> str:
+def _parse_host(url: str) -> str:
     """Return the host and port of a URL, without credentials; the whole URL if it names no host."""
     return urlsplit(url).netloc.rpartition("@")[2] or url

@@ -38,13 +38,13 @@ def add_reference(context: Context, examples: Examples) -> None:
         UsageError: when they do not fit the model.
     """
     from orun.stages._graph.io import load_graph
-    from orun.stages._graph.sessions import session
-    from orun.stages._graph.signature import inputs_of
+    from orun.stages._graph.sessions import open_model
+    from orun.stages._graph.signature import build_inputs
 
     graph = load_graph(context.model())
     outputs = [output.name for output in graph.graph.output]
-    run = session(context.model(), outputs)
-    feeds = take_feeds(context, examples, {item.name: len(item.shape) for item in inputs_of(graph)})
+    run = open_model(context.model(), outputs)
+    feeds = take_feeds(context, examples, {item.name: len(item.shape) for item in build_inputs(graph)})
     results = ((feed, dict(zip(outputs, run(feed), strict=True)), None) for feed in feeds)
     write_reference(context.output, results)
 
@@ -52,11 +52,13 @@ def add_reference(context: Context, examples: Examples) -> None:
 def take_feeds(context: Context, examples: Examples, ranks: Mapping[str, int]) -> Iterator[dict[str, NDArray[Any]]]:
     """Yield the examples that a reference needs, one at a time: all of them, or a choice of `MOST`."""
     from orun.stages._graph.feeds import take_example
-    from orun.stages.datasets import load_dataset, title
+    from orun.stages.datasets import format_title, load_dataset
 
     dataset = load_dataset(context, examples, tuple(ranks))
     if len(dataset) < FEWEST:
-        problem = f"{title(examples)} has {len(dataset)} examples, and a reference for `orun watch` needs {FEWEST}"
+        problem = (
+            f"{format_title(examples)} has {len(dataset)} examples, and a reference for `orun watch` needs {FEWEST}"
+        )
         raise context.failed(problem, hint="leave out `data`, or name more examples")
     numbers: Sequence[int] = range(len(dataset))
     if len(numbers) > MOST:
@@ -86,14 +88,14 @@ def write_reference(folder: Path, runs: Iterable[tuple[Arrays, Arrays, float | N
     content: dict[str, Any] = {"format": FORMAT, "model": model, "rows": summaries[0]["rows"]}
     for group in ("inputs", "outputs"):
         content[group] = {
-            name: _columns([summary[group][name] for summary in summaries]) for name in summaries[0][group]
+            name: _join_columns([summary[group][name] for summary in summaries]) for name in summaries[0][group]
         }
     if seconds:
         content["seconds"] = seconds
     write_json(folder / REFERENCE, content)
 
 
-def _columns(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _join_columns(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the entries of an array, one for each example, by statistic."""
     names = dict.fromkeys(name for entry in entries for name in entry if name not in ("type", "shape"))
     statistics = {name: [entry.get(name) for entry in entries] for name in names}

@@ -23,7 +23,7 @@ from requests import HTTPError, RequestException, Response, Timeout
 
 from orun.errors import UsageError
 from orun.stages.release import _destination
-from orun.stages.release._destination import Publisher, digest_of, report_refusal
+from orun.stages.release._destination import Publisher, parse_digest, report_refusal
 from orun.stages.release._manifest import MANIFEST
 
 IMAGE_MANIFEST = "application/vnd.oci.image.manifest.v1+json"
@@ -51,7 +51,7 @@ class Registry(Publisher):
             self._client.auth.load_configs(self._container)
         self._digest = ""
 
-    def manifest_digest(self) -> str:
+    def read_manifest_digest(self) -> str:
         """See `Publisher`."""
         with report_refusal(self._place, *self._errors):
             url = f"{self._client.prefix}://{self._container.manifest_url()}"
@@ -64,7 +64,7 @@ class Registry(Publisher):
 
     def publish(self, bundle: Path, names: Sequence[str]) -> None:
         """See `Publisher`."""
-        digest = digest_of((bundle / MANIFEST).read_bytes())
+        digest = parse_digest((bundle / MANIFEST).read_bytes())
         with report_refusal(self._place, *self._errors), TemporaryDirectory() as folder, chdir(bundle):
             titles = Path(folder, "titles.json")  # by default a layer's title lacks the folders of its file
             titles.write_text(json.dumps({name: {TITLE: name} for name in names}), "utf-8")
@@ -77,7 +77,7 @@ class Registry(Publisher):
             )
         self._digest = answer.headers.get("Docker-Content-Digest", "")
 
-    def reference(self) -> str:
+    def read_reference(self) -> str:
         """See `Publisher`."""
         return self._digest
 

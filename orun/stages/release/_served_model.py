@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from orun.core.dynamic_axes import find_batch_index
 from orun.errors import UsageError
-from orun.stages._graph.signature import axes_of
+from orun.stages._graph.signature import name_axes
 from orun.stages.contract import MODEL, Context
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def require_batch(values: Iterable[ValueInfoProto]) -> None:
         UsageError: for the first such input or output.
     """
     for value in values:
-        axes = axes_of(value)
+        axes = name_axes(value)
         if not axes:
             problem = f"{value.name!r} has no axes"
         elif place := find_batch_index(axes):

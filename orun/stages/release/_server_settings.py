@@ -9,7 +9,7 @@ from onnx import TensorProto
 
 from orun.core.targets import EXTENSIONS, Target
 from orun.errors import UsageError
-from orun.measure.session_options import ATTRIBUTES, ENUMS, disabled_optimizers
+from orun.measure.session_options import ATTRIBUTES, ENUMS, list_disabled_optimizers
 from orun.stages._graph.signature import list_inputs
 from orun.stages.contract import Context
 
@@ -47,7 +47,7 @@ def require_served(model: ModelProto) -> tuple[ValueInfoProto, ...]:
     return values
 
 
-def session_settings(context: Context, target: Target, *, extensions: bool) -> dict[str, Any]:
+def build_session_settings(context: Context, target: Target, *, extensions: bool) -> dict[str, Any]:
     """Return providers and session options of a target as the program applies them.
 
     Args:
@@ -70,7 +70,7 @@ def session_settings(context: Context, target: Target, *, extensions: bool) -> d
         context.note(f"the server does not apply {', '.join(options)} of target {target.name!r}")
     return {
         "providers": [[provider.name, dict(provider.options)] for provider in target.providers],
-        "disabled_optimizers": disabled_optimizers(target),
+        "disabled_optimizers": list_disabled_optimizers(target),
         "extensions": extensions or target.extended,
         "session": {
             "attributes": {name: value for name, value in session.items() if name in ATTRIBUTES},
@@ -89,7 +89,7 @@ def session_settings(context: Context, target: Target, *, extensions: bool) -> d
     }
 
 
-def runtime_pins(extensions: str | None) -> list[str]:
+def list_runtime_pins(extensions: str | None) -> list[str]:
     """Return requirements of ONNX Runtime for the CPU, in the pipeline's version, and of its operators.
 
     Args:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from orun.stages._graph.signature import axes_of, list_inputs
-from orun.stages.release._container_log import container_log
+from orun.stages._graph.signature import list_inputs, name_axes
+from orun.stages.release._container_log import locate_log
 
 if TYPE_CHECKING:
     from onnx import ModelProto, ValueInfoProto
@@ -81,13 +81,13 @@ LOG_NOTE = """\
 
 def render_containerfile(settings: Mapping[str, Any], image: str) -> str:
     """Return the container file; an empty base image is Python's own, in the version of this process."""
-    log = container_log(settings)
+    log = locate_log(settings)
     command = ["python", "runtime.py", "--host", "0.0.0.0"]  # noqa: S104 - of the container alone
     return CONTAINERFILE.format(
         name=settings["name"],
         tag=settings["name"].lower(),
         image=image or f"python:{platform.python_version()}-slim",
-        ports=" ".join(map(str, _ports(settings))),
+        ports=" ".join(map(str, _list_ports(settings))),
         http_port=settings["http_port"],
         log_folder=LOG_FOLDER.format(folder=log.parent, quoted=shlex.quote(str(log.parent))) if log else "",
         command=json.dumps([*command, "--sample-log", str(log)] if log else command),
@@ -96,8 +96,8 @@ def render_containerfile(settings: Mapping[str, Any], image: str) -> str:
 
 def render_guide(settings: Mapping[str, Any], model: ModelProto) -> str:
     """Return the guide to the folder."""
-    log, name = container_log(settings), PurePosixPath(settings["sample_log"])
-    options = [f"-p {port}:{port}" for port in _ports(settings)]
+    log, name = locate_log(settings), PurePosixPath(settings["sample_log"])
+    options = [f"-p {port}:{port}" for port in _list_ports(settings)]
     if log:
         options.append(f"-v {settings['name'].lower()}-log:{shlex.quote(str(log.parent))}")
     return GUIDE.format(
@@ -109,21 +109,21 @@ def render_guide(settings: Mapping[str, Any], model: ModelProto) -> str:
         log_note=LOG_NOTE.format(log=log) if log else "",
         python=".".join(platform.python_version_tuple()[:2]),
         http_port=settings["http_port"],
-        arrays="\n".join(map(_array, list_inputs(model))),
+        arrays="\n".join(map(_format_array, list_inputs(model))),
         output=model.graph.output[0].name,
     )
 
 
-def _ports(settings: Mapping[str, Any]) -> list[int]:
+def _list_ports(settings: Mapping[str, Any]) -> list[int]:
     """Return the ports that the server listens at: 0 for gRPC means none."""
     return [port for port in (settings["http_port"], settings["grpc_port"]) if port]
 
 
-def _array(value: ValueInfoProto) -> str:
+def _format_array(value: ValueInfoProto) -> str:
     """Return a line of code that makes up an input, with 1 for each dynamic axis."""
     from onnx import TensorProto, helper
 
-    shape = [axis if isinstance(axis, int) else 1 for axis in axes_of(value)]
+    shape = [axis if isinstance(axis, int) else 1 for axis in name_axes(value)]
     code = value.type.tensor_type.elem_type
     if code == TensorProto.STRING:
         return f'    "{value.name}": np.full({shape}, "text", dtype=object),'

@@ -12,7 +12,7 @@ from orun.core.targets import Target
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.io import load_graph
-from orun.stages._graph.signature import ranks_of
+from orun.stages._graph.signature import count_axes
 from orun.stages.contract import MODEL, Context
 from orun.stages.datasets import load_dataset
 from orun.stages.timing import Sizes, make_feeds
@@ -51,11 +51,11 @@ def check_batches(context: Context, folder: Path, target: Target, data: Examples
             )
     rows = [session.run(names, {key: array[row : row + 1] for key, array in feed.items()}) for row in range(ROWS)]
     alone = {name: np.concatenate([row[place] for row in rows]) for place, name in enumerate(names)}
-    if differences := "; ".join(_differences(joined, alone)):
+    if differences := "; ".join(_iter_differences(joined, alone)):
         context.note(differences)
 
 
-def _differences(joined: Mapping[str, Array], alone: Mapping[str, Array]) -> Iterator[str]:
+def _iter_differences(joined: Mapping[str, Array], alone: Mapping[str, Array]) -> Iterator[str]:
     import numpy as np
 
     for name, value in joined.items():
@@ -78,7 +78,7 @@ def run_examples(context: Context, folder: Path, target: Target, data: Examples)
 
     session = open_session(folder / MODEL, target)
     names = [item.name for item in session.get_outputs()]
-    for feed in take_feeds(replace(context, inputs={"model": folder}), data, ranks_of(load_graph(folder / MODEL))):
+    for feed in take_feeds(replace(context, inputs={"model": folder}), data, count_axes(load_graph(folder / MODEL))):
         start = time.perf_counter()
         values = session.run(names, feed)
         yield feed, dict(zip(names, map(np.asarray, values), strict=True)), time.perf_counter() - start

@@ -87,13 +87,13 @@ def render_config(model: ModelProto, settings: Settings, target: Target | None) 
         'backend: "onnxruntime"',
         'default_model_filename: "model.onnx"',
         f"max_batch_size: {settings.max_batch_size}",
-        *(line for value in inputs for line in _port("input", value, settings)),
-        *(line for value in outputs for line in _port("output", value, settings)),
-        *_batching(settings),
-        *_instances(settings, target),
-        *_optimization(target),
-        *_session(target),
-        *(_warm_up(inputs, settings) if settings.warm_up else ()),
+        *(line for value in inputs for line in _format_port("input", value, settings)),
+        *(line for value in outputs for line in _format_port("output", value, settings)),
+        *_format_batching(settings),
+        *_format_instances(settings, target),
+        *_format_optimization(target),
+        *_format_session(target),
+        *(_format_warm_up(inputs, settings) if settings.warm_up else ()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -129,7 +129,7 @@ def takes_texts(model: ModelProto) -> bool:
     return any(value.type.tensor_type.elem_type == TensorProto.STRING for value in list_inputs(model))
 
 
-def _type(value: ValueInfoProto) -> str:
+def _name_type(value: ValueInfoProto) -> str:
     code = value.type.tensor_type.elem_type
     if not value.type.HasField("tensor_type") or code not in TYPES:
         kind = TensorProto.DataType.Name(code).lower() if code else value.type.WhichOneof("value")
@@ -137,18 +137,18 @@ def _type(value: ValueInfoProto) -> str:
     return TYPES[code]
 
 
-def _dims(value: ValueInfoProto, settings: Settings) -> list[int]:
+def _list_dims(value: ValueInfoProto, settings: Settings) -> list[int]:
     axes = value.type.tensor_type.shape.dim
     sizes = [axis.dim_value if axis.HasField("dim_value") else -1 for axis in axes]
     return sizes[1:] if settings.max_batch_size else sizes
 
 
-def _port(direction: str, value: ValueInfoProto, settings: Settings) -> Iterator[str]:
-    dims = _dims(value, settings)
+def _format_port(direction: str, value: ValueInfoProto, settings: Settings) -> Iterator[str]:
+    dims = _list_dims(value, settings)
     yield f"{direction} ["
     yield "  {"
     yield f"    name: {json.dumps(value.name)}"
-    yield f"    data_type: {_type(value)}"
+    yield f"    data_type: {_name_type(value)}"
     if dims:
         yield f"    dims: {dims}"
     else:  # Triton has no scalars: one value, reshaped to no axes
@@ -158,7 +158,7 @@ def _port(direction: str, value: ValueInfoProto, settings: Settings) -> Iterator
     yield "]"
 
 
-def _batching(settings: Settings) -> Iterator[str]:
+def _format_batching(settings: Settings) -> Iterator[str]:
     if not settings.max_batch_size:
         if settings.preferred_batch_sizes or settings.max_queue_delay:
             raise UsageError("`preferred_batch_sizes` and `max_queue_delay` need a `max_batch_size`")
@@ -177,13 +177,13 @@ def _batching(settings: Settings) -> Iterator[str]:
     yield "}"
 
 
-def _instances(settings: Settings, target: Target | None) -> Sequence[str]:
+def _format_instances(settings: Settings, target: Target | None) -> Sequence[str]:
     wanted = {provider.name for provider in target.providers} if target else set()
     on_gpu = settings.device == "gpu" or (settings.device == "auto" and bool(wanted & GPU))
     return [f"instance_group [ {{ count: {settings.instances} kind: {'KIND_GPU' if on_gpu else 'KIND_CPU'} }} ]"]
 
 
-def _optimization(target: Target | None) -> Iterator[str]:
+def _format_optimization(target: Target | None) -> Iterator[str]:
     level = LEVELS.get(str(target.session.get("graph_optimization_level"))) if target else None
     accelerated = [provider for provider in (target.providers if target else ()) if provider.name in ACCELERATORS]
     if level is None and not accelerated:
@@ -197,14 +197,14 @@ def _optimization(target: Target | None) -> Iterator[str]:
             kind, name = ACCELERATORS[provider.name]
             yield f"    {kind} [ {{"
             yield f"      name: {json.dumps(name)}"
-            for key, value in sorted(_accelerator_options(provider.options).items()):
+            for key, value in sorted(_rename_options(provider.options).items()):
                 yield f"      parameters {{ key: {json.dumps(key)} value: {json.dumps(value)} }}"
             yield "    } ]"
         yield "  }"
     yield "}"
 
 
-def _accelerator_options(options: Mapping[str, str]) -> dict[str, str]:
+def _rename_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return provider options by their names in the back end."""
     renamed: dict[str, str] = {}
     for name, value in sorted(options.items()):
@@ -215,7 +215,7 @@ def _accelerator_options(options: Mapping[str, str]) -> dict[str, str]:
     return renamed
 
 
-def _session(target: Target | None) -> Iterator[str]:
+def _format_session(target: Target | None) -> Iterator[str]:
     options = target.session if target else {}
     named = {parameter: str(options[name]) for name, parameter in SESSION.items() if name in options}
     if options.get("execution_mode") == "parallel":
@@ -224,14 +224,14 @@ def _session(target: Target | None) -> Iterator[str]:
         yield f"parameters {{ key: {json.dumps(name)} value: {{ string_value: {json.dumps(value)} }} }}"
 
 
-def _warm_up(inputs: Sequence[ValueInfoProto], settings: Settings) -> Iterator[str]:
+def _format_warm_up(inputs: Sequence[ValueInfoProto], settings: Settings) -> Iterator[str]:
     yield "model_warmup ["
     yield "  {"
     yield '    name: "zeros"'
     yield f"    batch_size: {1 if settings.max_batch_size else 0}"
     for value in inputs:
-        dims = [WARM_UP_AXIS if size < 0 else size for size in _dims(value, settings)] or [1]
-        zeros = f"{{ data_type: {_type(value)} dims: {dims} zero_data: true }}"
+        dims = [WARM_UP_AXIS if size < 0 else size for size in _list_dims(value, settings)] or [1]
+        zeros = f"{{ data_type: {_name_type(value)} dims: {dims} zero_data: true }}"
         yield f"    inputs {{ key: {json.dumps(value.name)} value: {zeros} }}"
     yield "  }"
     yield "]"

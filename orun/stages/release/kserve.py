@@ -59,7 +59,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     import yaml
 
     from orun.measure.model_server import SETTINGS
-    from orun.stages.release._container_log import container_log
+    from orun.stages.release._container_log import locate_log
     from orun.stages.release._kserve_manifests import Service, render_runtime, render_service, require_names
 
     path = context.inputs["server"] / SETTINGS
@@ -86,7 +86,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         replicas=(params.min_replicas, params.max_replicas),
         start_seconds=params.start_time,
         port=settings["http_port"],
-        log=container_log(settings),
+        log=locate_log(settings),
     )
     require_names(service)
     if service.name != settings["name"]:

@@ -58,7 +58,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if PROVENANCE in properties:
         raise context.failed(f"`{PROVENANCE}` is written by orun", hint="choose another name for the property")
     if params.provenance:
-        properties[PROVENANCE] = _provenance(context)
+        properties[PROVENANCE] = _format_provenance(context)
     _set_properties(model, properties)
     save_graph(model, context.model(), context.result)
     if settings := read_settings(context.model().parent):
@@ -81,7 +81,7 @@ def _set_properties(model: ModelProto, properties: Mapping[str, str]) -> None:
         model.metadata_props.add(key=name, value=kept[name])
 
 
-def _provenance(context: Context) -> str:
+def _format_provenance(context: Context) -> str:
     if context.provenance is None:
         raise context.failed(f"`{PROVENANCE}` needs the provenance of the model, and none was given")
     provenance = json.loads(context.provenance.read_bytes())

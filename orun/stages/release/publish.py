@@ -62,9 +62,9 @@ class Params:
 
 def packages(params: Params, _root: Path) -> Mapping[str, str]:
     """Return the packages that the destination needs."""
-    from orun.stages.release._publishing import package_of
+    from orun.stages.release._publishing import find_package
 
-    package = package_of(params.to)
+    package = find_package(params.to)
     place = params.to.partition("://")[0]  # without the rest, which may hold credentials
     return {package: f"`to: {place}://...`"} if package else {}
 
@@ -72,27 +72,27 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Check the bundle, copy it, and write the receipt."""
     from orun.stages.release._manifest import MANIFEST, verify_bundle
-    from orun.stages.release._publishing import publisher_for
+    from orun.stages.release._publishing import build_publisher
 
     bundle = context.inputs["bundle"]
     if problems := verify_bundle(bundle):
         raise context.failed("the bundle is damaged, so it is not published", why="\n".join(problems))
     manifest = json.loads((bundle / MANIFEST).read_bytes())
     names = [*(entry["path"] for entry in manifest["files"]), MANIFEST]  # the manifest last
-    publisher = publisher_for(params.to, context.root)
+    publisher = build_publisher(params.to, context.root)
     if not _is_published(context, params, publisher, manifest["digest"], names):
         publisher.publish(bundle, names)
         context.log.info("published %d files to %s", len(names), params.to)
-    _write_receipt(context, params, manifest, publisher.reference())
+    _write_receipt(context, params, manifest, publisher.read_reference())
     size = sum((bundle / name).stat().st_size for name in names)
     return {"size": Metric(size, "B"), "files": Metric(len(names))}
 
 
 def _is_published(context: Context, params: Params, publisher: Publisher, digest: str, names: Sequence[str]) -> bool:
     """Return whether the destination already holds the release; refuse to replace another one without `overwrite`."""
-    present = publisher.manifest_digest()
+    present = publisher.read_manifest_digest()
     if present == digest:
-        if not (lacking := publisher.missing_files(context.inputs["bundle"], names)):
+        if not (lacking := publisher.list_missing_files(context.inputs["bundle"], names)):
             context.log.info("%s already holds this release", params.to)
             return True
         context.log.warning("%s holds this release without %s: published again", params.to, ", ".join(lacking))
@@ -102,13 +102,13 @@ def _is_published(context: Context, params: Params, publisher: Publisher, digest
             why=f"its manifest has the digest {present}\nthat of this release is {digest}",
             hint="publish to another place, or set `overwrite: true`",
         )
-    elif not present and not params.overwrite and (begun := publisher.unfinished_digest()) not in ("", digest):
+    elif not present and not params.overwrite and (begun := publisher.read_unfinished_digest()) not in ("", digest):
         raise UsageError(
             f"another release is being published to {params.to}, or its publishing was interrupted",
             why=f"its manifest has the digest {begun}\nthat of this release is {digest}",
             hint="wait until it is published; if it was interrupted, set `overwrite: true` or publish to another place",
         )
-    elif not present and not params.overwrite and (files := publisher.other_files()):
+    elif not present and not params.overwrite and (files := publisher.list_other_files()):
         raise UsageError(
             f"{params.to} holds files that belong to no release",
             why=f"publishing would remove {join_few(files)}",

@@ -109,21 +109,21 @@ def _check_model(context: Context, params: Params, name: str) -> tuple[int, Metr
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.leniency import Agreement
-    from orun.stages._graph.limits import limits_of
-    from orun.stages._graph.sessions import session
+    from orun.stages._graph.limits import build_limits
+    from orun.stages._graph.sessions import open_model
 
     folder = context.inputs["bundle"] / name
     model = load_graph(folder / MODEL)
     _require_tensors(context, model)
     outputs = [output.name for output in model.graph.output]
     cases = load_cases(replace(context, inputs={"model": folder}), model, Trial(params.dims, params.inputs))
-    expected = run_cases(context, "the model", session(folder / MODEL, outputs), cases)
+    expected = run_cases(context, "the model", open_model(folder / MODEL, outputs), cases)
     served, report = _serve(context, params, name, cases, outputs)
     agreement = Agreement(
         "the model as it is served", "the model in the pipeline", outputs, Tolerance(params.atol, params.rtol), ""
     )
     answers = iter(served)
-    limits = limits_of(context, folder / MODEL, outputs, None)
+    limits = build_limits(context, folder / MODEL, outputs, None)
     worst = check(context, agreement, cases, expected, lambda _: list(map(np.asarray, next(answers))), limits)
     return len(cases), worst, report
 
@@ -159,7 +159,7 @@ def _serve(
     from orun.environment import venv_builder, venvs
     from orun.stages.release import _serving
 
-    packages = params.requirements or [*_pipeline_packages(), *_bundle_packages(context.inputs["bundle"])]
+    packages = params.requirements or [*_list_pipeline_packages(), *_list_bundle_packages(context.inputs["bundle"])]
     environment = Environment("of the users of the release", tuple(packages))
     venv_builder.make(environment, context.log.info)
     python = venvs.locate_python(venvs.locate_folder(environment))
@@ -183,7 +183,7 @@ def _as_objects(value: NDArray[Any]) -> NDArray[Any]:
     return value.astype(object) if value.dtype.kind == "U" else value
 
 
-def _pipeline_packages() -> list[str]:
+def _list_pipeline_packages() -> list[str]:
     """Return requirements for the pipeline's runtime and NumPy; the CPU build, which every machine can install."""
     from importlib.metadata import version
 
@@ -192,12 +192,12 @@ def _pipeline_packages() -> list[str]:
     return [f"onnxruntime=={onnxruntime.__version__}", f"numpy=={version('numpy')}"]
 
 
-def _bundle_packages(bundle: Path) -> list[str]:
+def _list_bundle_packages(bundle: Path) -> list[str]:
     """Return requirements for the packages that the bundle's manifest names."""
     from orun.core.serialization import parse_foreign_json
-    from orun.stages.release._manifest import MANIFEST, requirements_of
+    from orun.stages.release._manifest import MANIFEST, list_requirements
 
-    named = requirements_of(parse_foreign_json((bundle / MANIFEST).read_bytes()))
+    named = list_requirements(parse_foreign_json((bundle / MANIFEST).read_bytes()))
     return [f"{name}=={version}" if version else name for name, version in named.items()]
 
 

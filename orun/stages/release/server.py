@@ -101,9 +101,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.measure.session_settings import add_settings
     from orun.stages._graph.io import load_graph
     from orun.stages.name_checks import require_known
-    from orun.stages.release._manifest import MANIFEST, requirements_of, write_json, write_manifest
+    from orun.stages.release._manifest import MANIFEST, list_requirements, write_json, write_manifest
     from orun.stages.release._served_model import require_name
-    from orun.stages.release._server_settings import require_served, session_settings
+    from orun.stages.release._server_settings import build_session_settings, require_served
     from orun.stages.release._server_text import render_containerfile, render_guide
 
     require_name(params.name)
@@ -123,8 +123,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         check_batches(context, path.parent, context.model_target, params.data)
     _require_free_names(context, bundle)
     manifest = parse_foreign_json((bundle / MANIFEST).read_bytes())
-    requires, extended = requirements_of(manifest), needs_extensions(path)
-    settings = session_settings(context, target, extensions=extended) | _served(context, params, manifest, folder)
+    requires, extended = list_requirements(manifest), needs_extensions(path)
+    settings = build_session_settings(context, target, extensions=extended) | _build_model_settings(
+        context, params, manifest, folder
+    )
     lock = _lock(context, params, requires.get(EXTENSIONS, "") if extended else None)
     _copy_files(context, bundle)
     write_json(context.output / SETTINGS, settings)
@@ -144,7 +146,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return {"size": Metric(size, "B", "lower")}
 
 
-def _served(context: Context, params: Params, manifest: Mapping[str, Any], folder: str) -> dict[str, Any]:
+def _build_model_settings(context: Context, params: Params, manifest: Mapping[str, Any], folder: str) -> dict[str, Any]:
     """Return the settings that do not concern the session."""
     model = (Path(folder) / MODEL).as_posix()
     return {
@@ -193,9 +195,9 @@ def _require_lock(target: Target, params: Params) -> None:
 
 def _lock(context: Context, params: Params, extensions: str | None) -> str:
     from orun.stages.release._server_lock import compose_lock, read_lock
-    from orun.stages.release._server_settings import runtime_pins
+    from orun.stages.release._server_settings import list_runtime_pins
 
-    return read_lock(context.root / params.lock) if params.lock else compose_lock(runtime_pins(extensions))
+    return read_lock(context.root / params.lock) if params.lock else compose_lock(list_runtime_pins(extensions))
 
 
 def _require_free_names(context: Context, bundle: Path) -> None:

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
 from orun.stages._graph.agreement import Atol, Rtol
-from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, web_runtime
+from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, build_runtime
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 from orun.stages.release._bundle_files import CARD, fill_bundle, seal_bundle
@@ -82,7 +82,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages.release._web_page import Pictures, write_page
     from orun.stages.timing import Sizes, make_timed_feeds
 
-    runtime = web_runtime(context, params.onnxruntime_web, params.node_modules, "chromium")
+    runtime = build_runtime(context, params.onnxruntime_web, params.node_modules, "chromium")
     model = load_graph(context.model())
     require_fit(context, model)
     provenance = fill_bundle(context, params.version)

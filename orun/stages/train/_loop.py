@@ -41,7 +41,7 @@ def attach(module: torch.nn.Module, dataset: Dataset, names: Sequence[str], devi
 
 def run(bound: Bound, batch: Batch, device: str) -> list[torch.Tensor]:
     """Return the outputs of a module for a batch."""
-    positional, named = bound.arguments(batch.feed)
+    positional, named = bound.build_arguments(batch.feed)
     outputs = bound.module(
         *(tensor.to(device) for tensor in positional), **{name: tensor.to(device) for name, tensor in named.items()}
     )

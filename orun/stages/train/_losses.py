@@ -15,7 +15,7 @@ from orun.stages.contract import Context
 Array = NDArray[Any]
 
 
-def labels_of(context: Context, labels: Array | None, parameter: str, *, classes: bool) -> torch.Tensor:
+def require_labels(context: Context, labels: Array | None, parameter: str, *, classes: bool) -> torch.Tensor:
     """Return the labels of a dataset as a tensor; refuse a dataset without, and classes that are not whole numbers."""
     if labels is None:
         raise context.failed(
@@ -30,7 +30,7 @@ def labels_of(context: Context, labels: Array | None, parameter: str, *, classes
     return torch.from_numpy(labels.astype(np.int64 if classes else np.float32))
 
 
-def hard_loss(context: Context, scores: torch.Tensor, labels: torch.Tensor, *, classes: bool) -> torch.Tensor:
+def compute_hard_loss(context: Context, scores: torch.Tensor, labels: torch.Tensor, *, classes: bool) -> torch.Tensor:
     """Return the cross entropy of scores `[batch, classes, ...]`, or the mean squared error of values.
 
     Raises:
@@ -49,7 +49,7 @@ def hard_loss(context: Context, scores: torch.Tensor, labels: torch.Tensor, *, c
     return functional.mse_loss(scores, labels)
 
 
-def soft_loss(scores: torch.Tensor, right: torch.Tensor, temperature: float, *, classes: bool) -> torch.Tensor:
+def compute_soft_loss(scores: torch.Tensor, right: torch.Tensor, temperature: float, *, classes: bool) -> torch.Tensor:
     """Return the distance from the teacher's answer.
 
     Hinton et al., "Distilling the Knowledge in a Neural Network", 2015: the Kullback-Leibler divergence of both
@@ -77,10 +77,10 @@ class Features:
             known[name].register_forward_hook(self._keep(name))
 
     def _keep(self, name: str) -> Any:
-        def hook(_module: Any, _inputs: Any, output: Any) -> None:
+        def keep_output(_module: Any, _inputs: Any, output: Any) -> None:
             self.values[name] = output[0] if isinstance(output, tuple) else output
 
-        return hook
+        return keep_output
 
 
 class Projections(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
@@ -107,7 +107,7 @@ class Projections(torch.nn.Module):  # type: ignore[misc]  # torch is not checke
                 self.axes[str(number)] = axis
                 self.maps[str(number)] = torch.nn.Linear(shape[axis], right[axis], bias=False)
 
-    def loss(self) -> torch.Tensor:
+    def compute_loss(self) -> torch.Tensor:
         """Return the mean squared error of all pairs in the last run of both, relative to the teacher's energy."""
         errors = []
         for number, (name, other) in enumerate(self.pairs):

@@ -78,14 +78,17 @@ SPEC = make_spec("teacher", "teacher_parameters")
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the student's weights."""
-    from orun.stages._torch.source import load_module, trained_weights
+    from orun.stages._torch.source import find_trained_weights, load_module
     from orun.stages.datasets import load_dataset
     from orun.stages.train._loop import attach, count, train, training
 
     dataset = load_dataset(context, params.dataset, params.inputs)
     schedule = Schedule(params.epochs, params.batch, params.learning_rate, params.device, params.threads)
     with training(context, schedule):
-        modules = load_module(context, params.student), load_module(context, params.teacher, trained_weights(context))
+        modules = (
+            load_module(context, params.student),
+            load_module(context, params.teacher, find_trained_weights(context)),
+        )
         student, teacher = (attach(module, dataset, params.inputs, params.device) for module in modules)
         projections = _compare(context, params, dataset, student, teacher)
         loss = _make_loss(context, params, dataset, teacher, projections)
@@ -98,13 +101,13 @@ def _compare(context: Context, params: Params, dataset: Dataset, student: Bound,
     """Run both modules once; refuse answers of different shapes; return the maps between features, if there are any."""
     import torch
 
-    from orun.measure.dataset import batches
+    from orun.measure.dataset import iter_batches
     from orun.stages.train._loop import run
     from orun.stages.train._losses import Features, Projections
 
     of_student = Features(context, "student", student.module, list(params.features))
     of_teacher = Features(context, "teacher", teacher.module, list(params.features.values()))
-    batch = next(batches(dataset.inputs, min(params.batch, 2)))
+    batch = next(iter_batches(dataset.inputs, min(params.batch, 2)))
     with torch.no_grad():
         scores, right = (run(bound, batch, params.device)[0] for bound in (student, teacher))
     if scores.shape != right.shape:
@@ -120,20 +123,22 @@ def _make_loss(
 ) -> Loss:
     import torch
 
-    from orun.stages.datasets import title
+    from orun.stages.datasets import format_title
     from orun.stages.train._loop import run
-    from orun.stages.train._losses import hard_loss, labels_of, soft_loss
+    from orun.stages.train._losses import compute_hard_loss, compute_soft_loss, require_labels
 
     classes = params.answers == "classes"
-    labels = labels_of(context, dataset.labels, title(params.dataset), classes=classes) if params.hard else None
+    labels = (
+        require_labels(context, dataset.labels, format_title(params.dataset), classes=classes) if params.hard else None
+    )
 
-    def loss(outputs: list[torch.Tensor], batch: Batch) -> torch.Tensor:
+    def compute_loss(outputs: list[torch.Tensor], batch: Batch) -> torch.Tensor:
         with torch.no_grad():
             right = run(teacher, batch, params.device)[0]
-        value = (1 - params.hard) * soft_loss(outputs[0], right, params.temperature, classes=classes)
+        value = (1 - params.hard) * compute_soft_loss(outputs[0], right, params.temperature, classes=classes)
         if labels is not None:
             chosen = labels[batch.examples].to(params.device)
-            value = value + params.hard * hard_loss(context, outputs[0], chosen, classes=classes)
-        return value if projections is None else value + params.feature_weight * projections.loss()
+            value = value + params.hard * compute_hard_loss(context, outputs[0], chosen, classes=classes)
+        return value if projections is None else value + params.feature_weight * projections.compute_loss()
 
-    return loss
+    return compute_loss

@@ -64,23 +64,23 @@ SPEC = make_spec("module")
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
     """Write the weights of the trained module."""
-    from orun.stages._torch.source import load_module, trained_weights
-    from orun.stages.datasets import load_dataset, title
+    from orun.stages._torch.source import find_trained_weights, load_module
+    from orun.stages.datasets import format_title, load_dataset
     from orun.stages.train._loop import attach, train, training
-    from orun.stages.train._losses import hard_loss, labels_of
+    from orun.stages.train._losses import compute_hard_loss, require_labels
 
     dataset = load_dataset(context, params.dataset, params.inputs)
     classes = params.answers == "classes"
-    labels = labels_of(context, dataset.labels, title(params.dataset), classes=classes)
+    labels = require_labels(context, dataset.labels, format_title(params.dataset), classes=classes)
     schedule = Schedule(params.epochs, params.batch, params.learning_rate, params.device, params.threads)
 
-    def loss(outputs: list[torch.Tensor], batch: Batch) -> torch.Tensor:
-        return hard_loss(context, outputs[0], labels[batch.examples].to(params.device), classes=classes)
+    def compute_loss(outputs: list[torch.Tensor], batch: Batch) -> torch.Tensor:
+        return compute_hard_loss(context, outputs[0], labels[batch.examples].to(params.device), classes=classes)
 
     with training(context, schedule):
-        module = _prepare(context, params, load_module(context, params.model, trained_weights(context)))
+        module = _prepare(context, params, load_module(context, params.model, find_trained_weights(context)))
         bound = attach(module, dataset, params.inputs, params.device)
-        return train(context, bound, dataset, loss, schedule)
+        return train(context, bound, dataset, compute_loss, schedule)
 
 
 def _prepare(context: Context, params: Params, module: torch.nn.Module) -> torch.nn.Module:

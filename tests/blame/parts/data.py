@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from orun import Dataset
-from orun.measure.dataset import spread
+from orun.measure.dataset import spread_indices
 
 
 def rows() -> Dataset:
@@ -16,7 +16,7 @@ def rows() -> Dataset:
 def more_negative_rows() -> Dataset:
     """Rows of negative numbers but for those that a search with 64 examples takes."""
     numbers = -np.abs(np.random.default_rng(3).standard_normal((200, 16))).astype(np.float32)
-    numbers[spread(len(numbers), 64)] *= -1
+    numbers[spread_indices(len(numbers), 64)] *= -1
     return Dataset({"x": numbers})
 
 

@@ -19,8 +19,8 @@ from orun.measure.latency.cpu_cores import (
     AWAIT_SECONDS,
     REMEMBERED,
     CoreWatch,
+    find_quietest_core,
     pin,
-    quietest_core,
     read_yardstick,
     recall_reading,
     remember_reading,
@@ -37,14 +37,14 @@ def test_the_core_that_was_read_idle_ticks_most_is_the_quietest(monkeypatch: pyt
     cores = sorted(os.sched_getaffinity(0))
     readings = iter([dict.fromkeys(cores, 1000), {core: 1000 + place for place, core in enumerate(cores)}])
     monkeypatch.setattr(cpu_cores, "read_idle_ticks", lambda: next(readings))
-    assert quietest_core() == cores[-1]
+    assert find_quietest_core() == cores[-1]
 
 
 @linux
 def test_of_equally_quiet_cores_it_is_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
     cores = os.sched_getaffinity(0)
     monkeypatch.setattr(cpu_cores, "read_idle_ticks", lambda: dict.fromkeys(cores, 1000))
-    assert quietest_core() == max(cores)
+    assert find_quietest_core() == max(cores)
 
 
 @linux
@@ -54,7 +54,7 @@ def test_idle_ticks_of_every_core_are_read() -> None:
 
 def test_a_system_that_cannot_pin_has_no_quietest_core(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_setaffinity", raising=False)
-    assert quietest_core() is None
+    assert find_quietest_core() is None
 
 
 @linux

@@ -19,7 +19,7 @@ import pytest
 
 from orun.measure.latency import cpu_time, schedstat
 from orun.measure.latency.cpu_time import Times, Work, concatenate, observe_work, time_inferences
-from orun.measure.latency.schedstat import Counters, pending_wait, read_counters, waited_since
+from orun.measure.latency.schedstat import Counters, measure_pending_wait, measure_wait, read_counters
 
 
 def work() -> None:
@@ -210,7 +210,7 @@ def test_a_thread_that_ends_while_it_is_looked_at(monkeypatch: pytest.MonkeyPatc
 @counted
 def test_threads_that_ended_or_came_do_not_count() -> None:
     mine = str(os.getpid())
-    assert waited_since({mine: read_counters()[mine], "gone": Counters(0, 10**12, 1)}) == pytest.approx(0, abs=1.0)
+    assert measure_wait({mine: read_counters()[mine], "gone": Counters(0, 10**12, 1)}) == pytest.approx(0, abs=1.0)
 
 
 @counted
@@ -228,11 +228,11 @@ def test_a_thread_that_gets_no_core_waits(monkeypatch: pytest.MonkeyPatch) -> No
     time.sleep(0.05)
     sleeping = str(sleeper.native_id)
     counts = {thread: observed for thread, observed in read_counters().items() if thread == sleeping}
-    assert pending_wait(counts, 1.0) == 0
+    assert measure_pending_wait(counts, 1.0) == 0
     monkeypatch.setattr(schedstat, "is_runnable", lambda thread: thread == sleeping)
-    assert pending_wait(counts, 1.0) == 1.0
-    assert pending_wait({sleeping: Counters(0, 0, 0)}, 1.0) == 0  # it ran since
-    assert pending_wait(counts, 0.009) == 0  # within a tick
+    assert measure_pending_wait(counts, 1.0) == 1.0
+    assert measure_pending_wait({sleeping: Counters(0, 0, 0)}, 1.0) == 0  # it ran since
+    assert measure_pending_wait(counts, 0.009) == 0  # within a tick
     observed = cpu_time.observe_once(work, 0.02)
     assert observed.waiting > 0
     assert not observed.alone
@@ -248,7 +248,7 @@ def test_who_runs_is_runnable() -> None:
 
 
 def test_a_kernel_that_counts_nothing() -> None:
-    assert waited_since({}) is None
+    assert measure_wait({}) is None
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has such files")

@@ -93,7 +93,7 @@ def test_what_the_driver_refuses_is_said(driver: str) -> None:
     assert str(refused.value) == "the CUDA driver refused cuDeviceGet\n  error 101: invalid device ordinal"
     stream = Stream(Driver(driver), 0, 2)
     with pytest.raises(OrunError) as refused:
-        stream.seconds_between(0, 1)
+        stream.measure_between(0, 1)
     assert str(refused.value) == "the CUDA driver refused cuEventElapsedTime\n  error 600: device not ready"
 
 

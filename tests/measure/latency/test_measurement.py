@@ -16,7 +16,7 @@ from orun.errors import UsageError
 from orun.measure.latency import measurement
 from orun.measure.latency.launch import Launch, Pace
 from orun.measure.latency.measurement import Budget, Measurement, measure
-from orun.measure.latency.metrics import metrics_of
+from orun.measure.latency.metrics import build_metrics
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.sequential_test import Evidence
 from orun.measure.latency.timing_method import Method
@@ -45,7 +45,7 @@ def test_launches_are_made_and_reported(model: Path) -> None:
     cases = {"model": case_of(model), "baseline": case_of(model)}
     measurement = measure(cases, QUICK, 7, lambda *step: steps.append(step), WorkerProcess)
     assert len(measurement.launches) == 3
-    assert measurement.log_ratios("baseline") == [launch.log_ratios["baseline"] for launch in measurement.launches]
+    assert measurement.list_log_ratios("baseline") == [launch.log_ratios["baseline"] for launch in measurement.launches]
     assert steps == [(0, 3, "launches"), (1, 3, "launches"), (2, 3, "launches")]
     assert [len(launch.alone.wall) for launch in measurement.launches] == [10, 10, 10]
 
@@ -120,7 +120,7 @@ def test_disturbed_launches_are_no_evidence(
     quiet = launches_of(ratio for ratio, _ in noise)
     replay(monkeypatch, (replace(launch, disturbed=noisy) for launch, (_, noisy) in zip(quiet, noise, strict=True)))
     measurement = compared_with("baseline", budget=replace(PATIENT, time=time))
-    assert measurement.log_ratios("baseline") == counted
+    assert measurement.list_log_ratios("baseline") == counted
     assert measurement.disturbance == disturbance
 
 
@@ -135,15 +135,15 @@ def test_launches_on_crowded_cores_tell_no_ratio_of_other_kernels(
     replay(monkeypatch, (replace(launch, crowded=place < crowded) for place, launch in enumerate(launches)))
     measurement = compared_with("reference", "baseline", budget=PATIENT)
     assert len(measurement.launches) == 9
-    assert measurement.log_ratios("baseline") == [0.0] * crowded + [0.001] * (9 - crowded)
+    assert measurement.list_log_ratios("baseline") == [0.0] * crowded + [0.001] * (9 - crowded)
     assert measurement.disturbance is None
-    assert measurement.disturbance_against("baseline") is None
-    speedup = metrics_of(measurement, 1)["speedup"]
+    assert measurement.find_disturbance("baseline") is None
+    speedup = build_metrics(measurement, 1)["speedup"]
     if crowded == 5:
-        assert measurement.log_ratios("reference") == [-0.7] * 4
+        assert measurement.list_log_ratios("reference") == [-0.7] * 4
         assert speedup.disturbance is None
     else:
-        assert speedup.disturbance == measurement.disturbance_against("reference") == Disturbance(7, 9)
+        assert speedup.disturbance == measurement.find_disturbance("reference") == Disturbance(7, 9)
         assert speedup.interval == Estimate(speedup.value, -math.inf, math.inf)
 
 
@@ -161,7 +161,7 @@ def test_a_ratio_of_a_watched_core_takes_few_launches_and_none_of_a_shared_one(
     (launch,) = launches_of([-0.3], "reference")
     replay(monkeypatch, (replace(launch, yardstick=reading) for reading in readings))
     measurement = compared_with("reference", budget=PATIENT)
-    assert measurement.log_ratios("reference") == counted
+    assert measurement.list_log_ratios("reference") == counted
     assert measurement.disturbance == disturbance
 
 

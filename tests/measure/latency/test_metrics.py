@@ -16,7 +16,7 @@ from orun.measure.latency.cpu_cores import SHARED_ERROR
 from orun.measure.latency.cuda_streams import StreamTimes
 from orun.measure.latency.launch import Launch
 from orun.measure.latency.measurement import Measurement
-from orun.measure.latency.metrics import metrics_of
+from orun.measure.latency.metrics import build_metrics
 from orun.measure.latency.pressure import Pressure
 from orun.measure.latency.record import summarize, write
 from orun.measure.latency.sequential_test import SHARED, Evidence
@@ -39,7 +39,7 @@ def beside_reference() -> Measurement:
 
 
 def test_names_and_units(beside_reference: Measurement) -> None:
-    metrics = metrics_of(beside_reference, 1)
+    metrics = build_metrics(beside_reference, 1)
     assert (*metrics, "device", "host") == SPEC.metrics
     assert {name: metric.unit for name, metric in metrics.items() if metric.unit != "s"} == {
         "throughput": "1/s",
@@ -57,7 +57,7 @@ def test_time_on_a_stream_is_compared_with_those_that_have_one() -> None:
         "model": StreamTimes(np.array([0.004, 0.005, 0.006]), np.array([0.001, 0.001, 0.001])),
         "baseline": StreamTimes(np.array([0.004, 0.004, 0.004]), np.array([0.002, 0.002, 0.002])),
     }
-    metrics = metrics_of(measurement(*(replace(launched(walls, ratios), streamed=times) for _ in range(3))), 1)
+    metrics = build_metrics(measurement(*(replace(launched(walls, ratios), streamed=times) for _ in range(3))), 1)
     device, host = metrics["device"], metrics["host"]
     assert tuple(metrics) == SPEC.metrics
     assert device.value == pytest.approx(0.005)
@@ -72,14 +72,14 @@ def test_time_on_a_stream_is_compared_with_those_that_have_one() -> None:
 
 
 def test_without_a_reference_there_is_no_speed_up() -> None:
-    metrics = metrics_of(measurement(*(launched({"model": MODEL}, {}) for _ in range(3))), 1)
+    metrics = build_metrics(measurement(*(launched({"model": MODEL}, {}) for _ in range(3))), 1)
     assert "speedup" not in metrics
     assert metrics["p50"].reference is None
     assert metrics["p50"].baseline is None
 
 
 def test_figures_of_the_model_alone(beside_reference: Measurement) -> None:
-    metrics = metrics_of(beside_reference, 8)
+    metrics = build_metrics(beside_reference, 8)
     values = {name: metric.value for name, metric in metrics.items()}
     assert values["p50"] == 0.012
     assert values["p90"] == 0.014
@@ -96,7 +96,7 @@ def test_figures_of_the_model_alone(beside_reference: Measurement) -> None:
 def test_quantiles_are_those_of_their_names() -> None:
     """Of 3000 times, which bound each of them."""
     times = [step / 1e5 for step in range(1, 1001)]
-    metrics = metrics_of(measurement(*(launched({"model": times}, {}) for _ in range(3))), 1)
+    metrics = build_metrics(measurement(*(launched({"model": times}, {}) for _ in range(3))), 1)
     measured = {name: metrics[name].value for name in ("p50", "p90", "p95", "p99")}
     assert measured == {"p50": 0.005, "p90": 0.009, "p95": 0.0095, "p99": 0.0099}
 
@@ -105,7 +105,7 @@ def test_what_is_measured_beside_others_is_no_figure_of_the_model_alone() -> Non
     alone = launched({"model": MODEL}, {}).alone
     slower = {"model": [2 * time for time in MODEL], "reference": REFERENCE}
     measured = measurement(*(replace(launched(slower, {"reference": -0.6}), alone=alone) for _ in range(3)))
-    metrics = metrics_of(measured, 1)
+    metrics = build_metrics(measured, 1)
     assert (metrics["p50"].value, metrics["max"].value) == (0.012, 0.014)
     assert metrics["mean"].value == pytest.approx(0.012)
 
@@ -113,14 +113,14 @@ def test_what_is_measured_beside_others_is_no_figure_of_the_model_alone() -> Non
 def test_the_interval_of_a_figure_holds_it() -> None:
     """The largest of all times, which a single launch has, lies above what launches have on average."""
     walls = [[0.010]] * 7 + [[0.010, 0.030]]
-    metric = metrics_of(measurement(*(launched({"model": wall}, {}) for wall in walls)), 1)["max"]
+    metric = build_metrics(measurement(*(launched({"model": wall}, {}) for wall in walls)), 1)["max"]
     launches = Evidence.from_log_ratios([math.log(max(wall)) for wall in walls]).ratio
     assert launches.high < 0.016
     assert metric.interval == Estimate(0.030, launches.low, 0.030)
 
 
 def test_the_median_is_compared_by_the_paired_launches(beside_reference: Measurement) -> None:
-    metrics = metrics_of(beside_reference, 1)
+    metrics = build_metrics(beside_reference, 1)
     evidence = Evidence.from_log_ratios(RATIOS, SHARED)
     for name, value in (("p50", 0.012 / math.exp(-0.61)), ("cpu", 0.9 * 0.012 / math.exp(-0.61))):
         comparison = metrics[name].reference
@@ -135,7 +135,7 @@ def test_the_median_is_compared_by_the_paired_launches(beside_reference: Measure
 def test_other_figures_are_compared_launch_by_launch() -> None:
     walls = [{"model": [0.01, 0.02 * step], "baseline": [0.01, 0.02]} for step in (1.0, 1.1, 1.21)]
     measured = measurement(*(launched(wall, {"baseline": 0.0}) for wall in walls))
-    comparison = metrics_of(measured, 1)["p90"].baseline
+    comparison = build_metrics(measured, 1)["p90"].baseline
     assert comparison is not None
     evidence = Evidence.from_log_ratios([0.0, math.log(1.1), math.log(1.21)])
     assert comparison.ratio.value == pytest.approx(1.1)
@@ -146,7 +146,7 @@ def test_other_figures_are_compared_launch_by_launch() -> None:
 def test_loading_is_compared_once_a_launch() -> None:
     wall = {"model": MODEL, "baseline": MODEL}
     loads = [{"model": 0.3 * step, "baseline": 0.2} for step in (1.0, 1.1, 1.21)]
-    metric = metrics_of(measurement(*(launched(wall, {"baseline": 0.0}, load=load) for load in loads)), 1)["load"]
+    metric = build_metrics(measurement(*(launched(wall, {"baseline": 0.0}, load=load) for load in loads)), 1)["load"]
     assert metric.value == pytest.approx(0.33)
     assert metric.baseline is not None
     assert metric.baseline.value == pytest.approx(0.2)
@@ -155,7 +155,7 @@ def test_loading_is_compared_once_a_launch() -> None:
 
 
 def test_the_speed_up_is_the_ratio_turned_over(beside_reference: Measurement) -> None:
-    speedup = metrics_of(beside_reference, 1)["speedup"]
+    speedup = build_metrics(beside_reference, 1)["speedup"]
     assert speedup.value == pytest.approx(math.exp(0.61))
     assert speedup.interval is not None
     assert speedup.reference is not None
@@ -170,7 +170,7 @@ def test_the_speed_up_of_the_baseline() -> None:
     """The model takes half of the reference's time, and the baseline a quarter more than the model: 1.6 against 2."""
     wall = {"model": MODEL, "reference": REFERENCE, "baseline": MODEL}
     ratios = {"reference": math.log(0.5), "baseline": math.log(0.8)}
-    speedup = metrics_of(measurement(*(launched(wall, ratios) for _ in range(3))), 1)["speedup"]
+    speedup = build_metrics(measurement(*(launched(wall, ratios) for _ in range(3))), 1)["speedup"]
     assert speedup.value == pytest.approx(2.0)
     assert speedup.baseline is not None
     assert speedup.baseline.value == pytest.approx(1.6)
@@ -178,7 +178,7 @@ def test_the_speed_up_of_the_baseline() -> None:
 
 
 def test_throughput_rises_as_the_mean_falls(beside_reference: Measurement) -> None:
-    metrics = metrics_of(beside_reference, 4)
+    metrics = build_metrics(beside_reference, 4)
     throughput, mean = metrics["throughput"], metrics["mean"]
     assert throughput.reference is not None
     assert mean.reference is not None
@@ -196,7 +196,7 @@ def test_of_disturbed_launches_no_comparison_is_known(beside_reference: Measurem
     noisy = replace(
         beside_reference, launches=[replace(launch, disturbed=True) for launch in beside_reference.launches]
     )
-    known, metrics = metrics_of(beside_reference, 1), metrics_of(noisy, 1)
+    known, metrics = build_metrics(beside_reference, 1), build_metrics(noisy, 1)
     assert {name for name, metric in metrics.items() if metric.disturbance} == {"cpu", "speedup"}
     compared = {name: metric.reference for name, metric in metrics.items() if metric.reference}
     assert {name for name, comparison in compared.items() if not comparison.disturbance} == {"load", "first"}
@@ -220,7 +220,7 @@ def test_on_a_shared_core_intervals_against_a_reference_are_wider(beside_referen
     """The core is watched only where a reference is on one thread; what the model takes by itself is as measured."""
     launches = [replace(launch, yardstick=1.4) for launch in beside_reference.launches]
     shared = [replace(launch, disturbed=True) for launch in launches]
-    known, metrics = (metrics_of(replace(beside_reference, launches=part), 1) for part in (launches, shared))
+    known, metrics = (build_metrics(replace(beside_reference, launches=part), 1) for part in (launches, shared))
     assert {name for name, metric in metrics.items() if metric.disturbance} == {"speedup"}
     for name in ("p50", "cpu", "mean"):
         before, after = known[name].reference, metrics[name].reference
@@ -237,7 +237,7 @@ def test_on_a_shared_core_a_baseline_suffers_alike() -> None:
     walls = {"model": MODEL, "reference": REFERENCE, "baseline": MODEL}
     ratios = {"reference": -0.6, "baseline": 0.001}
     launches = [replace(launched(walls, ratios), yardstick=1.4, disturbed=True) for _ in range(3)]
-    measured = metrics_of(measurement(*launches), 1)["cpu"].baseline
+    measured = build_metrics(measurement(*launches), 1)["cpu"].baseline
     assert measured is not None
     assert measured.disturbance is None
     assert measured.ratio.high < 1.03
@@ -246,8 +246,8 @@ def test_on_a_shared_core_a_baseline_suffers_alike() -> None:
 def test_undisturbed_launches_are_compared(beside_reference: Measurement) -> None:
     quick = {name: [time / 2 for time in times] for name, times in {"model": MODEL, "reference": REFERENCE}.items()}
     noisy = replace(launched(quick, {"reference": 1.0}), disturbed=True)
-    metrics = metrics_of(measurement(noisy, *beside_reference.launches), 1)
-    known = metrics_of(beside_reference, 1)
+    metrics = build_metrics(measurement(noisy, *beside_reference.launches), 1)
+    known = build_metrics(beside_reference, 1)
     assert metrics["cpu"] == known["cpu"]
     assert metrics["speedup"] == known["speedup"]
     assert metrics["p50"].value < known["p50"].value
@@ -260,7 +260,7 @@ def test_methods_are_named() -> None:
         ("wall", "paired wall time"),
     ):
         measured = measurement(*(launched(wall, {"baseline": 0.0}, method) for _ in range(3)))  # type: ignore[arg-type]
-        comparison = metrics_of(measured, 1)["p50"].baseline
+        comparison = build_metrics(measured, 1)["p50"].baseline
         assert comparison is not None
         assert comparison.method == f"{name_of_method}, 3 launches"
 

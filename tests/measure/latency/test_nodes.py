@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from orun.measure.latency.nodes import Node, read_profile, undisturbed_times
+from orun.measure.latency.nodes import Node, average_undisturbed, read_profile
 
 
 def event(name: str, start: int, length: int, index: int | None = None) -> dict[str, Any]:
@@ -70,12 +70,12 @@ def test_the_time_of_nodes_that_are_left_in_peace() -> None:
     times = np.tile(peace, (12, 1))
     for inference in range(12):
         times[inference, inference % 3] += 5.0
-    assert undisturbed_times(times).tolist() == [1.0, 2.0, 3.0]
+    assert average_undisturbed(times).tolist() == [1.0, 2.0, 3.0]
 
 
 def test_the_fastest_tenth_is_averaged() -> None:
-    assert undisturbed_times(np.arange(20.0)[::-1, None]).tolist() == [0.5]
-    assert undisturbed_times(np.array([[2.0], [1.0]])).tolist() == [1.0]
+    assert average_undisturbed(np.arange(20.0)[::-1, None]).tolist() == [0.5]
+    assert average_undisturbed(np.array([[2.0], [1.0]])).tolist() == [1.0]
 
 
 def test_what_a_node_is(tmp_path: Path) -> None:

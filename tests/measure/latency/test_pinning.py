@@ -49,7 +49,7 @@ class Noted(WorkerProcess):
 
 
 def test_processes_start_in_random_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "quietest_core", lambda: None)
+    monkeypatch.setattr(module, "find_quietest_core", lambda: None)
     cases = {name: case_of(Path(f"{name}.onnx")) for name in ("model", "baseline")}
     orders: Counter[tuple[str, ...]] = Counter()
     for seed in range(40):
@@ -70,7 +70,7 @@ def test_on_one_thread_each_is_kept_on_the_quietest_core(tmp_path: Path, monkeyp
         pin(worker, chosen)
         kept[worker.pid] = os.sched_getaffinity(worker.pid)
 
-    monkeypatch.setattr(module, "quietest_core", lambda: core)
+    monkeypatch.setattr(module, "find_quietest_core", lambda: core)
     monkeypatch.setattr(WorkerProcess, "pin", noted)
     cases = {name: case_of(save_model(tmp_path / f"{name}.onnx")) for name in ("model", "baseline")}
     assert run_launch(cases, PACE, Random(0), WorkerProcess, "thread").core == core

@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from orun.measure.latency.quantiles import estimate_quantile, quantile, ranks
+from orun.measure.latency.quantiles import estimate_quantile, find_ranks, quantile
 
 TRIALS = 1000
 
@@ -34,13 +34,13 @@ def test_a_quantile_is_one_of_the_values() -> None:
     ],
 )
 def test_ranks(count: int, share: float, expected: tuple[int, int]) -> None:
-    assert ranks(count, share) == expected
+    assert find_ranks(count, share) == expected
 
 
 @pytest.mark.parametrize(("count", "share"), [(30, 0.5), (60, 0.9), (400, 0.99)])
 def test_ranks_cover_the_quantile(count: int, share: float) -> None:
     """Of exponential times, whose quantiles are known; the interval is at least as wide as promised."""
-    low, high = ranks(count, share)
+    low, high = find_ranks(count, share)
     true = -math.log1p(-share)
     covered = 0
     for seed in range(TRIALS):
@@ -54,7 +54,7 @@ def test_an_interval_within_launches_that_agree() -> None:
     launches = [[1.0 + step / 100 for step in range(40)] for _ in range(5)]
     estimate = estimate_quantile(launches, 0.5)
     ordered = sorted(time for launch in launches for time in launch)
-    low, high = ranks(200, 0.5)
+    low, high = find_ranks(200, 0.5)
     assert estimate.value == ordered[99]
     assert (estimate.low, estimate.high) == (ordered[low - 1], ordered[high - 1])
 
@@ -85,7 +85,7 @@ def test_coverage_when_launches_differ() -> None:
         launches = [_launch(generator) for _ in range(4)]
         estimate = estimate_quantile(launches, 0.5)
         ordered = sorted(time for launch in launches for time in launch)
-        low, high = ranks(len(ordered), 0.5)
+        low, high = find_ranks(len(ordered), 0.5)
         covered += estimate.low <= 1.0 <= estimate.high
         alone += ordered[low - 1] <= 1.0 <= ordered[high - 1]
     assert covered >= TRIALS * 0.93

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from orun.measure.latency import measurement
-from orun.measure.latency.abba_blocks import FEWEST_ABBA_BLOCKS, STEADY_ABBA_BLOCKS, Block, Pair, log_ratios
+from orun.measure.latency.abba_blocks import FEWEST_ABBA_BLOCKS, STEADY_ABBA_BLOCKS, Block, Pair, compute_log_ratios
 from orun.measure.latency.cpu_time import Times
 from orun.measure.latency.measurement import Budget
-from orun.measure.latency.quantiles import estimate_quantile, median_error, quantile, ranks
+from orun.measure.latency.quantiles import estimate_median_error, estimate_quantile, find_ranks, quantile
 from orun.measure.latency.sequential_test import FEWEST, Evidence
 
 DATA = Path(__file__).parent / "data"
@@ -50,7 +50,7 @@ def test_the_value_of_a_launch_is_the_median_of_its_pairs() -> None:
         for abba_block in RECORDED["abba_blocks"]
         for name, cpu in abba_block
     ]
-    ratios = log_ratios(_pairs_of(blocks), "baseline", "thread")
+    ratios = compute_log_ratios(_pairs_of(blocks), "baseline", "thread")
     (first_name, first), (_, second) = RECORDED["abba_blocks"][0][:2]
     by_hand = math.log(first[0] / second[0]) * (1 if first_name == "model" else -1)
     assert len(ratios) == 24
@@ -84,7 +84,7 @@ def test_the_interval_of_a_quantile_on_times_that_resemble_their_neighbours(
     for start, offset in itertools.product(range(32), range(0, 96, 12)):
         window = [times[(start + number) % 32][offset : offset + 12] for number in range(launches)]
         interval, ordered = estimate_quantile(window, share), sorted(itertools.chain(*window))
-        low, high = ranks(len(ordered), share)
+        low, high = find_ranks(len(ordered), share)
         counts["above"] += interval.low > truth
         counts["below"] += interval.high < truth
         counts["alone"] += ordered[low - 1] <= truth <= ordered[high - 1]
@@ -141,7 +141,7 @@ def _recorded_ratios(order: str, times: Sequence[int]) -> list[float]:
     names = {"A": "model", "B": "baseline"}
     seconds = [np.array([time / 1e6]) for time in times]
     blocks = [Block(names[name], Times(cpu, cpu, cpu, None)) for name, cpu in zip(order, seconds, strict=True)]
-    return log_ratios(_pairs_of(blocks), "baseline", "thread")
+    return compute_log_ratios(_pairs_of(blocks), "baseline", "thread")
 
 
 def _pairs_of(blocks: Sequence[Block]) -> list[Pair]:
@@ -156,13 +156,13 @@ def _from(ratios: Sequence[float], start: int, slowdown: float) -> str:
     ("values", "error"), [([1.0], 0.0), ([0.0, 1.0], 0.5), (range(101), 6.0), ([0.0] * 99 + [9.0], 0.0)]
 )
 def test_the_error_of_a_median_lies_between_order_statistics(values: Sequence[float], error: float) -> None:
-    assert median_error(list(values)) == error
+    assert estimate_median_error(list(values)) == error
 
 
 def test_the_error_of_a_median_is_that_of_normal_values() -> None:
     """Of 101 values: sqrt(pi / 2 / n), and up to a quarter more because ranks are whole numbers."""
     drawn = np.random.default_rng(0).standard_normal((400, 101))
-    errors = [median_error(list(values)) for values in drawn]
+    errors = [estimate_median_error(list(values)) for values in drawn]
     assert 1 <= np.mean(errors) / math.sqrt(math.pi / 2 / 101) <= 1.25
     assert np.std(np.median(drawn, axis=1)) == pytest.approx(math.sqrt(math.pi / 2 / 101), rel=0.1)
 

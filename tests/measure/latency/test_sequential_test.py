@@ -11,7 +11,16 @@ import pytest
 
 from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
-from orun.measure.latency.sequential_test import ALPHA, BETA, EQUAL, FLOOR, SLOWER, Evidence, reach, student
+from orun.measure.latency.sequential_test import (
+    ALPHA,
+    BETA,
+    EQUAL,
+    FLOOR,
+    SLOWER,
+    Evidence,
+    compute_reach,
+    compute_student_quantile,
+)
 from tests.thin import mostly_slow
 
 GATES = 2000
@@ -22,7 +31,7 @@ GATES = 2000
     [(1, 12.7062), (2, 4.3027), (3, 3.1824), (4, 2.7764), (5, 2.5706), (10, 2.2281), (30, 2.0423), (120, 1.9799)],
 )
 def test_students_quantiles_are_those_of_the_tables(freedom: int, quantile: float) -> None:
-    assert student(freedom) == pytest.approx(quantile, abs=5e-5)
+    assert compute_student_quantile(freedom) == pytest.approx(quantile, abs=5e-5)
 
 
 def test_the_thresholds_are_walds() -> None:
@@ -57,8 +66,8 @@ def test_what_launches_of_a_run_have_in_common_widens_the_interval() -> None:
     """Its square by 1 + n r, with r the variance between runs."""
     alone, common = Evidence(4, 0.1, 0.02), Evidence(4, 0.1, 0.02, shared=0.25)
     assert common.half_width == pytest.approx(alone.half_width * math.sqrt(2))
-    assert common.inverse().half_width == common.half_width
-    assert reach(10_000, 0.25) == pytest.approx(1.96 / 2, rel=1e-3)
+    assert common.invert().half_width == common.half_width
+    assert compute_reach(10_000, 0.25) == pytest.approx(1.96 / 2, rel=1e-3)
 
 
 @pytest.mark.parametrize("count", [3, 8, 16])
@@ -110,9 +119,9 @@ def test_two_launches_decide_nothing() -> None:
 
 def test_the_models_changed_over() -> None:
     evidence = Evidence.from_log_ratios([0.05, 0.06, 0.04])
-    assert evidence.inverse() == Evidence.from_log_ratios([-0.05, -0.06, -0.04])
-    assert evidence.inverse().ratio.value == pytest.approx(1 / evidence.ratio.value)
-    assert evidence.inverse().ratio.low == pytest.approx(1 / evidence.ratio.high)
+    assert evidence.invert() == Evidence.from_log_ratios([-0.05, -0.06, -0.04])
+    assert evidence.invert().ratio.value == pytest.approx(1 / evidence.ratio.value)
+    assert evidence.invert().ratio.low == pytest.approx(1 / evidence.ratio.high)
 
 
 def test_order_and_unit_change_nothing() -> None:

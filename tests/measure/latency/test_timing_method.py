@@ -9,9 +9,15 @@ import numpy as np
 import pytest
 
 from orun.measure.latency import timing_method
-from orun.measure.latency.abba_blocks import Block, Pair, log_ratios
+from orun.measure.latency.abba_blocks import Block, Pair, compute_log_ratios
 from orun.measure.latency.cpu_time import Times, Work
-from orun.measure.latency.timing_method import Method, choose_method, inference_seconds, log_ratio, waiting_share
+from orun.measure.latency.timing_method import (
+    Method,
+    choose_method,
+    compute_inference_seconds,
+    compute_log_ratio,
+    compute_waiting_share,
+)
 from tests.measure.support import ALONE, launched
 
 SEVERAL = Work(process=2.0, thread=1.0, awake=0.9, most=1.9, busy=2)
@@ -51,26 +57,26 @@ def test_a_block_counts_by_the_median_of_its_inferences() -> None:
     pairs = [Pair("baseline", [Block("model", ours), Block("baseline", theirs)])] * 2
     methods: tuple[Method, ...] = ("threads", "wall")
     for method in methods:
-        assert log_ratios(pairs, "baseline", method) == [math.log(0.002 / 0.001)] * 2
-    assert [inference_seconds(ours, method, 100) for method in methods] == [0.001, 0.002]
+        assert compute_log_ratios(pairs, "baseline", method) == [math.log(0.002 / 0.001)] * 2
+    assert [compute_inference_seconds(ours, method, 100) for method in methods] == [0.001, 0.002]
 
 
 def test_on_one_thread_a_block_counts_by_its_fastest_inferences() -> None:
     """After another process had the core, inferences find the caches filled with its data."""
     cpu, process = np.array([9.0, *range(8, 28)]), np.array([5.0, *range(4, 24)])
     long = Times(np.ones(21), cpu, process, None)
-    assert (inference_seconds(long, "thread", 10), inference_seconds(long, "process", 10)) == (9.0, 5.0)
-    assert (inference_seconds(long, "thread", 9), inference_seconds(long, "process", 9)) == (17.0, 13.0)
+    assert (compute_inference_seconds(long, "thread", 10), compute_inference_seconds(long, "process", 10)) == (9.0, 5.0)
+    assert (compute_inference_seconds(long, "thread", 9), compute_inference_seconds(long, "process", 9)) == (17.0, 13.0)
 
 
 @pytest.mark.parametrize("method", ["thread", "process"])
 def test_the_least_of_four_inferences_is_not_compared_with_a_single_one(method: Method) -> None:
     seconds = np.array([0.002, 0.003, 0.003, 0.004])
     single, four = Times(seconds[:1], seconds[:1], seconds[:1], None), Times(seconds, seconds, seconds, None)
-    assert log_ratio(four, single, method) == math.log(0.003 / 0.002)
+    assert compute_log_ratio(four, single, method) == math.log(0.003 / 0.002)
 
 
 def test_waiting_is_a_share_of_the_time_of_inferences() -> None:
     seconds = np.array([0.1, 0.3])
-    assert waiting_share(Times(seconds, 0.5 * seconds, seconds, waited=0.1)) == 0.25
-    assert waiting_share(Times(seconds, seconds, seconds, waited=None)) is None
+    assert compute_waiting_share(Times(seconds, 0.5 * seconds, seconds, waited=0.1)) == 0.25
+    assert compute_waiting_share(Times(seconds, seconds, seconds, waited=None)) is None

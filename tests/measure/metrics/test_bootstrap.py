@@ -13,8 +13,8 @@ from orun.core.metrics import Comparison, Estimate
 from orun.measure.metrics import bootstrap
 from orun.measure.metrics.bootstrap import resample
 from orun.measure.metrics.curves import auc, average_precision
-from orun.measure.metrics.newcombe import newcombe_interval
-from orun.measure.metrics.paired import Z, quantiles, tango_interval
+from orun.measure.metrics.newcombe import estimate_interval
+from orun.measure.metrics.paired import Z, estimate_quantiles, estimate_tango_interval
 from orun.measure.metrics.pooled import Pooled, Weighted, f1
 from tests.thin import mostly_slow
 
@@ -26,7 +26,7 @@ def compared(ours: Pooled | None, theirs: Pooled | None, seed: int = 0) -> tuple
     assert ours is not None
     assert theirs is not None
     resampled = resample({"model": ours, "reference": theirs}, seed)
-    return resampled["model"].interval, resampled["model"].against(resampled["reference"])
+    return resampled["model"].interval, resampled["model"].compare_with(resampled["reference"])
 
 
 def ends(estimate: Estimate) -> tuple[float, float, float]:
@@ -94,7 +94,7 @@ def test_answers_that_are_all_alike_are_as_doubtful_as_mcnemars_test_has_it() ->
     answers = labels.copy()
     answers[[0, 39]] = [1, 0]
     _, comparison = compared(f1(answers, labels), f1(answers, labels))
-    low, high = tango_interval(0, 0, 10)
+    low, high = estimate_tango_interval(0, 0, 10)
     assert ends(comparison.difference) == pytest.approx((0.0, low / 2, high / 2))
     assert comparison.changed == 0
     value = comparison.value
@@ -106,7 +106,7 @@ def test_classes_that_are_told_apart_by_all_examples_may_still_not_be_by_others(
     scores = labels + np.linspace(0, 0.5, 40)
     interval, comparison = compared(auc(scores, labels), auc(scores**2, labels))
     unseen = Z * Z / (10 + Z * Z)
-    assert ends(interval) == pytest.approx((1.0, newcombe_interval(1.0, 10, 30)[0], 1.0))
+    assert ends(interval) == pytest.approx((1.0, estimate_interval(1.0, 10, 30)[0], 1.0))
     assert ends(comparison.difference) == pytest.approx((0.0, -unseen, unseen))
     assert (comparison.count, comparison.changed) == (40, 0)
 
@@ -117,7 +117,7 @@ def test_the_interval_of_one_area_is_never_narrower_than_newcombes() -> None:
     scores = ours[:, 1] + 2 * labels
     pooled = auc(scores, labels)
     assert pooled is not None
-    low, high = newcombe_interval(pooled.overall, int(labels.sum()), int((1 - labels).sum()))
+    low, high = estimate_interval(pooled.overall, int(labels.sum()), int((1 - labels).sum()))
     interval = resample({"model": pooled}, 0)["model"]
     resampled = dataclasses.replace(interval, model=dataclasses.replace(pooled, bounds=None)).interval
     assert ends(interval.interval) == (interval.value, min(low, resampled.low), max(high, resampled.high))
@@ -174,7 +174,7 @@ def test_nothing_is_told_where_most_resamples_have_no_figure() -> None:
     pooled = Pooled(np.arange(8.0)[:, None], nothing, 8, resamples=200)
     resampled = resample({"model": pooled}, 0)["model"]
     assert resampled.interval == Estimate(1.0, -math.inf, math.inf)
-    assert resampled.against(resampled).method == "paired bootstrap over 8 examples, 175 of 200 resamples left out"
+    assert resampled.compare_with(resampled).method == "paired bootstrap over 8 examples, 175 of 200 resamples left out"
     classes = dataclasses.replace(resampled, model=dataclasses.replace(pooled, rarest="cat"))
     assert classes.interval == Estimate(1.0, -math.inf, math.inf)
 
@@ -246,7 +246,9 @@ def test_the_quantiles_are_of_as_few_examples_as_the_rarest_class_has() -> None:
     for fewest in (6, 30, 1000):
         pooled = Pooled(np.arange(1000.0)[:, None], lambda _: lambda weights: np.full(len(weights), 5.0), fewest)
         estimate = bootstrap.Resampled(pooled, 5.0, spread).interval
-        assert ends(estimate) == ends(quantiles(5.0, spread, fewest))  # as it is above 1, where no class is known
+        assert ends(estimate) == ends(
+            estimate_quantiles(5.0, spread, fewest)
+        )  # as it is above 1, where no class is known
 
 
 @pytest.mark.parametrize("counts", [[5, 1, 1, 1], [1, 1, 1, 1], [30, 10, 20]])

@@ -168,11 +168,13 @@ def test_a_comparison_needs_six_images_of_each_class() -> None:
     )
     worse = {**outputs, "boxes": [boxes + 1.0 for boxes in outputs["boxes"]]}
     resampled = resample({"model": pooled(*read(labels, worse), "map"), "baseline": model}, 0)
-    comparison = resampled["model"].against(resampled["baseline"])
+    comparison = resampled["model"].compare_with(resampled["baseline"])
     assert comparison.method == "paired bootstrap over 60 examples"
     assert comparison.difference.low < comparison.difference.value < comparison.difference.high < 0
     few = resample({"model": pooled(*read(labels[:8], {k: v[:8] for k, v in outputs.items()}), "map")}, 0)["model"]
-    assert re.fullmatch(r"\d examples? of class \d, too few for an interval, which takes 6", few.against(few).method)
+    assert re.fullmatch(
+        r"\d examples? of class \d, too few for an interval, which takes 6", few.compare_with(few).method
+    )
 
 
 def test_formats_of_boxes_and_one_output_of_six_columns() -> None:

@@ -82,7 +82,7 @@ def test_equal_texts_do_not_prove_that_two_models_are_equal() -> None:
     resampled = resample(models, 0)
     assert resampled["model"].interval.low == 0
     assert resampled["model"].interval.high == pytest.approx(0.161, abs=0.001)
-    comparison = resampled["model"].against(resampled["baseline"])
+    comparison = resampled["model"].compare_with(resampled["baseline"])
     assert (comparison.changed, comparison.method) == (0, "paired bootstrap over 20 examples")
     assert (comparison.difference.low, comparison.difference.high) == pytest.approx((-0.161, 0.161), abs=0.001)
 

@@ -129,7 +129,7 @@ def test_a_single_score_has_no_class(shape: tuple[int, ...]) -> None:
     reference = np.random.default_rng(0).random(shape)
     difference = compare(1 - reference, reference)
     for family in BY_CLASS:
-        assert np.isnan(difference.per_example(family)).tolist() == [True] * 3, family
+        assert np.isnan(difference.measure_each(family)).tolist() == [True] * 3, family
     assert difference.max_abs.max() == np.abs(1 - 2 * reference).max()
 
 

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from orun.measure.metrics.curves import auc
-from orun.measure.metrics.newcombe import newcombe_interval
+from orun.measure.metrics.newcombe import estimate_interval
 from orun.measure.metrics.paired import Z
 
 
 @pytest.mark.parametrize(("area", "positive", "negative"), [(0.5, 10, 10), (0.9, 10, 90), (0.99, 30, 970), (1.0, 6, 6)])
 def test_a_bound_is_as_far_as_its_own_error_says(area: float, positive: int, negative: int) -> None:
-    low, high = newcombe_interval(area, positive, negative)
+    low, high = estimate_interval(area, positive, negative)
     assert 0 < low < area <= high <= 1
     for bound in (low, high):
         size = (positive + negative) / 2 - 1
@@ -25,10 +25,10 @@ def test_a_bound_is_as_far_as_its_own_error_says(area: float, positive: int, neg
 
 
 def test_the_other_way_about_it_is_mirrored() -> None:
-    low, high = newcombe_interval(0.93, 12, 200)
-    assert newcombe_interval(1 - 0.93, 12, 200) == pytest.approx((1 - high, 1 - low))
-    assert newcombe_interval(0.93, 200, 12) == pytest.approx((low, high))
-    assert newcombe_interval(0.0, 12, 200)[0] == 0.0
+    low, high = estimate_interval(0.93, 12, 200)
+    assert estimate_interval(1 - 0.93, 12, 200) == pytest.approx((1 - high, 1 - low))
+    assert estimate_interval(0.93, 200, 12) == pytest.approx((low, high))
+    assert estimate_interval(0.0, 12, 200)[0] == 0.0
 
 
 @pytest.mark.parametrize(

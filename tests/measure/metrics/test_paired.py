@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate
-from orun.measure.metrics.paired import Z, compare, compare_exact, interval, tango_interval
+from orun.measure.metrics.paired import Z, compare, compare_exact, estimate_interval, estimate_tango_interval
 from tests.thin import mostly_slow
 
 
@@ -19,30 +19,30 @@ def scores(right: int, wrong: int) -> np.ndarray[tuple[int], np.dtype[np.float64
 class TestTango:
     def test_the_example_of_its_paper(self) -> None:
         # Tango (1998), section 6.1: 44 pairs, none better and one worse, lower limit of the 90 % interval
-        low, _ = tango_interval(0, 1, 44, z=1.645)
+        low, _ = estimate_tango_interval(0, 1, 44, z=1.645)
         assert round(low, 3) == -0.096
 
     def test_airway_reactivity(self) -> None:
         # Fagerland, Lydersen and Laake (2014): pairs 1, 1, 7, 12
-        low, high = tango_interval(1, 7, 21)
+        low, high = estimate_tango_interval(1, 7, 21)
         assert (round(low, 3), round(high, 3)) == (-0.517, -0.026)
 
     def test_at_no_difference_it_is_mcnemars_test(self) -> None:
         for better in range(8, 40):
-            shown = tango_interval(better, 8, 200)[0] > 0
+            shown = estimate_tango_interval(better, 8, 200)[0] > 0
             assert shown == ((better - 8) ** 2 / (better + 8) > Z * Z), better
 
     def test_swapping_the_models_mirrors_it(self) -> None:
-        low, high = tango_interval(9, 4, 100)
-        assert tango_interval(4, 9, 100) == pytest.approx((-high, -low), abs=1e-12)
+        low, high = estimate_tango_interval(9, 4, 100)
+        assert estimate_tango_interval(4, 9, 100) == pytest.approx((-high, -low), abs=1e-12)
 
     @pytest.mark.parametrize(("better", "worse", "examples"), [(0, 0, 1), (1, 0, 1), (5, 0, 5), (0, 5, 5), (2, 3, 5)])
     def test_holds_the_estimate_and_stays_in_range(self, better: int, worse: int, examples: int) -> None:
-        low, high = tango_interval(better, worse, examples)
+        low, high = estimate_tango_interval(better, worse, examples)
         assert -1 <= low <= (better - worse) / examples <= high <= 1
 
     def test_no_change_in_a_few_examples_proves_little(self) -> None:
-        low, high = tango_interval(0, 0, 30)
+        low, high = estimate_tango_interval(0, 0, 30)
         assert (round(low, 3), round(high, 3)) == (-0.114, 0.114)
 
     @pytest.mark.parametrize(("p_better", "p_worse"), [(0.02, 0.02), (0.05, 0.02), (0.1, 0.15), (0.01, 0.04)])
@@ -53,7 +53,7 @@ class TestTango:
                 chance = _multinomial(examples, better, worse, p_better, p_worse)
                 if chance < 1e-9:
                     continue
-                low, high = tango_interval(better, worse, examples)
+                low, high = estimate_tango_interval(better, worse, examples)
                 covered += chance * (low <= truth <= high)
         assert 0.93 <= covered <= 0.99
 
@@ -67,7 +67,7 @@ class TestRightOrWrong:
     def test_counts_who_changed_sides(self) -> None:
         ours = np.array([1, 1, 0, 1, 0, 1, 0, 0], float)
         theirs = np.array([1, 0, 1, 1, 0, 0, 0, 1], float)
-        low, high = tango_interval(2, 2, 8)
+        low, high = estimate_tango_interval(2, 2, 8)
         assert compare(ours, theirs, seed=0) == Comparison(
             value=0.5,
             ratio=Estimate(1.0, (0.5 + low) / 0.5, (0.5 + high) / 0.5),
@@ -95,7 +95,7 @@ class TestRightOrWrong:
             (0, 20, 0.0, 0.1611),
             (1, 29, 0.0061, 0.1718),
         ]:
-            estimate = interval(scores(right, total - right), seed=0)
+            estimate = estimate_interval(scores(right, total - right), seed=0)
             assert (estimate.value, round(estimate.low, 4), round(estimate.high, 4)) == (right / total, low, high)
 
 
@@ -117,7 +117,7 @@ class TestBootstrap:
 
     def test_examples_that_do_not_tell_two_models_apart_prove_as_little_as_right_ones_that_stay_right(self) -> None:
         ranks = 1 / np.array([1, 2, 1, 4, 3, 1, 1, 2, 1, 1], float)
-        low, high = tango_interval(0, 0, 10)
+        low, high = estimate_tango_interval(0, 0, 10)
         mean = float(ranks.mean())
         assert compare(ranks, ranks.copy(), seed=0) == Comparison(
             value=mean,
@@ -146,7 +146,7 @@ class TestBootstrap:
     def test_few_examples_are_as_doubtful_as_students_t_has_it(self, examples: int, missed: float) -> None:
         """Resampled as they are, 14, 11 and 8 of 100 intervals would miss."""
         drawn = np.random.default_rng(examples).standard_normal((600, examples))
-        intervals = [interval(sample, seed=0) for sample in drawn]
+        intervals = [estimate_interval(sample, seed=0) for sample in drawn]
         assert np.mean([sample.low > 0 or sample.high < 0 for sample in intervals]) <= missed
 
     def test_pairing_removes_what_both_models_share(self) -> None:
@@ -156,11 +156,11 @@ class TestBootstrap:
         comparison = compare(ours, theirs, seed=0)
         assert comparison.difference.low == pytest.approx(-0.01, abs=1e-12)
         assert comparison.difference.high == pytest.approx(-0.01, abs=1e-12)
-        assert interval(ours, seed=0).low < ours.mean() - 0.02
+        assert estimate_interval(ours, seed=0).low < ours.mean() - 0.02
 
     def test_none_and_all_right_are_bounds(self) -> None:
         for total in range(1, 60):
-            none, estimate = (interval(scores(right, total - right), seed=0) for right in (0, total))
+            none, estimate = (estimate_interval(scores(right, total - right), seed=0) for right in (0, total))
             assert (none.value, none.low, estimate.value, estimate.high) == (0, 0, 1, 1)
 
     def test_the_same_seed_gives_the_same_interval(self) -> None:
@@ -188,7 +188,7 @@ class TestBootstrap:
             Estimate(-0.25, -math.inf, math.inf),
         )
         assert comparison.method == f"{count} example{'s' if count > 1 else ''}, too few for an interval, which takes 6"
-        assert interval(ours, seed=0) == Estimate(0.25, -math.inf, math.inf)
+        assert estimate_interval(ours, seed=0) == Estimate(0.25, -math.inf, math.inf)
         enough = compare(np.full(6, 0.25), np.full(6, 0.5), seed=0)
         assert enough.difference == Estimate(-0.25, -0.25, -0.25)
 

@@ -12,7 +12,7 @@ from sklearn.metrics import average_precision_score, f1_score, jaccard_score, ro
 
 from orun.errors import UsageError
 from orun.measure.metrics.curves import auc, average_precision
-from orun.measure.metrics.pooled import Pooled, f1, f1_of_part, iou
+from orun.measure.metrics.pooled import Pooled, f1, iou, pool_f1_of_part
 
 Floats = NDArray[np.float64]
 Metric = Callable[..., Pooled | None]
@@ -175,8 +175,8 @@ def test_part_of_the_examples_may_lack_classes() -> None:
     alone = labels == 1
     for metric in (auc, average_precision):
         assert metric(table[alone], labels[alone], part=True) is None  # of the latter any answers would have 1
-    assert f1_of_part(table[alone], labels[alone]) is None
-    assert overall(f1_of_part(table[some], labels[some])) == f1(table[some], labels[some]).overall
+    assert pool_f1_of_part(table[alone], labels[alone]) is None
+    assert overall(pool_f1_of_part(table[some], labels[some])) == f1(table[some], labels[some]).overall
 
 
 def test_the_rarest_class() -> None:

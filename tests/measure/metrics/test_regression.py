@@ -71,7 +71,7 @@ def test_a_worse_model_is_told_from_one_that_is_as_good() -> None:
     resampled = resample(
         {name: rmse(answer, labels)(everything) for name, answer in (*models.items(), ("original", output))}, 1
     )
-    same, worse = (resampled[name].against(resampled["original"]) for name in models)
+    same, worse = (resampled[name].compare_with(resampled["original"]) for name in models)
     assert same.difference.low < 0 < same.difference.high < 0.001
     assert 1.05 < worse.ratio.low < worse.ratio.value < worse.ratio.high < 1.3
 

@@ -31,7 +31,7 @@ def mean(scores: NDArray[np.float64]) -> Callable[[Rows], float]:
 
 def test_scores_of_each_example_are_compared_as_everywhere() -> None:
     assert orun.compare(OURS, THEIRS, 3) == paired.compare(OURS, THEIRS, 3)
-    assert orun.interval(OURS, 3) == paired.interval(OURS, 3)
+    assert orun.interval(OURS, 3) == paired.estimate_interval(OURS, 3)
     right, wrong = [True] * 9 + [False], [1] * 8 + [0] * 2
     compared = orun.compare(right, wrong, 0)
     assert compared.method == "McNemar's score interval over 10 examples, 1 better and 0 worse"

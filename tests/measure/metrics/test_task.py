@@ -12,7 +12,7 @@ from sklearn.metrics import ndcg_score, top_k_accuracy_score
 from orun.errors import UsageError
 from orun.measure.metrics.curves import auc
 from orun.measure.metrics.pooled import f1, iou
-from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, ranks, recall, reciprocal_rank
+from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, rank_candidates, recall, reciprocal_rank
 
 
 def test_accuracy_of_scores() -> None:
@@ -201,7 +201,7 @@ def test_scores_in_8_bits_are_made_floats() -> None:
 def test_ranks_go_by_angle() -> None:
     queries = np.array([[1.0, 0.0], [0.0, 2.0], [1.0, 1.0]])
     candidates = np.array([[10.0, 1.0], [1.0, 5.0], [3.0, 3.0]])
-    rank = ranks(queries, candidates, np.array([0, 2, 1]))
+    rank = rank_candidates(queries, candidates, np.array([0, 2, 1]))
     assert rank.tolist() == [1, 2, 2]
     assert recall(rank, 1).tolist() == [1.0, 0.0, 0.0]
     assert recall(rank, 5).tolist() == [1.0, 1.0, 1.0]
@@ -209,26 +209,26 @@ def test_ranks_go_by_angle() -> None:
 
 
 def test_a_model_that_answers_everything_alike_ranks_last() -> None:
-    rank = ranks(np.ones((3, 4)), np.ones((5, 4)), np.array([0, 2, 4]))
+    rank = rank_candidates(np.ones((3, 4)), np.ones((5, 4)), np.array([0, 2, 4]))
     assert rank.tolist() == [5, 5, 5]
 
 
 def test_a_model_that_answers_nothing_ranks_last() -> None:
-    assert ranks(np.zeros((2, 4)), np.zeros((3, 4)), np.array([0, 1])).tolist() == [3, 3]
+    assert rank_candidates(np.zeros((2, 4)), np.zeros((3, 4)), np.array([0, 1])).tolist() == [3, 3]
 
 
 def test_many_queries_are_ranked_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(0)
     queries, candidates = generator.standard_normal((50, 8)), generator.standard_normal((30, 8))
     labels = generator.integers(0, 30, 50)
-    at_once = ranks(queries, candidates, labels)
+    at_once = rank_candidates(queries, candidates, labels)
     monkeypatch.setattr("orun.measure.metrics.task.ROWS", 7)
-    assert ranks(queries, candidates, labels).tolist() == at_once.tolist()
+    assert rank_candidates(queries, candidates, labels).tolist() == at_once.tolist()
 
 
 def test_retrieval_needs_vectors() -> None:
     with pytest.raises(UsageError) as error:
-        ranks(np.zeros((2, 5, 3)), np.zeros((2, 5, 3)), np.array([0, 1]))
+        rank_candidates(np.zeros((2, 5, 3)), np.zeros((2, 5, 3)), np.array([0, 1]))
     assert str(error.value) == (
         "retrieval metrics need one vector for each example\n"
         "  the model's output is [2, 5, 3]\n"

@@ -14,9 +14,9 @@ from orun.stages._graph.agreement import check, run_cases
 from orun.stages._graph.differences import Tolerance, compare_values
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.leniency import Agreement
-from orun.stages._graph.limits import Limit, Limits, limits_of, merge
+from orun.stages._graph.limits import Limit, Limits, build_limits, merge
 from orun.stages._graph.processor import check_result
-from orun.stages._graph.sessions import session
+from orun.stages._graph.sessions import open_model
 from tests.stages.models import ADD, parse
 from tests.stages.support import artifact, make_context, run_stage
 
@@ -66,7 +66,7 @@ def test_nothing_to_compare() -> None:
 
 
 def test_a_session_takes_what_the_model_takes(tmp_path: Path) -> None:
-    model = session(artifact(tmp_path, parse(ADD)) / "model.onnx", ["y"])
+    model = open_model(artifact(tmp_path, parse(ADD)) / "model.onnx", ["y"])
     (result,) = model({"x": np.zeros((1, 3), np.float32), "other": np.zeros(1)})
     assert result.tolist() == [[1, 1, 1]]
 
@@ -112,7 +112,7 @@ def test_the_largest_error_is_the_metric(tmp_path: Path) -> None:
 
 
 def test_a_model_that_cannot_run_a_case(tmp_path: Path) -> None:
-    model = session(artifact(tmp_path, parse(ADD)) / "model.onnx", ["y"])
+    model = open_model(artifact(tmp_path, parse(ADD)) / "model.onnx", ["y"])
     case = Case("random values at n=2, m=4", {}, {"x": np.ones((2, 4), np.float32)})
     with pytest.raises(StageFailed) as caught:
         run_cases(make_context(tmp_path), "the model before it", model, [case])
@@ -124,7 +124,7 @@ def test_a_model_that_cannot_run_a_case(tmp_path: Path) -> None:
 
 
 def test_a_candidate_that_cannot_run_what_the_reference_ran(tmp_path: Path) -> None:
-    model = session(artifact(tmp_path, parse(ADD)) / "model.onnx", ["y"])
+    model = open_model(artifact(tmp_path, parse(ADD)) / "model.onnx", ["y"])
     agreement = Agreement("the new model", "the old model", ["y"], TIGHT, "do something")
     case = Case("random values at n=2, m=4", {}, {"x": np.ones((2, 4), np.float32)})
     with pytest.raises(StageFailed) as caught:
@@ -318,10 +318,10 @@ shaky (float[n, 64] x) => (float[n, 64] y)
 def test_an_onnx_model_that_differs_from_itself(tmp_path: Path) -> None:
     """Normalizing a constant leaves only rounding errors, divided by their own spread."""
     path = artifact(tmp_path, parse(SHAKY)) / "model.onnx"
-    limits = limits_of(make_context(tmp_path), path, ["y"], None)
+    limits = build_limits(make_context(tmp_path), path, ["y"], None)
     for value, least, most in ((np.full((1, 64), 0.3), 0.1, 10), (np.linspace(0, 1, 64)[None], 0, 1e-5)):
         case = Case("", {}, {"x": value.astype(np.float32)})
-        right = run_cases(make_context(tmp_path), "it", session(path, ["y"]), [case])[0]
+        right = run_cases(make_context(tmp_path), "it", open_model(path, ["y"]), [case])[0]
         with contextlib.chdir(tmp_path):
             (limit,) = limits.of(case, right)
         assert limit is not None

@@ -19,13 +19,13 @@ from orun.stages._graph.input_domain import (
     DeclaredInput,
     InputDomain,
     InputValues,
+    build_domain,
     carry_domain,
-    domain_of,
     read_domain,
     write_domain,
 )
 from orun.stages._graph.io import load_graph
-from orun.stages._graph.signature import inputs_of, sizes_of
+from orun.stages._graph.signature import build_inputs, find_sizes
 from orun.stages.contract import Port, Spec
 from orun.stages.timing import Sizes, make_feeds, make_timed_feeds
 from tests.stages.conftest import MODULES, SCORER
@@ -48,12 +48,12 @@ def declared(domain: InputDomain = DOMAIN, text: str = LOOKUP) -> onnx.ModelProt
 
 def test_inputs_are_made_up_within_it() -> None:
     model = declared()
-    assert inputs_of(model) == (
+    assert build_inputs(model) == (
         Input("ids", "int64", ("batch", "length"), low=0, high=3),
         Input("mask", "int64", ("batch", "length"), fill="right-padded"),
         Input("extra", "float32", ("batch", 2), low=2, high=5),
     )
-    assert sizes_of(model) == {"length": (4, 6)}
+    assert find_sizes(model) == {"length": (4, 6)}
 
 
 def test_it_is_json_in_the_file() -> None:
@@ -68,11 +68,11 @@ def test_it_is_json_in_the_file() -> None:
         "sizes": {"length": [4, 6]},
     }
     assert read_domain(declared()) == DOMAIN
-    assert domain_of(inputs_of(declared()), {"length": [4, 6]}).inputs["mask"] == InputValues("right-padded")
+    assert build_domain(build_inputs(declared()), {"length": [4, 6]}).inputs["mask"] == InputValues("right-padded")
 
 
 def test_an_integer_that_is_no_mask_is_not_taken_for_one() -> None:
-    assert inputs_of(declared(InputDomain({"mask": InputValues(high=7)})))[1] == Input(
+    assert build_inputs(declared(InputDomain({"mask": InputValues(high=7)})))[1] == Input(
         "mask", "int64", ("batch", "length"), high=7
     )
 
@@ -80,13 +80,13 @@ def test_an_integer_that_is_no_mask_is_not_taken_for_one() -> None:
 def test_bounds_that_a_narrower_type_does_not_have() -> None:
     model = declared(InputDomain({"x": InputValues(low=-1e5, high=1e5)}), ADD)
     model.graph.input[0].type.tensor_type.elem_type = onnx.TensorProto.FLOAT16
-    assert [(item.low, item.high) for item in inputs_of(model)] == [(-65504, 65504)]
+    assert [(item.low, item.high) for item in build_inputs(model)] == [(-65504, 65504)]
 
 
 def test_what_the_model_no_longer_has_is_not_read() -> None:
     model = declared(InputDomain({"gone": InputValues(high=3)}, {"gone": (4,), "length": (2,)}))
-    assert [item.name for item in inputs_of(model)] == ["ids", "mask", "extra"]
-    assert sizes_of(model) == {"length": (2,)}
+    assert [item.name for item in build_inputs(model)] == ["ids", "mask", "extra"]
+    assert find_sizes(model) == {"length": (2,)}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_property_that_cannot_be_read(text: str, why: str) -> None:
     model = parse(LOOKUP)
     model.metadata_props.add(key=PROPERTY, value=text)
     with pytest.raises(UsageError) as caught:
-        inputs_of(model)
+        build_inputs(model)
     assert caught.value.problem == "the model's property `orun.input_domain` cannot be read"
     assert caught.value.why.startswith(why)
     assert '{"inputs": {"mask": {"fill": "right-padded"}' in caught.value.hint
@@ -147,8 +147,8 @@ def test_a_stage_that_drops_the_names_of_axes(tmp_path: Path) -> None:
     after = artifact(tmp_path, nameless)
     carry_domain(SPEC, after, {"model": before})
     model = load_graph(after / "model.onnx")
-    assert [item.shape for item in inputs_of(model)] == [("batch", "length"), ("batch", "length"), ("batch", 2)]
-    assert sizes_of(model) == {"length": (4, 6)}
+    assert [item.shape for item in build_inputs(model)] == [("batch", "length"), ("batch", "length"), ("batch", 2)]
+    assert find_sizes(model) == {"length": (4, 6)}
 
 
 def test_a_stage_that_leaves_its_own(tmp_path: Path) -> None:
@@ -225,7 +225,7 @@ def test_every_kind_keeps_it(tmp_path: Path, encoder: Path, kind: str) -> None:
     )
     model = load_graph(result.model)
     assert read_domain(model) == TEXTS
-    assert sizes_of(model) == ({} if kind == "optimize/shapes" else {"sequence": LENGTHS})
+    assert find_sizes(model) == ({} if kind == "optimize/shapes" else {"sequence": LENGTHS})
     assert result.value("size") == sum(path.stat().st_size for path in result.output.iterdir())
     if "compared" in result.log:  # at four lengths, or at the three sizes of the batch, and at the bounds
         assert f"on {5 if kind == 'optimize/shapes' else 6} inputs" in result.log
@@ -240,7 +240,7 @@ def test_an_export_declares_it(tmp_path: Path) -> None:
     assert read_domain(model) == InputDomain(
         {"ids": InputValues(high=10), "mask": InputValues("right-padded")}, {"length": (3, 6)}
     )
-    assert sizes_of(model) == {"length": (3, 6)}
+    assert find_sizes(model) == {"length": (3, 6)}
     assert exported.value("size") == exported.model.stat().st_size
 
 

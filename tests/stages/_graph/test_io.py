@@ -40,7 +40,7 @@ def test_saved_whole_and_read_back(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx_io.save(parse(WORDY), path)
     assert onnx_io.load(path) == parse(WORDY)
-    assert onnx_io.external_files(onnx_io.load_graph(path)) == ()
+    assert onnx_io.list_external_files(onnx_io.load_graph(path)) == ()
 
 
 def test_external_data_in_one_file_that_the_model_names(tmp_path: Path) -> None:
@@ -50,7 +50,7 @@ def test_external_data_in_one_file_that_the_model_names(tmp_path: Path) -> None:
     model.graph.initializer.append(numpy_helper.from_array(weight, "unused"))
     onnx_io.save(model, path, external=True)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["model.onnx", "model.onnx.data"]
-    assert onnx_io.external_files(onnx_io.load_graph(path)) == ("model.onnx.data",)
+    assert onnx_io.list_external_files(onnx_io.load_graph(path)) == ("model.onnx.data",)
     again = weights_of(onnx_io.load(path))
     assert again["one"].tolist() == [1, 1, 1]
     assert np.array_equal(again["unused"], weight)
@@ -117,8 +117,8 @@ def test_what_is_no_model(tmp_path: Path, data: bytes) -> None:
 
 def test_nodes_and_tensors_of_branches_count(tmp_path: Path) -> None:
     model = parse(BRANCH)
-    assert [node.op_type for node in onnx_io.nodes(model)] == ["If", "Constant", "Constant"]
-    assert [tensor.float_data[0] for tensor in onnx_io.tensors(model)] == [1.0, 2.0]
+    assert [node.op_type for node in onnx_io.iter_nodes(model)] == ["If", "Constant", "Constant"]
+    assert [tensor.float_data[0] for tensor in onnx_io.iter_tensors(model)] == [1.0, 2.0]
     onnx_io.save(model, tmp_path / "model.onnx")
     size = (tmp_path / "model.onnx").stat().st_size
     assert onnx_io.weigh(tmp_path / "model.onnx") == {

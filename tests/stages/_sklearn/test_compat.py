@@ -11,7 +11,12 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.tree import DecisionTreeClassifier
 
-from orun.stages._sklearn.compat import TRACKS, booleans_as_integers, missing_values_in_trees, weights_of_distances
+from orun.stages._sklearn.compat import (
+    TRACKS,
+    weigh_by_distances,
+    write_booleans_as_integers,
+    write_sides_of_missing_values,
+)
 
 X = np.arange(80, dtype=np.float32).reshape(40, 2)
 TREES = HistGradientBoostingClassifier(max_iter=2).fit(X, np.arange(40) % 2)
@@ -33,7 +38,7 @@ def test_skl2onnx_writes_truth_values_among_integers() -> None:
 
 
 def test_the_work_around() -> None:
-    with booleans_as_integers():
+    with write_booleans_as_integers():
         assert to_onnx(TREES, X[:1]).graph.node
 
 
@@ -42,7 +47,7 @@ def test_skl2onnx_sends_missing_values_to_the_right() -> None:
 
 
 def test_missing_values_to_the_left() -> None:
-    with missing_values_in_trees():
+    with write_sides_of_missing_values():
         assert written_sides(to_onnx(TREE, WITH_GAPS)) == [1, 0, 0]
     assert written_sides(to_onnx(TREE, WITH_GAPS)) == [0, 0, 0]
 
@@ -57,5 +62,5 @@ def test_skl2onnx_weighs_neighbours_equally() -> None:
 
 
 def test_weights_of_distances() -> None:
-    with weights_of_distances():
+    with weigh_by_distances():
         assert predict_one(to_onnx(WEIGHED, WITH_GAPS)) == pytest.approx(1)

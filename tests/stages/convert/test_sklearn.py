@@ -25,7 +25,7 @@ from orun.errors import OrunError
 from orun.stages import memory_headroom
 from orun.stages._graph import sessions
 from orun.stages._sklearn import check, converters
-from orun.stages._sklearn.export import weight_bytes
+from orun.stages._sklearn.export import count_weight_bytes
 from orun.stages._sklearn.plain import find_column, remove_wrappers
 from tests.stages.conftest import MODULES
 from tests.stages.models import shapes_of
@@ -46,13 +46,13 @@ def refusal(folder: Path, model: str, data: str, **params: Any) -> str:
 
 def change_answers(patch: pytest.MonkeyPatch, change: Callable[[Any, list[Any]], list[Any]]) -> None:
     """Change the answers of the converted model before they are compared: `change` takes its inputs and answers."""
-    open_session = sessions.session
+    open_session = sessions.open_model
 
     def changed(*arguments: Any) -> Any:
         model = open_session(*arguments)
         return lambda feed: change(feed, list(model(feed)))
 
-    patch.setattr(check, "session", changed)
+    patch.setattr(check, "open_model", changed)
 
 
 def answer(run: StageRun, feed: Mapping[str, Any], *outputs: str) -> list[Any]:
@@ -571,10 +571,10 @@ def test_a_class_of_the_user(tmp_path: Path) -> None:
 def test_what_does_not_fit_into_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     classifier = estimators.pipeline()[-1]
     arrays = [value for value in vars(classifier).values() if isinstance(value, np.ndarray)]
-    assert weight_bytes(classifier) == 4 * sum(array.size for array in arrays) > 4 * 640
-    assert weight_bytes(estimators.pipeline()) > weight_bytes(classifier)
+    assert count_weight_bytes(classifier) == 4 * sum(array.size for array in arrays) > 4 * 640
+    assert count_weight_bytes(estimators.pipeline()) > count_weight_bytes(classifier)
     monkeypatch.setattr(memory_headroom, "LARGE", 0)
-    monkeypatch.setattr(memory_headroom, "free_memory", lambda: 0)
+    monkeypatch.setattr(memory_headroom, "measure_free_memory", lambda: 0)
     message = refusal(tmp_path, "pipeline", "digits")
     assert re.match(r"the model takes .* kB of memory here, and 0 B are free\n", message)
 

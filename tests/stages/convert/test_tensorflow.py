@@ -23,9 +23,9 @@ from orun.measure.framework_model import FrameworkSession
 from orun.pipeline.fragments import to_plain_default
 from orun.stages._graph import input_domain
 from orun.stages._tf import export
-from orun.stages.contract import module_name
+from orun.stages.contract import to_module_name
 from orun.stages.convert.tensorflow import Params
-from orun.stages.params import params_of
+from orun.stages.params import list_params
 from orun.stages.reference_models import open_source
 from tests.stages.conftest import MODULES
 from tests.stages.support import StageRun, run_stage
@@ -168,8 +168,8 @@ def test_the_model_of_a_file_answers_as_the_converted_one(network_files: Path, t
     import tensorflow as tf
 
     run = run_stage("convert/tensorflow", tmp_path, {"model": "model.keras"}, root=network_files)
-    params = {item.name: to_plain_default(item.default) for item in params_of(Params)}
-    entry = module_name("convert/tensorflow")
+    params = {item.name: to_plain_default(item.default) for item in list_params(Params)}
+    entry = to_module_name("convert/tensorflow")
     source = SourceModel("convert", entry, "tensorflow", params | {"model": "model.keras"})
     framework = FrameworkSession(run.model, open_source(source, network_files, 0, None))
     assert framework.title == f"TensorFlow {tf.__version__}, traced by tf.function"

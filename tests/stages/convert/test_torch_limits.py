@@ -12,7 +12,7 @@ import pytest
 from orun.errors import StageFailed
 from orun.stages._graph.feeds import Case, Input
 from orun.stages._torch.export import bind
-from orun.stages._torch.limits import limits_of
+from orun.stages._torch.limits import build_limits
 from orun.stages.contract import Context
 from tests.stages.conftest import MODULES
 from tests.stages.modules.small import noisy
@@ -86,6 +86,6 @@ def test_random_numbers_are_no_rows_that_see_nothing(tmp_path: Path) -> None:
     context = Context("stage", {}, tmp_path, tmp_path, None, 0, None, None, lambda: log, lambda *_: None)
     bound = bind(noisy(), [Input("x", "float32", (64,))])
     feed = {"x": np.ones(64, np.float32)}
-    (limit,) = limits_of(context, bound).of(Case("", {}, feed), bound(feed))
+    (limit,) = build_limits(context, bound).of(Case("", {}, feed), bound(feed))
     assert limit
     assert not limit.arbitrary.any()

@@ -19,9 +19,9 @@ from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.core.targets import Provider, Target
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.names import FIDELITY, READ, TASK
-from orun.measure.metrics.paired import interval, tango_interval
+from orun.measure.metrics.paired import estimate_interval, estimate_tango_interval
 from orun.stages.measure.accuracy import Params, metrics
-from orun.stages.params import build, params_of
+from orun.stages.params import build, list_params
 from tests.stages.models import parse
 from tests.stages.support import StageRun, artifact, run_stage
 
@@ -168,13 +168,13 @@ def test_a_task_is_compared_example_by_example(folder: Path) -> None:
         model=linear(swapped),
         reference=linear(EYE),
     )
-    low, high = tango_interval(1, 2, 4)
+    low, high = estimate_tango_interval(1, 2, 4)
     assert run.metrics["accuracy"] == Metric(
         0.5,
         "ratio",
         "higher",
         "sample",
-        interval(np.array([0.0, 0.0, 1.0, 1.0]), 0),
+        estimate_interval(np.array([0.0, 0.0, 1.0, 1.0]), 0),
         Comparison(
             0.75,
             Estimate(0.5 / 0.75, (0.75 + low) / 0.75, (0.75 + high) / 0.75),
@@ -926,7 +926,7 @@ def shapes(outputs, dataset):
 
 
 def test_the_schema_offers_what_the_engine_knows() -> None:
-    (metrics,) = (param for param in params_of(Params) if param.name == "metrics")
+    (metrics,) = (param for param in list_params(Params) if param.name == "metrics")
     known, code = metrics.type.items[0].items
     assert set(known.choices) == {*FIDELITY, *TASK, *READ}
     assert code.name == "code"

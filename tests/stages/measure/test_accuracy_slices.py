@@ -9,7 +9,7 @@ import pytest
 
 from orun.errors import StageFailed, UsageError
 from orun.measure.dataset import Dataset
-from orun.measure.metrics.paired import tango_interval
+from orun.measure.metrics.paired import estimate_tango_interval
 from tests.stages.measure.test_accuracy import EYE, linear, measure
 
 DATA = """
@@ -120,7 +120,7 @@ def test_every_slice_has_metrics_of_its_own(folder: Path) -> None:
     }
     drop = run.metrics["accuracy[camera=left]"].reference
     assert drop is not None
-    low, high = tango_interval(1, 2, 3)
+    low, high = estimate_tango_interval(1, 2, 3)
     assert (drop.difference.value, drop.difference.low, drop.difference.high) == pytest.approx((-1 / 3, low, high))
 
 

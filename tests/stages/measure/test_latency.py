@@ -15,9 +15,9 @@ import pytest
 
 from orun.core.targets import Provider, Target
 from orun.errors import StageFailed
-from orun.measure.latency.quantiles import ranks
+from orun.measure.latency.quantiles import find_ranks
 from orun.stages.contract import MODEL, Context
-from orun.stages.measure.latency import METRICS, SPEC, Params, benchmark_cases, budget_for, metrics
+from orun.stages.measure.latency import METRICS, SPEC, Params, build_benchmark_cases, build_budget, metrics
 from orun.stages.params import Duration, Ratio
 from tests.measure.support import ONE_THREAD, save_model
 from tests.stages.models import CONSTANT, parse
@@ -72,17 +72,17 @@ def context(folder: Path, *ports: str) -> Context:
 def test_references_may_have_a_target_of_their_own(tmp_path: Path) -> None:
     """The accepted model runs where the model does."""
     stage = context(tmp_path, "model", "reference", "reference.same", "baseline")
-    targets = {name: case.target for name, case in benchmark_cases(stage, Params()).items()}
+    targets = {name: case.target for name, case in build_benchmark_cases(stage, Params()).items()}
     assert targets == {
         "model": ONE_THREAD, "reference": TWO_THREADS, "reference.same": TWO_THREADS, "baseline": ONE_THREAD,
     }  # fmt: skip
-    alike = benchmark_cases(replace(stage, extra_targets={}), Params())
+    alike = build_benchmark_cases(replace(stage, extra_targets={}), Params())
     assert all(case.target == ONE_THREAD for case in alike.values())
 
 
 @pytest.mark.parametrize("bound", [False, True])
 def test_values_are_bound_where_that_is_asked_for(tmp_path: Path, *, bound: bool) -> None:
-    cases = benchmark_cases(context(tmp_path, "model", "reference"), Params(io_binding=bound))
+    cases = build_benchmark_cases(context(tmp_path, "model", "reference"), Params(io_binding=bound))
     assert [case.bound for case in cases.values()] == [bound, bound]
 
 
@@ -92,7 +92,7 @@ def test_the_samples_of_a_quantile_bound_it_on_both_sides(metric: str, share: fl
     count = SPEC.samples[metric]
     margin = (1 - share) / 2
     assert count == math.ceil(NormalDist().inv_cdf(0.975) ** 2 * share * (1 - share) / margin**2)
-    low, high = ranks(count, share)
+    low, high = find_ranks(count, share)
     assert share - 1.2 * margin <= low / count
     assert high / count <= share + 1.2 * margin
     assert high <= count
@@ -109,7 +109,7 @@ def test_the_samples_of_a_quantile_bound_it_on_both_sides(metric: str, share: fl
     ],
 )
 def test_how_long_it_may_take(params: Params, time: float, alone: float) -> None:
-    budget = budget_for(params)
+    budget = build_budget(params)
     assert (budget.time, budget.alone) == pytest.approx((time, alone))
     assert budget.enough == (8 if params.time is None else 0)  # who says how long it may take is not kept longer
 

@@ -20,11 +20,11 @@ from orun.errors import OrunError
 from orun.measure.framework_model import FrameworkSession
 from orun.measure.session import open_session
 from orun.pipeline.fragments import to_plain_default
-from orun.stages.contract import MODEL, module_name
-from orun.stages.measure.latency import Params, benchmark_cases
-from orun.stages.params import params_of
+from orun.stages.contract import MODEL, to_module_name
+from orun.stages.measure.latency import Params, build_benchmark_cases
+from orun.stages.params import list_params
 from orun.stages.reference_models import open_source
-from orun.stages.registry import module_of
+from orun.stages.registry import import_kind
 from tests.measure.support import ONE_THREAD
 from tests.stages.conftest import MODULES, SCORER
 from tests.stages.modules import estimators
@@ -73,8 +73,8 @@ class Converted:
 
 def convert(folder: Path, kind: str, runtime: str, params: Mapping[str, Any], root: Path = MODULES) -> Converted:
     output = run_stage(kind, folder, params, root=root).output
-    defaults = {item.name: to_plain_default(item.default) for item in params_of(module_of(kind).Params)}
-    return Converted(output, SourceModel("export", module_name(kind), runtime, defaults | dict(params)), root)
+    defaults = {item.name: to_plain_default(item.default) for item in list_params(import_kind(kind).Params)}
+    return Converted(output, SourceModel("export", to_module_name(kind), runtime, defaults | dict(params)), root)
 
 
 def measure(
@@ -129,7 +129,7 @@ def test_each_launch_opens_the_source_model_in_place_of_the_reference(line: Conv
     context = make_context(
         tmp_path, inputs=inputs, sources={"reference": line.source}, root=line.root, target=ONE_THREAD
     )
-    cases = benchmark_cases(context, Params())
+    cases = build_benchmark_cases(context, Params())
     assert cases["model"].source is None
     assert cases["reference"].source is not None
     source = FrameworkSession(line.output / MODEL, cases["reference"].source())

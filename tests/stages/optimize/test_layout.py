@@ -9,7 +9,7 @@ import pytest
 from onnx import numpy_helper
 
 from orun.errors import StageFailed, UnknownName
-from orun.stages._graph.sessions import session
+from orun.stages._graph.sessions import open_model
 from tests.stages.models import ADD, convolution, parse
 from tests.stages.support import StageRun, artifact, run_stage
 
@@ -47,8 +47,8 @@ def test_channels_last(tmp_path: Path) -> None:
     assert run.interface == {"image": ["n", 8, 8, 3], "scores": ["n", 5]}
     assert [run.value(name) for name in ("transposes", "transposes_before")] == [1, 0]
     images = np.random.default_rng(0).standard_normal((2, 3, 8, 8)).astype(np.float32)
-    (before,) = session(artifact(tmp_path, model) / "model.onnx", ["scores"])({"image": images})
-    (after,) = session(run.model, ["scores"])({"image": images.transpose(0, 2, 3, 1).copy()})
+    (before,) = open_model(artifact(tmp_path, model) / "model.onnx", ["scores"])({"image": images})
+    (after,) = open_model(run.model, ["scores"])({"image": images.transpose(0, 2, 3, 1).copy()})
     np.testing.assert_allclose(after, before, rtol=1e-5, atol=1e-6)
 
 

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper, parser
 
 from orun.errors import StageFailed, UnknownName
-from orun.stages._graph.sessions import session
-from orun.stages.optimize._low_rank.choice import Option, order_steps, sizes_after, take
+from orun.stages._graph.sessions import open_model
+from orun.stages.optimize._low_rank.choice import Option, iter_sizes, order_steps, take
 from orun.stages.optimize._low_rank.factors import factorize
 from orun.stages.optimize._low_rank.layers import Layer, find_layers
 from orun.stages.optimize._low_rank.rewriting import replace_layers
@@ -91,7 +91,7 @@ def refusal(folder: Path, model: onnx.ModelProto, **params: Any) -> str:
 
 
 def answer(folder: Path, model: onnx.ModelProto, value: Array) -> Array:
-    run = session(artifact(folder, model) / "model.onnx", [model.graph.output[0].name])
+    run = open_model(artifact(folder, model) / "model.onnx", [model.graph.output[0].name])
     (result,) = run({model.graph.input[0].name: value})
     return result
 
@@ -122,14 +122,14 @@ def test_factors_change_the_outputs_least() -> None:
     weight = random(16, 24)
     rows = random(400, 16, seed=5) * np.geomspace(0.01, 10, 16)
     layer = only_layer(build(PRODUCT, w=weight))
-    whitened = factorize(layer.matrix(), 16, layer.max_rank(16), rows.T.astype(np.float64) @ rows)
-    plain = factorize(layer.matrix(), 16, layer.max_rank(16), None)
+    whitened = factorize(layer.to_matrix(), 16, layer.compute_max_rank(16), rows.T.astype(np.float64) @ rows)
+    plain = factorize(layer.to_matrix(), 16, layer.compute_max_rank(16), None)
     right = rows @ weight
     energies = np.linalg.svd(right, compute_uv=False) ** 2
     for rank in (1, 4, 9):
         best = energies[rank:].sum() / energies.sum()
         error, other = (
-            float(np.sum((rows @ factors.product(rank, 16) - right) ** 2) / energies.sum())
+            float(np.sum((rows @ factors.multiply(rank, 16) - right) ** 2) / energies.sum())
             for factors in (whitened, plain)
         )
         assert error == pytest.approx(best, rel=2e-3)
@@ -146,7 +146,7 @@ def test_the_rows_of_a_convolution_are_what_it_multiplies(
     model = build(CONV.format(attributes=attributes), w=random(*shape), bias=np.zeros(8))
     layer, image = only_layer(model), random(2, 6, 11, 10, seed=3)
     convolved = answer(tmp_path, model, image)
-    product = layer.rows(image) @ layer.matrix()
+    product = layer.unfold(image) @ layer.to_matrix()
     np.testing.assert_allclose(product, np.moveaxis(convolved, 1, -1).reshape(-1, 8), rtol=1e-4, atol=1e-4)
 
 
@@ -155,8 +155,8 @@ def test_two_convolutions_compute_what_their_product_does(
     tmp_path: Path, attributes: str, shape: tuple[int, ...]
 ) -> None:
     layer = only_layer(build(CONV.format(attributes=attributes), w=random(*shape), bias=random(8)))
-    assert len(layer.row_counts()) == (2 if min(shape[2:]) > 1 else 1)
-    for rows in layer.row_counts():
+    assert len(layer.list_row_counts()) == (2 if min(shape[2:]) > 1 else 1)
+    for rows in layer.list_row_counts():
         compare_with_product(tmp_path, CONV.format(attributes=attributes), rows, random(2, 6, 11, 10, seed=3), shape, 8)
 
 
@@ -170,9 +170,9 @@ def compare_with_product(folder: Path, text: str, rows: int, value: Array, shape
     bias = {"bias": random(biases, seed=1)} if biases else {}
     model = build(text, w=random(*shape), **bias)
     layer = only_layer(model)
-    rank = layer.max_rank(rows)
-    factors = factorize(layer.matrix(), rows, rank, None)
-    product = build(text, w=layer.restore(factors.product(rank, layer.row_counts()[0])), **bias)
+    rank = layer.compute_max_rank(rows)
+    factors = factorize(layer.to_matrix(), rows, rank, None)
+    product = build(text, w=layer.restore(factors.multiply(rank, layer.list_row_counts()[0])), **bias)
     replace_layers(model, [layer], {0: (factors.left, factors.right)})
     onnx.checker.check_model(model, full_check=True)
     assert sum(array.size for name, array in weights_of(model).items() if name != "bias") < layer.array.size
@@ -193,7 +193,7 @@ def test_every_beginning_of_the_steps_is_the_least_harm() -> None:
     combinations = list(
         itertools.product(*([full[layer], *(o for o in options if o.layer == layer)] for layer in range(3)))
     )
-    for count, size in enumerate(sizes_after(sizes, steps)):
+    for count, size in enumerate(iter_sizes(sizes, steps)):
         chosen = take(steps, count)
         harm = sum(option.harm for option in chosen.values())
         assert size == sum(chosen[layer].numbers if layer in chosen else sizes[layer] for layer in range(3))

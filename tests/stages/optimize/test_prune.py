@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from onnx import numpy_helper, parser
 
 from orun.errors import StageFailed, UnknownName
-from orun.stages._graph.sessions import session
+from orun.stages._graph.sessions import open_model
 from tests.stages.models import WORDY, convolution, parse, weights_of
 from tests.stages.support import StageRun, artifact, run_stage
 
@@ -74,7 +74,7 @@ def change(model: onnx.ModelProto, **arrays: Array) -> onnx.ModelProto:
 
 def answer(folder: Path, model: onnx.ModelProto, shape: tuple[int, ...]) -> Array:
     value = np.random.default_rng(1).standard_normal(shape).astype(np.float32)
-    run = session(artifact(folder, model) / "model.onnx", [model.graph.output[0].name])
+    run = open_model(artifact(folder, model) / "model.onnx", [model.graph.output[0].name])
     (output,) = run({model.graph.input[0].name: value})
     return output
 

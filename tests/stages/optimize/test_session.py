@@ -21,7 +21,7 @@ from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.latency.launch import Launch
 from orun.measure.latency.measurement import Measurement
 from orun.measure.latency.pressure import Pressure
-from orun.measure.plugins import available
+from orun.measure.plugins import list_available
 from orun.measure.session_settings import FILE_NAME, SessionSettings, read_settings, write_settings
 from orun.stages.optimize._session import search as searching
 from orun.stages.optimize._session.candidates import DEFAULT, Candidate, list_candidates
@@ -128,7 +128,7 @@ def test_the_faster_setting_is_proposed_and_shown(search_on: Callable[[Machine],
     machine = Machine(1, candidates, {"intra_op_num_threads: 2": -0.2, "intra_op_num_threads: 1": 0.5})
     search, proposal = search_on(machine)
     assert proposal.title == "intra_op_num_threads: 2"
-    assert search.confirm(proposal).evidence("reference").ratio.high < 0.9
+    assert search.confirm(proposal).weigh_evidence("reference").ratio.high < 0.9
     assert machine.launches < 8 * len(candidates), "slow candidates are dropped before the last launch"
 
 
@@ -148,7 +148,7 @@ def test_luck_wins_nothing(search_on: Callable[[Machine], tuple[Search, Candidat
         search, proposal = search_on(Machine(seed, candidates, {}))
         if proposal != DEFAULT:
             proposed += 1
-            shown += search.confirm(proposal).evidence("reference").ratio.high < 1
+            shown += search.confirm(proposal).weigh_evidence("reference").ratio.high < 1
     assert shown <= searches / 40 < proposed
 
 
@@ -187,7 +187,7 @@ def test_the_default_stays_when_time_is_up_and_settings_for_other_targets_stay(t
     assert digest(run.output)["model.onnx"] == digest(folder)["model.onnx"]
     assert read_settings(run.output) == (other, SessionSettings(CPU, CPU, {}, read_cpu()["cpu"]))
     assert (run.value("speedup"), run.value("settings")) == (1, 0)
-    count = len(list_candidates(Target("cpu"), count_usable_cores(), available()))
+    count = len(list_candidates(Target("cpu"), count_usable_cores(), list_available()))
     (note,) = run.notes
     assert note == (
         f"no session settings are shown to be faster on cpu than its own; {count} of {count} were not judged: raise "

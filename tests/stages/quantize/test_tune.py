@@ -22,7 +22,7 @@ from orun.environment import processor
 from orun.errors import PipelineError, StageFailed
 from orun.pipeline import load
 from orun.stages._graph.io import load_graph
-from orun.stages._graph.sessions import session
+from orun.stages._graph.sessions import open_model
 from orun.stages.quantize._tuning.build import Workshop
 from orun.stages.quantize._tuning.harm import find_candidates, group_neighbours, measure_error, rank, run_model
 from orun.stages.quantize._tuning.judge import Goal, Judge
@@ -133,7 +133,7 @@ def test_latency_is_measured_side_by_side(tmp_path: Path) -> None:
 def test_the_finalist_that_is_fastest_undisturbed_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times of the search are of different minutes and do not count."""
     monkeypatch.setattr(Judge, "time", lambda *_: 0.5)
-    monkeypatch.setattr(Judge, "final_times", lambda *_: [0.9, 0.7, 0.8, 1.0])
+    monkeypatch.setattr(Judge, "time_finalists", lambda *_: [0.9, 0.7, 0.8, 1.0])
     run = tune(tmp_path, at_least=-100.0, objective="latency", trials=3)
     timed = [line.split(" takes ") for line in run.log.splitlines() if line.startswith("undisturbed: ")]
     assert [ratio.partition(" ")[0] for _, ratio in timed] == ["0.900", "0.700", "0.800", "1.000"]
@@ -212,7 +212,7 @@ def test_the_harmful_layer_comes_first(tmp_path: Path) -> None:
     ranked = rank(model, ["y"], feeds, only, 60.0)
     assert {ranked[0].nodes, ranked[1].nodes} == {("three",), ("four",)}
     assert ranked[0].harm > 100 * ranked[2].harm
-    right = [run_model(session(model, ["y"]), feed) for feed in feeds]
+    right = [run_model(open_model(model, ["y"]), feed) for feed in feeds]
     assert measure_error(right, right) == 0.0
 
 
@@ -272,15 +272,15 @@ class Trials:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.most = 0, math.inf
-        judged = Judge.accuracy
+        judged = Judge.measure_accuracy
 
-        def accuracy(judge: Judge, model: Path, target: Target, *, everything: bool = False) -> float:
+        def measure_accuracy(judge: Judge, model: Path, target: Target, *, everything: bool = False) -> float:
             if self.count == self.most:
                 raise KeyboardInterrupt
             self.count += not everything
             return judged(judge, model, target, everything=everything)
 
-        monkeypatch.setattr(Judge, "accuracy", accuracy)
+        monkeypatch.setattr(Judge, "measure_accuracy", measure_accuracy)
 
     def of(self, folder: Path, most: float = math.inf) -> int:
         """Return how many models a further search judges."""
@@ -366,4 +366,4 @@ def test_single_recipes() -> None:
     ],
 )
 def test_goals(goal: Goal, value: float, short: float) -> None:
-    assert goal.short(value) == pytest.approx(short)
+    assert goal.measure_gap(value) == pytest.approx(short)

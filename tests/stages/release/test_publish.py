@@ -108,7 +108,7 @@ KILLED = """
 import os, sys
 from pathlib import Path
 from orun.stages.release._folder import Folder
-from orun.stages.release._publishing import publisher_for
+from orun.stages.release._publishing import build_publisher
 upload, remaining = Folder.upload, int(sys.argv[3])
 
 
@@ -123,7 +123,7 @@ def dying(self, name, path, size):
 Folder.upload = dying
 bundle = Path(sys.argv[1])
 names = sorted(path.name for path in bundle.iterdir() if path.name != "manifest.json")
-publisher_for(sys.argv[2], Path()).publish(bundle, [*names, "manifest.json"])
+build_publisher(sys.argv[2], Path()).publish(bundle, [*names, "manifest.json"])
 """
 
 

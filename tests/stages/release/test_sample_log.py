@@ -18,7 +18,7 @@ import pytest
 from numpy.typing import NDArray
 
 from orun.stages.release._server import sample_log
-from orun.stages.release._server.sample_log import SampleLog, statistics, summarize
+from orun.stages.release._server.sample_log import SampleLog, compute_statistics, summarize
 
 Array = NDArray[Any]
 
@@ -93,18 +93,18 @@ NONE = dict.fromkeys(("mean", "std", "min", "max", "zeros"))
     ],
 )  # fmt: skip
 def test_statistics_of_odd_arrays(array: Array, is_output: bool, expected: dict[str, float | None]) -> None:
-    assert statistics(array, is_output=is_output) == expected
+    assert compute_statistics(array, is_output=is_output) == expected
 
 
 def test_labels_have_a_code() -> None:
-    codes = [statistics(np.array([label], object), is_output=True)["top"] for label in ("cat", "dog", "cat")]
+    codes = [compute_statistics(np.array([label], object), is_output=True)["top"] for label in ("cat", "dog", "cat")]
     assert codes[0] == codes[2] != codes[1]
 
 
 def test_a_large_output_is_compared_in_part() -> None:
     values = np.zeros((1, 300, 1000), np.float32)
     values[..., 7] = 1
-    assert statistics(values, is_output=True)["top"] == 7
+    assert compute_statistics(values, is_output=True)["top"] == 7
 
 
 def test_a_request_of_several_rows_is_summarised_by_one_of_them() -> None:

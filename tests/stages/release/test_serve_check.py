@@ -60,14 +60,14 @@ def test_sizes_and_tolerance_are_those_that_are_asked_for(tmp_path: Path, monkey
     ports = {"bundle": make_bundle(tmp_path).output}
     run = run_stage("release/serve-check", tmp_path, {"dims": {"batch": [3]}}, inputs=ports)
     assert run.value("answers") == 3  # at one size: at random, lowest and highest
-    here = sessions.session
+    here = sessions.open_model
 
     def shifted(*arguments: Any, **options: Any) -> Any:
         model = here(*arguments, **options)
         return lambda feed: [value + np.float32(0.5) for value in model(feed)]
 
     for module in (sessions, limits):
-        monkeypatch.setattr(module, "session", shifted)
+        monkeypatch.setattr(module, "open_model", shifted)
     with pytest.raises(StageFailed) as caught:
         run_stage("release/serve-check", tmp_path, inputs=ports)
     assert caught.value.problem == "the model as it is served disagrees with the model in the pipeline in output 'y'"
@@ -81,13 +81,13 @@ def test_rows_that_see_nothing_are_not_compared(tmp_path: Path, monkeypatch: pyt
     bundle = run_stage("release/bundle", tmp_path, inputs={"model": model}, provenance=provenance_file(tmp_path)).output
     loose = {"atol": 0.05, "rtol": 0.05}
     half = run_stage("optimize/float16", tmp_path, loose, inputs={"model": model}).model
-    here = sessions.session
+    here = sessions.open_model
 
     def in_float16(path: Path, *arguments: Any) -> Any:
         return here(half if path.parent == bundle else path, *arguments)
 
     for module in (sessions, limits):
-        monkeypatch.setattr(module, "session", in_float16)
+        monkeypatch.setattr(module, "open_model", in_float16)
     run = run_stage("release/serve-check", tmp_path, loose, inputs={"bundle": bundle})
     assert run.notes == (
         "99 of 5,049 values of output 'scores' were not compared: they depend on attention rows that see nothing",

@@ -20,7 +20,7 @@ import pytest
 from orun.core.targets import Environment
 from orun.environment import venv_builder, venvs
 from orun.errors import EnvironmentFailed, OrunError
-from orun.measure.model_server import free_port, read_requirements
+from orun.measure.model_server import find_free_port, read_requirements
 from orun.stages.release._manifest import verify_bundle
 from tests.stages.models import parse
 from tests.stages.support import artifact, run_stage
@@ -83,7 +83,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def running(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     python = environment(Environment("of the server", read_requirements(folder / "requirements.lock")))
     home = tmp_path_factory.mktemp("running")
-    ports, samples = (free_port(), free_port()), home / "samples.jsonl"
+    ports, samples = (find_free_port(), find_free_port()), home / "samples.jsonl"
     command = [
         python, folder / "runtime.py", f"--http-port={ports[0]}", f"--grpc-port={ports[1]}", f"--sample-log={samples}",
     ]  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from orun.errors import StageFailed, UsageError
-from orun.stages.train._losses import soft_loss
+from orun.stages.train._losses import compute_soft_loss
 from tests.stages.conftest import MODULES
 from tests.stages.modules import learning
 from tests.stages.support import StageRun, digest, run_stage
@@ -75,8 +75,8 @@ def test_the_soft_loss_is_that_of_the_paper() -> None:
     scores, right, temperature = torch.tensor([[1.0, 2.0, 0.5]]), torch.tensor([[0.0, 3.0, 1.0]]), 4.0
     q, p = ((value[0] / temperature).softmax(0) for value in (scores, right))
     expected = float((p * (p / q).log()).sum()) * temperature**2
-    assert float(soft_loss(scores, right, temperature, classes=True)) == pytest.approx(expected, rel=1e-5)
-    assert float(soft_loss(right, right, temperature, classes=True)) == pytest.approx(0, abs=1e-6)
+    assert float(compute_soft_loss(scores, right, temperature, classes=True)) == pytest.approx(expected, rel=1e-5)
+    assert float(compute_soft_loss(right, right, temperature, classes=True)) == pytest.approx(0, abs=1e-6)
 
 
 def test_refusals(tmp_path: Path) -> None:

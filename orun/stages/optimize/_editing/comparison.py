@@ -12,7 +12,7 @@ from orun.measure.dataset import Array
 from orun.stages._graph.agreement import Trial, check, load_cases, open_candidate, run_alone, run_cases
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.leniency import Agreement
-from orun.stages._graph.sessions import Feed, session
+from orun.stages._graph.sessions import Feed, open_model
 from orun.stages._graph.signature import find_counts
 from orun.stages.optimize._editing.draft import Draft
 
@@ -43,7 +43,7 @@ def compare(draft: Draft, result: ModelProto, trial: Trial, tolerance: Tolerance
     cases = tuple(replace(case, feed={**case.feed, **draft.fixed_values}) for case in cases)
     tolerance = None if draft.altered else tolerance
     agreement = Agreement(TITLE, "the model before it", shared, tolerance, HINT, find_counts(result))
-    before = session(context.model(), [draft.outputs[name] for name in shared], context.target)
+    before = open_model(context.model(), [draft.outputs[name] for name in shared], context.target)
 
     def run_before(feed: Feed) -> Sequence[Array]:
         for step_back in reversed(draft.steps_back):

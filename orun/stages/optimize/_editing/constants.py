@@ -14,7 +14,7 @@ from orun.stages._graph.input_domain import InputValues
 from orun.stages._graph.names import make_unique
 from orun.stages._graph.sessions import Feed
 from orun.stages.name_checks import require_known
-from orun.stages.optimize._editing.draft import Draft, Prologue, axis_names
+from orun.stages.optimize._editing.draft import Draft, Prologue, list_axes
 
 
 def make_constant(draft: Draft, values: Mapping[str, Any], place: str) -> None:
@@ -25,7 +25,7 @@ def make_constant(draft: Draft, values: Mapping[str, Any], place: str) -> None:
         value = inputs[name]
         array = _to_array(draft, value, number, place)
         draft.model.graph.inputs.remove(value)
-        if all(isinstance(axis, int) for axis in axis_names(value)):
+        if all(isinstance(axis, int) for axis in list_axes(value)):
             _store(draft, value, _spread(draft, value, array, place))
         else:
             _expand(draft, value, array, place)
@@ -50,7 +50,7 @@ def _to_array(draft: Draft, value: ir.Value, number: Any, place: str) -> Array:
 
 
 def _spread(draft: Draft, value: ir.Value, array: Array, place: str) -> Array:
-    shape = tuple(axis for axis in axis_names(value) if isinstance(axis, int))
+    shape = tuple(axis for axis in list_axes(value) if isinstance(axis, int))
     try:
         return np.ascontiguousarray(np.broadcast_to(array, shape)).reshape(shape)
     except ValueError:
@@ -73,21 +73,21 @@ def _expand(draft: Draft, value: ir.Value, array: Array, place: str) -> None:
         raise draft.failed(
             place, f"input {name!r} has dynamic axes, which only a single number fills", hint="fix them first: `axes`"
         )
-    sources = [axis if isinstance(axis, int) else _source(draft, value, axis, place) for axis in axis_names(value)]
+    sources = [axis if isinstance(axis, int) else _find_source(draft, value, axis, place) for axis in list_axes(value)]
     prologue = Prologue(draft, name)
 
-    def size(source: int | tuple[ir.Value, int]) -> ir.Value:
+    def add_size(source: int | tuple[ir.Value, int]) -> ir.Value:
         if isinstance(source, int):
-            return prologue.constant(np.array([source], np.int64))
-        place = prologue.constant(np.array([source[1]], np.int64))
-        return prologue.node("Gather", [prologue.node("Shape", [source[0]]), place], axis=0)
+            return prologue.add_constant(np.array([source], np.int64))
+        place = prologue.add_constant(np.array([source[1]], np.int64))
+        return prologue.add_node("Gather", [prologue.add_node("Shape", [source[0]]), place], axis=0)
 
-    shape = prologue.node("Concat", [size(source) for source in sources], axis=0)
-    prologue.replace(value, prologue.node("Expand", [prologue.constant(array.reshape(())), shape]))
-    draft.steps_back.append(_filling(name, array, sources))
+    shape = prologue.add_node("Concat", [add_size(source) for source in sources], axis=0)
+    prologue.replace(value, prologue.add_node("Expand", [prologue.add_constant(array.reshape(())), shape]))
+    draft.steps_back.append(_build_step_back(name, array, sources))
 
 
-def _filling(name: str, array: Array, sources: Sequence[int | tuple[ir.Value, int]]) -> Callable[[Feed], Feed]:
+def _build_step_back(name: str, array: Array, sources: Sequence[int | tuple[ir.Value, int]]) -> Callable[[Feed], Feed]:
     """Return the step back: the input that the constant replaces."""
     places = [source if isinstance(source, int) else (source[0].name or "", source[1]) for source in sources]
 
@@ -98,10 +98,10 @@ def _filling(name: str, array: Array, sources: Sequence[int | tuple[ir.Value, in
     return step_back
 
 
-def _source(draft: Draft, value: ir.Value, axis: str | None, place: str) -> tuple[ir.Value, int]:
+def _find_source(draft: Draft, value: ir.Value, axis: str | None, place: str) -> tuple[ir.Value, int]:
     """Return another input that has the axis, and its place there."""
     for other in draft.inputs.values():
-        if other is not value and axis and axis in (names := axis_names(other)):
+        if other is not value and axis and axis in (names := list_axes(other)):
             return other, names.index(axis)
     raise draft.failed(
         place,
@@ -113,14 +113,14 @@ def _source(draft: Draft, value: ir.Value, axis: str | None, place: str) -> tupl
 
 def make_input(draft: Draft, names: Sequence[str], place: str) -> None:
     """Turn weights and other constants into inputs."""
-    graph, constants = draft.model.graph, dict(_constants(draft))
+    graph, constants = draft.model.graph, dict(_iter_constants(draft))
     require_known(place, names, constants)
     for name in names:
         value, tensor = constants[name]
         array = tensor.numpy()
         public = ir.val(name, tensor.dtype, array.shape)
         if producer := value.producer():
-            value.name = make_unique(f"{name}_inner", draft.names())
+            value.name = make_unique(f"{name}_inner", draft.list_names())
             value.replace_all_uses_with(public, replace_graph_outputs=True)
             graph.remove(producer, safe=True)
         else:
@@ -135,9 +135,9 @@ def make_input(draft: Draft, names: Sequence[str], place: str) -> None:
     draft.steps_back.append(lambda feed: {name: value for name, value in feed.items() if name not in names})
 
 
-def _constants(draft: Draft) -> Iterator[tuple[str, tuple[ir.Value, ir.TensorProtocol]]]:
+def _iter_constants(draft: Draft) -> Iterator[tuple[str, tuple[ir.Value, ir.TensorProtocol]]]:
     """Yield the weights, and the results of Constant nodes, by name."""
-    for value in draft.values():
+    for value in draft.iter_values():
         tensor = ir.convenience.get_const_tensor(value) if value.graph is draft.model.graph else None
         if tensor is not None and value.name:
             yield value.name, (value, tensor)

@@ -47,7 +47,7 @@ class Draft:
         """Inputs by name, without weights, which are inputs too before IR version 4."""
         return {value.name or "": value for value in self.model.graph.inputs if not value.is_initializer()}
 
-    def values(self) -> Iterator[ir.Value]:
+    def iter_values(self) -> Iterator[ir.Value]:
         """Yield every value that has a name, those of nested graphs included."""
         for graph in (self.model.graph, *self.model.graph.subgraphs()):
             yield from graph.inputs
@@ -55,9 +55,9 @@ class Draft:
             for node in graph:
                 yield from (value for value in node.outputs if value.name)
 
-    def names(self) -> set[str]:
+    def list_names(self) -> set[str]:
         """Return the names of all values."""
-        return {value.name or "" for value in self.values()}
+        return {value.name or "" for value in self.iter_values()}
 
     def infer(self) -> None:
         """Infer types and shapes of inner values, as far as an inference can follow the model."""
@@ -74,17 +74,17 @@ class Prologue:
     def __init__(self, draft: Draft, name: str) -> None:
         self._draft = draft
         self._name = name
-        self._used = draft.names()
+        self._used = draft.list_names()
         self._nodes: list[ir.Node] = []
 
-    def constant(self, array: Array) -> ir.Value:
+    def add_constant(self, array: Array) -> ir.Value:
         """Add a constant."""
         tensor = ir.tensor(array, name=make_unique(f"{self._name}_constant", self._used))
         value = ir.val(tensor.name, const_value=tensor)
         self._draft.model.graph.register_initializer(value)
         return value
 
-    def node(self, op_type: str, operands: Sequence[ir.Value], **attributes: int) -> ir.Value:
+    def add_node(self, op_type: str, operands: Sequence[ir.Value], **attributes: int) -> ir.Value:
         """Add a node, and return its result."""
         node = ir.node(op_type, operands, attributes, name=make_unique(f"{self._name}_{op_type}", self._used))
         node.outputs[0].name = make_unique(f"{self._name}_{op_type.lower()}", self._used)
@@ -102,6 +102,6 @@ class Prologue:
             graph.extend(self._nodes)
 
 
-def axis_names(value: ir.Value) -> list[int | str | None]:
+def list_axes(value: ir.Value) -> list[int | str | None]:
     """Return the axes of a value: sizes, names, or None where neither is known."""
     return [axis if isinstance(axis, int) else axis.value for axis in value.shape or ()]

@@ -17,7 +17,7 @@ from orun.stages._graph.names import make_unique
 from orun.stages._graph.sessions import Feed
 from orun.stages.name_checks import require_known
 from orun.stages.optimize._editing.declarations import InputType
-from orun.stages.optimize._editing.draft import Draft, Prologue, axis_names
+from orun.stages.optimize._editing.draft import Draft, Prologue, list_axes
 
 BYTES = ("uint8", "int8")
 
@@ -32,9 +32,9 @@ def rename(draft: Draft, names: Mapping[str, str], place: str) -> None:
         raise draft.failed(place, f"{unnamed!r} cannot be renamed to ''")
     if twice := next((name for name in final if final.count(name) > 1), ""):
         raise draft.failed(place, f"two inputs or outputs would have the name {twice!r}")
-    used = draft.names() | set(final)
+    used = draft.list_names() | set(final)
     public = set(map(id, values.values()))
-    for value in [*draft.values()]:
+    for value in [*draft.iter_values()]:
         if value.name in names.values() and id(value) not in public:
             ir.convenience.rename_values(value, make_unique(f"{value.name}_inner", used))
     ir.convenience.rename_values([values[name] for name in names], list(names.values()))
@@ -49,7 +49,7 @@ def rename(draft: Draft, names: Mapping[str, str], place: str) -> None:
 
 def set_axes(draft: Draft, sizes: Mapping[str, int | str], place: str) -> None:
     """Fix dynamic axes to a size, or rename them, wherever they occur."""
-    dynamic = {axis for value in draft.inputs.values() for axis in axis_names(value) if isinstance(axis, str)}
+    dynamic = {axis for value in draft.inputs.values() for axis in list_axes(value) if isinstance(axis, str)}
     require_known(place, sizes, dynamic_axes.list_free([sorted(dynamic)]))
     fixed = {name: size for name, size in sizes.items() if isinstance(size, int)}
     names = {name: text for name, text in sizes.items() if isinstance(text, str)}
@@ -62,10 +62,10 @@ def set_axes(draft: Draft, sizes: Mapping[str, int | str], place: str) -> None:
         return dynamic_axes.rename(axis, names) if isinstance(axis, str) else axis
 
     outputs = set(map(id, draft.model.graph.outputs))
-    for value in draft.values():
+    for value in draft.iter_values():
         if value.shape is None:
             continue
-        changed = [change(axis) for axis in axis_names(value)]
+        changed = [change(axis) for axis in list_axes(value)]
         for index, axis in enumerate(changed if fixed and id(value) in outputs else ()):
             if isinstance(axis, str) and not left.issuperset(dynamic_axes.list_names(axis)):
                 changed[index] = None  # an axis with a name of its own follows from those that are fixed
@@ -85,7 +85,7 @@ def set_shapes(draft: Draft, shapes: Mapping[str, Sequence[int | str]], place: s
     inputs = draft.inputs
     require_known(place, shapes, inputs)
     for name, shape in shapes.items():
-        before = axis_names(inputs[name])
+        before = list_axes(inputs[name])
         if len(before) != len(shape) and inputs[name].shape is not None:
             raise draft.failed(place, f"input {name!r} has {len(before)} axes, not {len(shape)}")
         for axis in shape:
@@ -97,7 +97,7 @@ def set_shapes(draft: Draft, shapes: Mapping[str, Sequence[int | str]], place: s
                 draft.outputs.clear()  # the model before it takes no such input
         inputs[name].shape = ir.Shape(shape)
     known = set(map(id, inputs.values()))
-    for value in draft.values():
+    for value in draft.iter_values():
         if id(value) not in known and not value.is_initializer() and value.shape is not None:
             value.shape = ir.Shape([None] * len(value.shape)) if value.is_graph_output() else None
     draft.reshaped = True
@@ -120,24 +120,24 @@ def _set_type(draft: Draft, value: ir.Value, change: InputType, place: str) -> N
         raise draft.failed(place, f"input {name!r} is of {former}: `scale`, `mean` and `std` need floats")
     if name in draft.fixed_values:
         raise draft.failed(place, f"{name!r} was a constant until an edit before", hint="leave its type as it is")
-    steps = _steps(draft, value, change, former.numpy(), place)
+    steps = _build_steps(draft, value, change, former.numpy(), place)
     public = ir.val(name, ir.DataType[change.dtype.upper()], value.shape)
-    value.name = make_unique(f"{name}_{former.name.lower()}", draft.names())
+    value.name = make_unique(f"{name}_{former.name.lower()}", draft.list_names())
     prologue = Prologue(draft, name)
-    result = prologue.node("Cast", [public], to=int(former))
+    result = prologue.add_node("Cast", [public], to=int(former))
     for op_type, constant in steps:
-        result = prologue.node(op_type, [result, prologue.constant(constant)])
+        result = prologue.add_node(op_type, [result, prologue.add_constant(constant)])
     graph.inputs[graph.inputs.index(value)] = public
     prologue.replace(value, result)
-    draft.steps_back.append(_normalise(name, former, steps))
-    draft.domain = replace(draft.domain, inputs={**draft.domain.inputs, **_values(draft.domain, name, change)})
+    draft.steps_back.append(_build_step_back(name, former, steps))
+    draft.domain = replace(draft.domain, inputs={**draft.domain.inputs, **_adapt_values(draft.domain, name, change)})
 
 
-def _steps(
+def _build_steps(
     draft: Draft, value: ir.Value, change: InputType, dtype: np.dtype[Any], place: str
 ) -> list[tuple[str, Array]]:
     """Return the operators after the cast, each with its constant."""
-    axes = axis_names(value)
+    axes = list_axes(value)
     steps = [("Mul", np.array(change.scale, dtype))] if change.scale != 1 else []
     for op_type, name, numbers in (("Sub", "mean", change.mean), ("Div", "std", change.std)):
         channels = axes[change.axis] if change.axis < len(axes) else "no"
@@ -152,7 +152,7 @@ def _steps(
     return steps
 
 
-def _normalise(name: str, former: ir.DataType, steps: Sequence[tuple[str, Array]]) -> Callable[[Feed], Feed]:
+def _build_step_back(name: str, former: ir.DataType, steps: Sequence[tuple[str, Array]]) -> Callable[[Feed], Feed]:
     """Return the step back: what the model computes of the new input, in NumPy."""
     operators: Mapping[str, Callable[[Array, Array], Array]] = {
         "Mul": np.multiply, "Sub": np.subtract, "Div": np.divide,
@@ -167,7 +167,7 @@ def _normalise(name: str, former: ir.DataType, steps: Sequence[tuple[str, Array]
     return step_back
 
 
-def _values(domain: InputDomain, name: str, change: InputType) -> dict[str, InputValues]:
+def _adapt_values(domain: InputDomain, name: str, change: InputType) -> dict[str, InputValues]:
     before = domain.inputs.get(name, InputValues())
     bounded = before.low is not None or before.high is not None
     if change.dtype in BYTES and (change.mean or change.std or not bounded) and before.fill == "random":

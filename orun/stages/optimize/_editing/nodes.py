@@ -42,7 +42,7 @@ def replace_nodes(draft: Draft, replacement: Replace, place: str) -> None:
     """Give nodes another operator."""
     imports = draft.model.graph.opset_imports
     imports.setdefault(replacement.domain, 1)
-    schema = _schema(draft, replacement, imports[replacement.domain], place)
+    schema = _find_schema(draft, replacement, imports[replacement.domain], place)
     attributes = replacement.attributes
     if schema and attributes:
         require_known(f"{place}.attributes", attributes, schema.attributes)
@@ -60,7 +60,7 @@ def replace_nodes(draft: Draft, replacement: Replace, place: str) -> None:
     draft.altered.append("replace")
 
 
-def _schema(draft: Draft, replacement: Replace, version: int, place: str) -> defs.OpSchema | None:
+def _find_schema(draft: Draft, replacement: Replace, version: int, place: str) -> defs.OpSchema | None:
     """Return the schema of the new operator; None for one that ONNX does not define."""
     domain, functions = replacement.domain, {name for _, name, _ in draft.model.functions}
     if replacement.by in functions:

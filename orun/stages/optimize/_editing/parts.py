@@ -88,7 +88,7 @@ def merge(draft: Draft, merger: Merge, place: str) -> None:
     if merger.prefix:
         compose.add_prefix(other, merger.prefix, inplace=True)
     after = merger.place == "after"
-    connections = _connections(merger, ours, other, f"{place}.connect")
+    connections = _rename_connections(merger, ours, other, f"{place}.connect")
     first, second = (ours, other) if after else (other, ours)
     _require_fitting(draft, first, second, connections, place)
     ours.ir_version = other.ir_version = max(ours.ir_version, other.ir_version)
@@ -105,21 +105,23 @@ def merge(draft: Draft, merger: Merge, place: str) -> None:
     draft.altered.append("merge")
 
 
-def _connections(merger: Merge, ours: ModelProto, other: ModelProto, place: str) -> dict[str, str]:
+def _rename_connections(merger: Merge, ours: ModelProto, other: ModelProto, place: str) -> dict[str, str]:
     """Return the connections with the names that the models have now."""
     after = merger.place == "after"
     prefix = merger.prefix
     theirs = {value.name for value in (other.graph.input if after else other.graph.output)}
     ours_known = {value.name for value in (ours.graph.output if after else ours.graph.input)}
 
-    def named(name: str) -> str:
+    def add_prefix(name: str) -> str:
         return f"{prefix}{name}" if prefix and f"{prefix}{name}" in theirs else name
 
     pairs = merger.connect.items()
     require_known(place, [source if after else target for source, target in pairs], ours_known)
-    names = [named(target if after else source) for source, target in pairs]
+    names = [add_prefix(target if after else source) for source, target in pairs]
     require_known(place, names, theirs, model=f"the model at `{OTHER}`")
-    return {(source if after else named(source)): (named(target) if after else target) for source, target in pairs}
+    return {
+        (source if after else add_prefix(source)): (add_prefix(target) if after else target) for source, target in pairs
+    }
 
 
 def _require_fitting(

@@ -14,9 +14,9 @@ import onnx_ir as ir
 from onnx import ModelProto
 from onnx_ir.passes import common
 
-from orun.stages._graph.io import nodes
+from orun.stages._graph.io import iter_nodes
 from orun.stages.optimize._fusion import COUNTED
-from orun.stages.optimize._fusion.graph import constant, made_by
+from orun.stages.optimize._fusion.graph import find_constant, find_producer
 
 ATTENTION = ("Attention", "MultiHeadAttention", "GroupQueryAttention")
 
@@ -42,13 +42,13 @@ ROUTED = 2  # axes of the weight of a linear layer
 
 def count_operators(model: ModelProto) -> Counter[str]:
     """Count nodes by operator type."""
-    return Counter(node.op_type for node in nodes(model))
+    return Counter(node.op_type for node in iter_nodes(model))
 
 
 def describe_layers(model: ModelProto) -> Iterator[str]:
     """Yield a line for each fused operator: its type, first output and first weight."""
     stored = {tensor.name for tensor in model.graph.initializer}
-    for node in nodes(model):
+    for node in iter_nodes(model):
         if node.op_type in COUNTED:
             weight = next((name for name in node.input if name in stored), "")
             yield f"{node.op_type}: {node.output[0]}" + (f", by {weight}" if weight else "")
@@ -67,17 +67,17 @@ def find_attentions(graph: Iterable[ir.Node]) -> Iterator[tuple[ir.Node, ir.Node
     """Yield each softmax over the scores of an attention, with the product of its weights and the values."""
     for node in graph:
         if _is_softmax(node) and _has_scores(node):
-            yield from ((node, product) for product in _weighted(node))
+            yield from ((node, product) for product in _iter_weighted_products(node))
 
 
 def _is_softmax(node: ir.Node) -> bool:
     """Return whether a node is a softmax or the last of one in pieces: exponentials divided by what sums them."""
-    if node.op_type == "Div" and (exponential := made_by(node.inputs[0], "Exp")) is not None:
+    if node.op_type == "Div" and (exponential := find_producer(node.inputs[0], "Exp")) is not None:
         return any(reader.op_type == "ReduceSum" for reader, _ in exponential.outputs[0].uses())
     return node.op_type in ("Softmax", "LogSoftmax") and not node.domain
 
 
-def _weighted(softmax: ir.Node) -> Iterator[ir.Node]:
+def _iter_weighted_products(softmax: ir.Node) -> Iterator[ir.Node]:
     """Yield the products of a softmax's result with other computed values."""
     waiting, seen = [softmax.outputs[0]], set[ir.Node]()
     while waiting:
@@ -86,8 +86,8 @@ def _weighted(softmax: ir.Node) -> Iterator[ir.Node]:
             if node in seen:
                 continue
             seen.add(node)
-            if factors := _factors(node):
-                if any(not _fixed(other) for number, other in enumerate(factors) if number != place):
+            if factors := _list_factors(node):
+                if any(not _is_fixed(other) for number, other in enumerate(factors) if number != place):
                     yield node
             elif _passes(node):
                 waiting += node.outputs
@@ -102,7 +102,7 @@ def _has_scores(softmax: ir.Node) -> bool:
         if node is None or node in seen:
             continue
         seen.add(node)
-        if factors := _factors(node):
+        if factors := _list_factors(node):
             if _multiplies_keys(factors):
                 return True
         elif _passes(node):
@@ -115,7 +115,7 @@ def _passes(node: ir.Node) -> bool:
     return not LAYER.search(node.op_type) and node.op_type not in FACTS
 
 
-def _factors(node: ir.Node) -> Sequence[ir.Value | None]:
+def _list_factors(node: ir.Node) -> Sequence[ir.Value | None]:
     """Return what a product multiplies: the operands of a matrix product, or of a Mul that is summed afterwards."""
     if PRODUCT.search(node.op_type):
         factors = node.inputs if node.op_type == "Einsum" else node.inputs[:2]
@@ -126,14 +126,14 @@ def _factors(node: ir.Node) -> Sequence[ir.Value | None]:
 
 def _multiplies_keys(factors: Sequence[ir.Value | None]) -> bool:
     """Return whether the factors hold computed keys. The first may be learned queries, as in attention pooling."""
-    computed = [value for value in factors if not _fixed(value)]
-    held = constant(factors[0])
+    computed = [value for value in factors if not _is_fixed(value)]
+    held = find_constant(factors[0])
     return len(computed) > 1 or (len(computed) == 1 and held is not None and held.ndim > ROUTED)
 
 
-def _fixed(value: ir.Value | None) -> bool:
+def _is_fixed(value: ir.Value | None) -> bool:
     """Return whether a value is the same for all inputs of the model: a weight, perhaps moved or rounded."""
-    while value is not None and constant(value) is None:
+    while value is not None and find_constant(value) is None:
         node = value.producer()
         if node is None or node.op_type not in MOVES | {"Constant"}:
             return False

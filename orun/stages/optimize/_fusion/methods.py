@@ -9,8 +9,8 @@ from onnx import ModelProto
 from onnx.external_data_helper import load_external_data_for_model
 
 from orun.errors import StageFailed
-from orun.stages._graph.domains import STANDARD, standard_opset, tidy_domains
-from orun.stages._graph.io import load, load_graph, nodes, store_freely
+from orun.stages._graph.domains import STANDARD, find_standard_opset, tidy_domains
+from orun.stages._graph.io import iter_nodes, load, load_graph, store_freely
 from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
 from orun.stages._graph.ties import find_tied, tie
 from orun.stages.contract import Context
@@ -37,7 +37,7 @@ class FusedModel:
     model: ModelProto
     unfused: Mapping[str, str]
 
-    def with_weights(self) -> ModelProto:
+    def load_weights(self) -> ModelProto:
         """Return a copy of the model with all weights in memory."""
         copy = ModelProto()
         copy.CopyFrom(self.model)
@@ -53,7 +53,7 @@ def fuse(context: Context, settings: Settings) -> Iterator[FusedModel]:
     Raises:
         StageFailed: when the method fails; with `auto`, when each fails.
     """
-    read = _reader(context, settings)
+    read = _build_reader(context, settings)
     if settings.method != "auto":
         yield _apply(context, settings, settings.method, read)
         return
@@ -78,7 +78,7 @@ def fuse(context: Context, settings: Settings) -> Iterator[FusedModel]:
     yield from sorted(partial, key=lambda fused: len(fused.unfused))
 
 
-def _reader(context: Context, settings: Settings) -> Callable[[], ModelProto]:
+def _build_reader(context: Context, settings: Settings) -> Callable[[], ModelProto]:
     """Return a function that loads a fresh copy of the model; weights that no fusion reads stay on disk."""
     if settings.level == "disable":
         return lambda: load(context.model())
@@ -95,10 +95,10 @@ def _reader(context: Context, settings: Settings) -> Callable[[], ModelProto]:
 
 def _apply(context: Context, settings: Settings, method: str, read: Callable[[], ModelProto]) -> FusedModel:
     model = read()
-    version = standard_opset(model)
+    version = find_standard_opset(model)
     inputs = [type(value).FromString(value.SerializeToString()) for value in model.graph.input]
     fused, reasons = METHODS[method](context, model, settings)
-    norms = [node for node in nodes(fused) if node.op_type == "LayerNormalization" and node.domain in STANDARD]
+    norms = [node for node in iter_nodes(fused) if node.op_type == "LayerNormalization" and node.domain in STANDARD]
     if norms and version < LAYER_NORMALIZATION:
         context.log.info("operator set %d has no LayerNormalization: layer norms stay in pieces", version)
         without_norms = replace(settings, disable=[*settings.disable, "layer_norm"])

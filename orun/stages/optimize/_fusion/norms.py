@@ -7,15 +7,15 @@ import onnx_ir as ir
 from orun.stages.optimize._fusion.graph import (
     MICROSOFT,
     Rewriter,
-    alike,
-    both_orders,
-    constant,
-    dims,
-    made_by,
-    number,
-    present,
-    required,
-    setting,
+    are_same_shape,
+    find_constant,
+    find_dims,
+    find_input,
+    find_number,
+    find_producer,
+    iter_orders,
+    read_setting,
+    require_input,
 )
 
 ROWS = 3  # axes of a residual sum: batch, length, width
@@ -30,9 +30,9 @@ SUM = 3  # index of the sum among the outputs of a skip normalisation
 
 def fuse_rms_normalization(edit: Rewriter) -> None:
     """Fuse `weight * x / sqrt(mean(x ** 2) + epsilon)` to one SimplifiedLayerNormalization."""
-    for scaled in edit.nodes("Mul"):
-        for weight, normal in both_orders(scaled):
-            match = _root_mean_square(normal) if _is_vector(weight) else None
+    for scaled in edit.list_nodes("Mul"):
+        for weight, normal in iter_orders(scaled):
+            match = _match_root_mean_square(normal) if _is_vector(weight) else None
             if match is not None:
                 source, epsilon = match
                 fused = edit.put(
@@ -40,54 +40,54 @@ def fuse_rms_normalization(edit: Rewriter) -> None:
                     "SimplifiedLayerNormalization",
                     [source, weight],
                     f"{scaled.outputs[0].name}_fused",
-                    dims(source),
+                    find_dims(source),
                     attributes={"axis": -1, "epsilon": epsilon, "stash_type": 1},
                 )
                 edit.replace(scaled.outputs[0], fused)
                 break
 
 
-def _root_mean_square(normal: ir.Value) -> tuple[ir.Value, float] | None:
+def _match_root_mean_square(normal: ir.Value) -> tuple[ir.Value, float] | None:
     """Return the value before its RMS normalisation, and the epsilon."""
-    node = made_by(normal, "Div", "Mul")
+    node = find_producer(normal, "Div", "Mul")
     if node is None:
         return None
     if node.op_type == "Div":
-        candidates = [(required(node, 0), required(node, 1))]
+        candidates = [(require_input(node, 0), require_input(node, 1))]
     else:
-        inverses = [(source, made_by(factor, "Reciprocal")) for source, factor in both_orders(node)]
-        candidates = [(source, required(inverse, 0)) for source, inverse in inverses if inverse is not None]
+        inverses = [(source, find_producer(factor, "Reciprocal")) for source, factor in iter_orders(node)]
+        candidates = [(source, require_input(inverse, 0)) for source, inverse in inverses if inverse is not None]
     for source, root in candidates:
-        if (epsilon := _epsilon(source, root)) is not None:
+        if (epsilon := _find_epsilon(source, root)) is not None:
             return source, epsilon
     return None
 
 
-def _epsilon(source: ir.Value, root: ir.Value) -> float | None:
+def _find_epsilon(source: ir.Value, root: ir.Value) -> float | None:
     """Return the epsilon of `sqrt(mean(source ** 2) + epsilon)` over the last axis."""
-    square_root = made_by(root, "Sqrt")
-    total = made_by(square_root.inputs[0], "Add") if square_root is not None else None
-    for left, right in both_orders(total) if total is not None else ():
-        mean, epsilon = made_by(left, "ReduceMean"), number(right)
+    square_root = find_producer(root, "Sqrt")
+    total = find_producer(square_root.inputs[0], "Add") if square_root is not None else None
+    for left, right in iter_orders(total) if total is not None else ():
+        mean, epsilon = find_producer(left, "ReduceMean"), find_number(right)
         if mean is None or epsilon is None:
             continue
-        axes = number(mean.inputs[1]) if len(mean.inputs) > 1 else None
-        power = made_by(mean.inputs[0], "Pow")
-        last = axes is not None and axes in (-1, len(dims(source) or ()) - 1)
-        if power is not None and power.inputs[0] is source and number(power.inputs[1]) == 2 and last:  # noqa: PLR2004
-            return epsilon if setting(mean, "keepdims", 1) else None
+        axes = find_number(mean.inputs[1]) if len(mean.inputs) > 1 else None
+        power = find_producer(mean.inputs[0], "Pow")
+        last = axes is not None and axes in (-1, len(find_dims(source) or ()) - 1)
+        if power is not None and power.inputs[0] is source and find_number(power.inputs[1]) == 2 and last:  # noqa: PLR2004
+            return epsilon if read_setting(mean, "keepdims", 1) else None
     return None
 
 
 def fuse_skip(edit: Rewriter) -> None:
     """Fuse a sum of two values of the same shape with the normalisation after it."""
-    for norm in edit.nodes(*SKIPPED):
-        total = made_by(norm.inputs[0], "Add")
-        if total is None or not _skips(norm, total):
+    for norm in edit.list_nodes(*SKIPPED):
+        total = find_producer(norm.inputs[0], "Add")
+        if total is None or not _can_skip(norm, total):
             continue
         inputs = [*total.inputs, *norm.inputs[1:]]
-        name, shape = f"{norm.outputs[0].name}_fused", dims(norm.outputs[0])
-        attributes = {"epsilon": setting(norm, "epsilon", 1e-5)}
+        name, shape = f"{norm.outputs[0].name}_fused", find_dims(norm.outputs[0])
+        attributes = {"epsilon": read_setting(norm, "epsilon", 1e-5)}
         fused = edit.put(norm, SKIPPED[norm.op_type], inputs, name, shape, domain=MICROSOFT, attributes=attributes)
         edit.replace(norm.outputs[0], fused)
         summed = total.outputs[0]
@@ -95,23 +95,28 @@ def fuse_skip(edit: Rewriter) -> None:
             edit.replace(summed, edit.name_output(fused, SUM, f"{summed.name}_fused"))
 
 
-def _skips(norm: ir.Node, total: ir.Node) -> bool:
-    shape, other = dims(required(total, 0)), dims(required(total, 1))
-    last = int(setting(norm, "axis", -1)) in (-1, ROWS - 1)
+def _can_skip(norm: ir.Node, total: ir.Node) -> bool:
+    shape, other = find_dims(require_input(total, 0)), find_dims(require_input(total, 1))
+    last = int(read_setting(norm, "axis", -1)) in (-1, ROWS - 1)
     vectors = len(norm.inputs) > 1 and all(_is_vector(value) for value in norm.inputs[1:])
     return (
-        shape is not None and len(shape) == ROWS and alike(shape, other) and last and vectors and len(norm.outputs) == 1
+        shape is not None
+        and len(shape) == ROWS
+        and are_same_shape(shape, other)
+        and last
+        and vectors
+        and len(norm.outputs) == 1
     )
 
 
 def fuse_bias_skip(edit: Rewriter) -> None:
     """Fuse the bias of a summand into the skip normalisation that adds it."""
-    for node in edit.nodes(*BIAS, domain=MICROSOFT):
+    for node in edit.list_nodes(*BIAS, domain=MICROSOFT):
         place = BIAS[node.op_type]
-        if present(node, place) is not None:
+        if find_input(node, place) is not None:
             continue
         for side in (0, 1):
-            parts = _biased(required(node, side))
+            parts = _split_bias(require_input(node, side))
             if parts is not None:
                 node.resize_inputs(place + 1)
                 node.replace_input_with(side, parts[0])
@@ -119,14 +124,14 @@ def fuse_bias_skip(edit: Rewriter) -> None:
                 break
 
 
-def _biased(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
+def _split_bias(value: ir.Value) -> tuple[ir.Value, ir.Value] | None:
     """Return a value and the vector that is added to it, if nothing else reads their sum."""
-    add = made_by(value, "Add")
+    add = find_producer(value, "Add")
     if add is None or len(value.uses()) != 1 or value.is_graph_output():
         return None
-    return next(((rest, vector) for rest, vector in both_orders(add) if _is_vector(vector)), None)
+    return next(((rest, vector) for rest, vector in iter_orders(add) if _is_vector(vector)), None)
 
 
 def _is_vector(value: ir.Value | None) -> bool:
-    held = constant(value)
+    held = find_constant(value)
     return held is not None and held.ndim == 1

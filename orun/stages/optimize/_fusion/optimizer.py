@@ -13,7 +13,7 @@ from orun.stages._graph.compat import patch_quadratic_scan, patch_shape_inferenc
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.optimize._fusion import Settings
-from orun.stages.optimize._fusion.graph import integers, made_by, required
+from orun.stages.optimize._fusion.graph import find_producer, read_integers, require_input
 from orun.stages.optimize._fusion.heads import SPLIT
 
 
@@ -38,11 +38,11 @@ def apply_optimizer(context: Context, model: ModelProto, settings: Settings) -> 
         f"ONNX Runtime's optimizer cannot handle the model as {settings.model_type}",
         "use `method: rules`, try another `model_type`, or leave fusions out: `disable: [...]`",
     ):
-        fused = optimize_by_fusion(model, settings.model_type, num_heads, hidden_size, _options(settings))
+        fused = optimize_by_fusion(model, settings.model_type, num_heads, hidden_size, _build_options(settings))
     return fused.model, {}
 
 
-def _options(settings: Settings) -> FusionOptions:
+def _build_options(settings: Settings) -> FusionOptions:
     options = FusionOptions(settings.model_type)
     options.use_multi_head_attention = settings.multi_head_attention
     options.use_raw_attention_mask(settings.mask != "right-padded")
@@ -61,10 +61,10 @@ def read_heads(model: ModelProto) -> tuple[int, int]:
     """
     pairs = set()
     for transpose in ir.from_proto(model).graph:
-        reshape = made_by(transpose.inputs[0], "Reshape") if transpose.op_type == "Transpose" else None
-        if reshape is None or integers(transpose, "perm") != SPLIT:  # which puts heads before positions
+        reshape = find_producer(transpose.inputs[0], "Reshape") if transpose.op_type == "Transpose" else None
+        if reshape is None or read_integers(transpose, "perm") != SPLIT:  # which puts heads before positions
             continue
-        size, width = _read_last_size(required(reshape, 1)), _width(required(reshape, 0))
+        size, width = _read_last_size(require_input(reshape, 1)), _read_width(require_input(reshape, 0))
         if size > 0 and width > 0 and width % size == 0:
             pairs.add((width // size, width))
     return pairs.pop() if len(pairs) == 1 else (0, 0)
@@ -72,12 +72,12 @@ def read_heads(model: ModelProto) -> tuple[int, int]:
 
 def _read_last_size(shape: ir.Value) -> int:
     """Return the last element of a shape that is a constant, or a Concat that ends in one; otherwise 0."""
-    concat = made_by(shape, "Concat")
-    values = ir.convenience.get_const_tensor(required(concat, -1) if concat is not None else shape)
+    concat = find_producer(shape, "Concat")
+    values = ir.convenience.get_const_tensor(require_input(concat, -1) if concat is not None else shape)
     return int(values.numpy()[-1]) if values is not None and values.size else 0
 
 
-def _width(projected: ir.Value) -> int:
+def _read_width(projected: ir.Value) -> int:
     """Return the last size of a projection, from its bias or weight; 0 without these."""
     projection = projected.producer()
     inputs = projection.inputs if projection is not None else ()

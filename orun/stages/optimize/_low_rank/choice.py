@@ -50,7 +50,7 @@ class Choice:
     factors: Mapping[tuple[int, int], Factors]
     steps: Sequence[Option]
 
-    def pairs(self, count: int) -> dict[int, tuple[Array, Array]]:
+    def collect_factors(self, count: int) -> dict[int, tuple[Array, Array]]:
         """Return the left and right factor of each layer that so many steps change, by its index."""
         pairs = {}
         for index, option in take(self.steps, count).items():
@@ -58,10 +58,12 @@ class Choice:
             pairs[index] = factors.left[:, : option.rank], factors.right[: option.rank]
         return pairs
 
-    def weights(self, count: int) -> dict[str, Array]:
+    def compute_weights(self, count: int) -> dict[str, Array]:
         """Return the products of the factors after so many steps, by the name of the weight."""
         return {
-            self.layers[index].weight: _product(self.layers[index], self.factors[index, option.rows], option.rank)
+            self.layers[index].weight: _restore_weight(
+                self.layers[index], self.factors[index, option.rows], option.rank
+            )
             for index, option in take(self.steps, count).items()
         }
 
@@ -72,7 +74,7 @@ class Choice:
             StageFailed: when that changes no layer, or all steps leave more.
         """
         held = [layer.array.size for layer in self.layers]
-        sizes = [numbers - sum(held) + size for size in sizes_after(held, self.steps)]
+        sizes = [numbers - sum(held) + size for size in iter_sizes(held, self.steps)]
         count = next((count for count, size in enumerate(sizes) if size <= proportion * numbers), None)
         if count is None:
             raise self.context.failed(
@@ -92,13 +94,13 @@ class Choice:
             StageFailed: when no step does.
         """
         counts = range(1, len(self.steps) + 1)
-        count = bisect_right(counts, error, key=lambda count: probe.error(self.weights(count)))
+        count = bisect_right(counts, error, key=lambda count: probe.measure_error(self.compute_weights(count)))
         if not count:
             first = self.steps[0]
             raise self.context.failed(
                 f"no layer can be factorised within an error of {show(error, 'ratio')}",
                 why=f"{self.layers[first.layer].title}, which harms least, causes "
-                f"{show(probe.error(self.weights(1)), 'ratio')} at rank {first.rank}",
+                f"{show(probe.measure_error(self.compute_weights(1)), 'ratio')} at rank {first.rank}",
                 hint="raise `error`, or leave the stage out: the weights have no low rank",
             )
         return count
@@ -127,10 +129,10 @@ def prepare(context: Context, layers: Sequence[Layer], probe: Probe | None, *, w
         context.progress(index, len(layers), "layers factorised")
         if gram is not None and not np.isfinite(gram).all():
             raise context.failed(f"the inputs of {layer.title} are not finite for every example")
-        ranks = {rows: layer.max_rank(rows) for rows in layer.row_counts()}
-        own = {rows: factorize(layer.matrix(), rows, most, gram) for rows, most in ranks.items() if most}
+        ranks = {rows: layer.compute_max_rank(rows) for rows in layer.list_row_counts()}
+        own = {rows: factorize(layer.to_matrix(), rows, most, gram) for rows, most in ranks.items() if most}
         factors |= {(index, rows): item for rows, item in own.items()}
-        harm = 1.0 if probe is None else _harm(layer, list(own.values()), probe)
+        harm = 1.0 if probe is None else _measure_harm(layer, list(own.values()), probe)
         context.log.info("%s: error at the outputs of the model is %.3g times its own", layer.title, harm)
         options += [
             Option(index, rows, rank, item.count(rank), harm * error)
@@ -140,7 +142,7 @@ def prepare(context: Context, layers: Sequence[Layer], probe: Probe | None, *, w
     return Choice(context, layers, factors, order_steps([layer.array.size for layer in layers], options))
 
 
-def _harm(layer: Layer, factors: Sequence[Factors], probe: Probe) -> float:
+def _measure_harm(layer: Layer, factors: Sequence[Factors], probe: Probe) -> float:
     """Return the energy of the model's error relative to that of the layer's: about the same at every rank."""
     tried = [
         (item, rank, error)
@@ -151,11 +153,11 @@ def _harm(layer: Layer, factors: Sequence[Factors], probe: Probe) -> float:
     if not tried:
         return 1.0
     item, rank, error = min(tried, key=lambda candidate: abs(candidate[2] - PROBED))
-    return probe.error({layer.weight: _product(layer, item, rank)}, PROBES) ** 2 / error
+    return probe.measure_error({layer.weight: _restore_weight(layer, item, rank)}, PROBES) ** 2 / error
 
 
-def _product(layer: Layer, factors: Factors, rank: int) -> Array:
-    return layer.restore(factors.product(rank, layer.row_counts()[0]))
+def _restore_weight(layer: Layer, factors: Factors, rank: int) -> Array:
+    return layer.restore(factors.multiply(rank, layer.list_row_counts()[0]))
 
 
 def order_steps(sizes: Sequence[int], options: Sequence[Option]) -> list[Option]:
@@ -174,12 +176,12 @@ def _descend(size: int, options: Sequence[Option]) -> Iterator[tuple[float, Opti
     """Yield the options of a layer on the hull, from its weight as it is downwards, with harm for a number saved."""
     numbers, harm = size, 0.0
 
-    def cost(option: Option) -> float:
+    def compute_cost(option: Option) -> float:
         return (option.harm - harm) / (numbers - option.numbers)
 
     while smaller := [option for option in options if option.numbers < numbers]:
-        best = min(smaller, key=lambda option: (cost(option), option.numbers))
-        yield cost(best), best
+        best = min(smaller, key=lambda option: (compute_cost(option), option.numbers))
+        yield compute_cost(best), best
         numbers, harm = best.numbers, best.harm
 
 
@@ -188,7 +190,7 @@ def take(steps: Sequence[Option], count: int) -> Mapping[int, Option]:
     return {option.layer: option for option in steps[:count]}
 
 
-def sizes_after(sizes: Sequence[int], steps: Sequence[Option]) -> Iterator[int]:
+def iter_sizes(sizes: Sequence[int], steps: Sequence[Option]) -> Iterator[int]:
     """Yield how many numbers all layers hold: before the first step, and after each."""
     now = list(sizes)
     total = sum(now)

@@ -41,7 +41,7 @@ class Factors:
         """Return how many numbers the factors of a rank hold."""
         return rank * (len(self.left) + int(self.right.shape[1]))
 
-    def product(self, rank: int, inputs: int) -> Singles:
+    def multiply(self, rank: int, inputs: int) -> Singles:
         """Return the approximation of the weight, as a matrix with so many rows."""
         return (self.left[:, :rank] @ self.right[:rank]).reshape(inputs, -1)
 
@@ -56,7 +56,7 @@ def factorize(weight: Floats, rows: int, most: int, gram: Floats | None) -> Fact
     matrix = weight.reshape(rows, -1)
     shared = len(weight) // rows  # places of the kernel that the second factor tells apart
     part = None if gram is None else np.einsum("ijkj->ik", gram.reshape(rows, shared, rows, shared))
-    part_root = _root(part)
+    part_root = _compute_root(part)
     _, values, vectors = np.linalg.svd(_whiten(part_root, matrix), full_matrices=False)
     right = vectors[:most]
     left = matrix @ right.T
@@ -67,7 +67,7 @@ def factorize(weight: Floats, rows: int, most: int, gram: Floats | None) -> Fact
         errors = np.append(np.cumsum(energies[::-1])[::-1], 0.0)[list(ranks)]
         total = float(energies.sum())
     else:
-        root = _root(gram)
+        root = _compute_root(gram)
         outputs = _whiten(root, weight)
         total = float(np.sum(outputs**2))
         errors = np.array([
@@ -78,7 +78,7 @@ def factorize(weight: Floats, rows: int, most: int, gram: Floats | None) -> Fact
     return Factors(left.astype(np.float32), right.astype(np.float32), ranks, relative.tolist())
 
 
-def _root(gram: Floats | None) -> Floats | None:
+def _compute_root(gram: Floats | None) -> Floats | None:
     """Return a triangular matrix whose product with itself is the Gram matrix, damped; None for none."""
     if gram is None:
         return None

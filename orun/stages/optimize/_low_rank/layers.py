@@ -37,7 +37,7 @@ class Layer:
     @property
     def title(self) -> str:
         """Operator and name, for messages."""
-        return _title(self.node)
+        return _format_title(self.node)
 
     @property
     def is_convolution(self) -> bool:
@@ -49,7 +49,7 @@ class Layer:
         """Whether it is a Gemm that stores a row for each output."""
         return self.node.op_type == "Gemm" and bool(attribute(self.node, "transB", 0))
 
-    def matrix(self) -> Floats:
+    def to_matrix(self) -> Floats:
         """Return the weight as `[inputs, outputs]`; the inputs of a Conv are the values under its kernel."""
         array = self.array.astype(np.float64)
         if self.is_convolution:
@@ -61,7 +61,7 @@ class Layer:
         turned = matrix.T.reshape(self.array.shape) if self.is_convolution or self.is_transposed else matrix
         return np.ascontiguousarray(turned, self.array.dtype)
 
-    def row_counts(self) -> tuple[int, ...]:
+    def list_row_counts(self) -> tuple[int, ...]:
         """Return the number of rows of each matrix that the weight can be factorised as.
 
         - All inputs: the first factor reads the input, and the second mixes the results. After a Conv this is a
@@ -74,7 +74,7 @@ class Layer:
             return inputs, inputs // self.array.shape[3]
         return (inputs,)
 
-    def max_rank(self, rows: int) -> int:
+    def compute_max_rank(self, rows: int) -> int:
         """Return the largest rank whose factors hold fewer numbers than the weight."""
         return (self.array.size - 1) // (rows + self.array.size // rows)
 
@@ -86,15 +86,15 @@ class Layer:
         attributes = sorted(item.SerializeToString() for item in self.node.attribute)
         return self.node.input[0], self.array.shape[2:], *attributes
 
-    def rows(self, value: Array) -> Floats:
-        """Return a value that it reads as `[rows, inputs]`, the rows that `matrix` multiplies."""
+    def unfold(self, value: Array) -> Floats:
+        """Return a value that it reads as `[rows, inputs]`, the rows that `to_matrix` multiplies."""
         if not self.is_convolution:
             return value.reshape(-1, value.shape[-1]).astype(np.float64)
         kernel = self.array.shape[2:]
         axes = len(kernel)
         strides, dilations = (attribute(self.node, name, [1] * axes) for name in ("strides", "dilations"))
         spans = [(size - 1) * step + 1 for size, step in zip(kernel, dilations, strict=True)]
-        pads = _pads(self.node, value.shape[2:], spans, strides)
+        pads = _compute_pads(self.node, value.shape[2:], spans, strides)
         padded = np.pad(value, [(0, 0), (0, 0), *zip(pads[:axes], pads[axes:], strict=True)])
         windows = np.lib.stride_tricks.sliding_window_view(padded, spans, tuple(range(2, 2 + axes)))
         steps = [slice(None, None, step) for step in (*strides, *dilations)]
@@ -102,7 +102,7 @@ class Layer:
         return chosen.reshape(-1, self.array.shape[1] * math.prod(kernel)).astype(np.float64)
 
 
-def _pads(node: NodeProto, sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int]) -> Sequence[int]:
+def _compute_pads(node: NodeProto, sizes: Sequence[int], spans: Sequence[int], strides: Sequence[int]) -> Sequence[int]:
     """Return the zeros that a Conv puts before each axis of its input, then those after each."""
     mode = attribute(node, "auto_pad", b"NOTSET").decode()
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
@@ -132,7 +132,7 @@ def find_layers(
         if node.op_type not in op_types or node.name in exclude:
             continue
         layer = Layer(node, name, kept.arrays[name])
-        if why := _obstacle(layer, kept):
+        if why := _find_obstacle(layer, kept):
             tell(f"{layer.title} keeps its weight: {why}")
         else:
             layers.append(layer)
@@ -148,18 +148,18 @@ def find_quantized(model: ModelProto) -> list[str]:
         if node.op_type == "DequantizeLinear" and node.input[0] in tensors
     }  # fmt: skip
     return [
-        _title(node)
+        _format_title(node)
         for node in model.graph.node
         if node.op_type in QUANTIZED
         or (node.op_type in ("Conv", "Gemm", "MatMul") and not dequantized.isdisjoint(node.input[1:2]))
     ]
 
 
-def _title(node: NodeProto) -> str:
+def _format_title(node: NodeProto) -> str:
     return f"{node.op_type} {node.name or node.output[0]!r}"
 
 
-def _obstacle(layer: Layer, kept: Stored) -> str:
+def _find_obstacle(layer: Layer, kept: Stored) -> str:
     """Return why a layer cannot be factorised; empty if it can."""
     node, name = layer.node, layer.weight
     if not layer.array.size:
@@ -178,6 +178,6 @@ def _obstacle(layer: Layer, kept: Stored) -> str:
         return "the layer transposes its input"
     if not np.isfinite(layer.array).all():
         return "it holds values that are not finite"
-    if not any(layer.max_rank(rows) for rows in layer.row_counts()):
+    if not any(layer.compute_max_rank(rows) for rows in layer.list_row_counts()):
         return "two factors would be no smaller"
     return ""

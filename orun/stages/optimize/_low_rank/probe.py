@@ -16,9 +16,9 @@ from orun.core.targets import Target
 from orun.measure.dataset import Array, Dataset
 from orun.measure.session import open_session
 from orun.stages._graph.feeds import take_example
-from orun.stages._graph.inner_values import values_of
+from orun.stages._graph.inner_values import iter_values
 from orun.stages._graph.io import save
-from orun.stages._graph.signature import ranks_of
+from orun.stages._graph.signature import count_axes
 from orun.stages.optimize._low_rank.layers import Layer
 
 Floats = NDArray[np.float64]
@@ -37,7 +37,7 @@ class Probe:
         self._model, self._layers = model, layers
         self._judging = dataset.choose(numbers[judged]) if judged.any() else dataset
         self._calibrating = dataset.choose(numbers[~judged]) if judged.any() else dataset
-        self._ranks = ranks_of(model)
+        self._ranks = count_axes(model)
         self.outputs = [value.name for value in model.graph.output if value.type.tensor_type.elem_type in FLOATS]
         self._session = self._open()
 
@@ -58,21 +58,21 @@ class Probe:
         grams: dict[tuple[Any, ...], Floats] = {}
         distinct = {layer.reading: layer for layer in self._layers}
         names = list(dict.fromkeys(layer.node.input[0] for layer in distinct.values()))
-        for number, values in enumerate(values_of(self._model, names, self._calibrating)):
+        for number, values in enumerate(iter_values(self._model, names, self._calibrating)):
             progress(number, len(self._calibrating), "examples calibrated")
             for reading, layer in distinct.items():
-                rows = layer.rows(values[layer.node.input[0]])
+                rows = layer.unfold(values[layer.node.input[0]])
                 grams[reading] = grams.get(reading, 0.0) + rows.T @ rows
         return [grams[layer.reading] for layer in self._layers]
 
-    def error(self, weights: Mapping[str, Array], examples: int | None = None) -> float:
+    def measure_error(self, weights: Mapping[str, Array], examples: int | None = None) -> float:
         """Return the root mean square error with other weights, relative to the output; the largest of all outputs.
 
         Values that are not finite in the right answers, such as those of masks, do not count. Only the first `examples`
         judge, or all of them if None.
         """
         errors, totals = np.zeros(len(self.outputs)), np.zeros(len(self.outputs))
-        for expected, actual in zip(self._right[:examples], self._answers(weights), strict=False):
+        for expected, actual in zip(self._right[:examples], self._iter_answers(weights), strict=False):
             for place, (right, value) in enumerate(zip(expected, actual, strict=True)):
                 finite = np.isfinite(right)
                 errors[place] += np.sum((value[finite] - right[finite]) ** 2)
@@ -81,9 +81,9 @@ class Probe:
 
     @cached_property
     def _right(self) -> list[list[Floats]]:
-        return list(self._answers({}))
+        return list(self._iter_answers({}))
 
-    def _answers(self, weights: Mapping[str, Array]) -> Iterator[list[Floats]]:
+    def _iter_answers(self, weights: Mapping[str, Array]) -> Iterator[list[Floats]]:
         for number in range(len(self._judging)):
             feed = {**take_example(self._judging.inputs, number, self._ranks), **weights}
             yield [np.asarray(value, np.float64) for value in self._session.run(self.outputs, feed)]

@@ -34,17 +34,17 @@ def replace_layers(model: ModelProto, layers: Sequence[Layer], factors: Mapping[
         layer, (left, right) = replaced[node.output[0]]
         weights = [make_unique(f"{layer.weight}_{side}", names) for side in ("left", "right")]
         between = make_unique(f"{node.output[0]}_rank", names)
-        first, second = _nodes(layer, between, weights, separated=len(left) != layer.row_counts()[0])
+        first, second = _build_nodes(layer, between, weights, separated=len(left) != layer.list_row_counts()[0])
         first.name, second.name = make_unique(f"{node.name or node.output[0]}/rank", names), node.name
         nodes += first, second
-        for name, array in zip(weights, _arrays(layer, left, right), strict=True):
+        for name, array in zip(weights, _reshape_factors(layer, left, right), strict=True):
             tensors.append(numpy_helper.from_array(np.ascontiguousarray(array, layer.array.dtype), name))
     set_items(graph.node, nodes)
     set_items(graph.initializer, tensors)
     set_items(graph.value_info, (value for value in graph.value_info if value.name not in gone))
 
 
-def _nodes(layer: Layer, between: str, weights: Sequence[str], *, separated: bool) -> tuple[NodeProto, NodeProto]:
+def _build_nodes(layer: Layer, between: str, weights: Sequence[str], *, separated: bool) -> tuple[NodeProto, NodeProto]:
     """Return both nodes; `separated` are a vertical and a horizontal convolution."""
     node = layer.node
     attributes = {item.name: helper.get_attribute_value(item) for item in node.attribute}
@@ -53,7 +53,7 @@ def _nodes(layer: Layer, between: str, weights: Sequence[str], *, separated: boo
         attributes["kernel_shape"] = list(layer.array.shape[2:])
         first, second = attributes, {"kernel_shape": [1] * (layer.array.ndim - 2)}
     if separated:
-        first, second = _along(attributes, 0), _along(attributes, 1)
+        first, second = _take_axis(attributes, 0), _take_axis(attributes, 1)
     operator = "Conv" if layer.is_convolution else "MatMul"
     return (
         helper.make_node(operator, [node.input[0], weights[0]], [between], **first),
@@ -61,7 +61,7 @@ def _nodes(layer: Layer, between: str, weights: Sequence[str], *, separated: boo
     )
 
 
-def _along(attributes: Mapping[str, Any], axis: int) -> dict[str, Any]:
+def _take_axis(attributes: Mapping[str, Any], axis: int) -> dict[str, Any]:
     """Return the attributes of a convolution over images along one of its axes."""
     return {
         name: [value if place % 2 == axis else NEUTRAL[name] for place, value in enumerate(values)]
@@ -71,12 +71,12 @@ def _along(attributes: Mapping[str, Any], axis: int) -> dict[str, Any]:
     }
 
 
-def _arrays(layer: Layer, left: Array, right: Array) -> tuple[Array, Array]:
+def _reshape_factors(layer: Layer, left: Array, right: Array) -> tuple[Array, Array]:
     if not layer.is_convolution:
         return left, right
     channels, kernel = layer.array.shape[1], layer.array.shape[2:]
     rank, outputs = len(right), len(layer.array)
-    if len(left) != layer.row_counts()[0]:
+    if len(left) != layer.list_row_counts()[0]:
         height, width = kernel
         across = right.reshape(rank, width, outputs).transpose(2, 0, 1)
         return left.T.reshape(rank, channels, height, 1), across[:, :, None]

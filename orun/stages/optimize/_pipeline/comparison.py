@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from orun.core.metrics import Metric
-from orun.measure.dataset import Array, choose, spread
+from orun.measure.dataset import Array, choose, spread_indices
 from orun.stages._data.images import ORIENTATION, list_images, open_image, prepare_image
 from orun.stages._data.source import Images, Source, Text
 from orun.stages._data.tables import read_lines
@@ -20,8 +20,8 @@ from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.feeds import Case
 from orun.stages._graph.io import load_graph
 from orun.stages._graph.leniency import Agreement
-from orun.stages._graph.sessions import session
-from orun.stages._graph.signature import inputs_of
+from orun.stages._graph.sessions import open_model
+from orun.stages._graph.signature import build_inputs
 from orun.stages.contract import Context
 from orun.stages.optimize._pipeline.draft import Draft
 from orun.stages.optimize._pipeline.image import BYTES
@@ -38,7 +38,7 @@ TURNED = range(2, 9)  # values of the EXIF orientation that turn or mirror an im
 MISREAD = ("\u0130", "\0")  # characters that the operator reads otherwise than `transformers`
 
 
-def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ...]:
+def read_image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ...]:
     """Return images of a folder as Pillow prepares them, with the bytes of their files: first one of each form.
 
     Raises:
@@ -47,9 +47,9 @@ def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ..
     root = context.root / folder
     files = list_images(root, folder, images)
     titles = [f"{folder}/{path.relative_to(root).as_posix()}" for path in files]
-    forms = [_form(context, *item) for item in zip(files, titles, strict=True)]
+    forms = [_read_form(context, *item) for item in zip(files, titles, strict=True)]
     places = [forms.index(form) for form in dict.fromkeys(forms)]
-    chosen = list(dict.fromkeys([*places, *spread(len(files), EXAMPLES)]))[:EXAMPLES]
+    chosen = list(dict.fromkeys([*places, *spread_indices(len(files), EXAMPLES)]))[:EXAMPLES]
     return tuple(
         Case(
             titles[place],
@@ -63,7 +63,7 @@ def image_cases(context: Context, folder: str, images: Images) -> tuple[Case, ..
     )
 
 
-def _form(context: Context, path: Path, name: str) -> tuple[str | None, str, bool]:
+def _read_form(context: Context, path: Path, name: str) -> tuple[str | None, str, bool]:
     """Return the format and the mode of an image, and whether its EXIF orientation turns it."""
     with open_image(path, name) as opened:
         if opened.format not in FORMATS or opened.mode == "CMYK":
@@ -79,7 +79,7 @@ def _is_turned(image: Image) -> bool:
     return image.getexif().get(ORIENTATION) in TURNED
 
 
-def image_hint(cases: Sequence[Case]) -> str:
+def explain_turned_image(cases: Sequence[Case]) -> str:
     """Name an image that Pillow turns and the operator does not; empty if there is none."""
     import PIL.Image
 
@@ -92,12 +92,12 @@ def image_hint(cases: Sequence[Case]) -> str:
     return ""
 
 
-def text_cases(draft: Draft, file: str, tokenizer: str, length: int) -> tuple[Case, ...]:
+def read_text_cases(draft: Draft, file: str, tokenizer: str, length: int) -> tuple[Case, ...]:
     """Return each text of a file as `transformers` tokenizes it, with the text itself."""
-    root, inputs = draft.context.root, {item.name: item for item in inputs_of(draft.model)}
+    root, inputs = draft.context.root, {item.name: item for item in build_inputs(draft.model)}
     pad = any(isinstance(item.shape[-1], int) for item in inputs.values() if item.shape)
     texts = read_lines(root / file, file)["text"]
-    texts = choose(texts, spread(len(texts), EXAMPLES))
+    texts = choose(texts, spread_indices(len(texts), EXAMPLES))
     source = Source(FilePath(file), text=Text(FilePath(tokenizer), length=length, pad=pad))
     dataset = tokenize(root, file, {"text": texts}, source)
     return tuple(
@@ -117,7 +117,7 @@ def text_cases(draft: Draft, file: str, tokenizer: str, length: int) -> tuple[Ca
     )
 
 
-def text_hint(cases: Sequence[Case], special: Collection[str]) -> str:
+def explain_odd_texts(cases: Sequence[Case], special: Collection[str]) -> str:
     """Name what texts contain that the operator tokenizes otherwise than `transformers`; empty if there is nothing."""
     texts = [str(text) for case in cases for text in case.feed[TEXT]]
     written = [sign for sign in (*special, *MISREAD) if any(sign in text for text in texts)]
@@ -140,7 +140,7 @@ def compare_preparation(
         StageFailed: when the outputs disagree.
     """
     outputs = [value.name for value in load_graph(context.model()).graph.output]
-    expected = run_cases(context, "the model before it", session(context.model(), outputs), cases)
+    expected = run_cases(context, "the model before it", open_model(context.model(), outputs), cases)
     agreement = Agreement(
         "the model with its preparation",
         f"the model on what {code} prepares",
@@ -148,7 +148,7 @@ def compare_preparation(
         tolerance,
         hint or "raise `atol` if so much is small for your outputs, or keep the preparation in your own code",
     )
-    return check(context, agreement, cases, expected, session(model, outputs))
+    return check(context, agreement, cases, expected, open_model(model, outputs))
 
 
 def compare_outputs(
@@ -166,15 +166,15 @@ def compare_outputs(
     """
     graph = load_graph(before).graph
     names = [value.name for value in graph.output]
-    plain = run_cases(context, "the model before it", session(before, names), cases)
+    plain = run_cases(context, "the model before it", open_model(before, names), cases)
     after = [value.name for value in load_graph(context.result).graph.output]
-    expected = [_expected_outputs(dict(zip(names, values, strict=True)), labels, boxes) for values in plain]
+    expected = [_compute_expected(dict(zip(names, values, strict=True)), labels, boxes) for values in plain]
     agreement = Agreement("the model with its outputs", "what NumPy makes of them", after, tolerance, "")
     wanted = [[values[name] for name in after] for values in expected]
-    return check(context, agreement, cases, wanted, session(context.result, after))
+    return check(context, agreement, cases, wanted, open_model(context.result, after))
 
 
-def _expected_outputs(values: Mapping[str, Array], labels: Labels | None, boxes: Boxes | None) -> dict[str, Array]:
+def _compute_expected(values: Mapping[str, Array], labels: Labels | None, boxes: Boxes | None) -> dict[str, Array]:
     results = dict(values)
     if labels:
         results |= choose_labels(values[labels.output or next(iter(values))], labels)
@@ -204,7 +204,7 @@ def choose_boxes(output: Array, boxes: Boxes) -> dict[str, Array]:
             for place in np.argsort(-scores, kind="stable"):
                 if scores[place] <= boxes.score or len(kept) == boxes.most:
                     break
-                if all(overlap(corners[place], corners[other]) <= boxes.overlap for other in kept):
+                if all(compute_overlap(corners[place], corners[other]) <= boxes.overlap for other in kept):
                     kept.append(int(place))
             rows += [(corners[place], scores[place], number, image) for place in kept]
     return {
@@ -215,7 +215,7 @@ def choose_boxes(output: Array, boxes: Boxes) -> dict[str, Array]:
     }
 
 
-def overlap(box: Array, other: Array) -> float:
+def compute_overlap(box: Array, other: Array) -> float:
     """Return the intersection of two boxes over their union."""
     lengths = np.minimum(box[2:], other[2:]) - np.maximum(box[:2], other[:2])
     shared = float(np.prod(np.maximum(lengths, 0)))

@@ -11,8 +11,8 @@ from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from orun.errors import StageFailed
 from orun.measure.extension_operators import DOMAIN
-from orun.stages._graph.domains import standard_opset
-from orun.stages._graph.io import graphs, input_names
+from orun.stages._graph.domains import find_standard_opset
+from orun.stages._graph.io import iter_graphs, list_input_names
 from orun.stages._graph.names import rename_values
 from orun.stages._graph.nodes import set_items
 from orun.stages.contract import Context
@@ -35,7 +35,7 @@ class Nodes:
         self.nodes.append(helper.make_node(operator, inputs, named, name=name, domain=domain, **attributes))
         return named[0]
 
-    def constant(self, value: NDArray[Any]) -> str:
+    def add_constant(self, value: NDArray[Any]) -> str:
         """Add a constant."""
         return self.add("Constant", value=numpy_helper.from_array(value))
 
@@ -47,30 +47,32 @@ class Draft:
     context: Context
     model: ModelProto
 
-    def nodes(self, step: str, least: int = LEAST_OPSET) -> Nodes:
+    def begin_step(self, step: str, least: int = LEAST_OPSET) -> Nodes:
         """Return the nodes of a new step, whose operators need an operator set of at least `least`.
 
         Raises:
             StageFailed: when the model has values of that step already, or its operators are too old.
         """
-        names = {name for graph in graphs(self.model) for node in graph.node for name in (*node.input, *node.output)}
+        names = {
+            name for graph in iter_graphs(self.model) for node in graph.node for name in (*node.input, *node.output)
+        }
         if any(name.startswith(f"{step}/") for name in names):
             raise self.failed(f"the model has a step {step!r} already")
-        if (opset := standard_opset(self.model)) < least:
+        if (opset := find_standard_opset(self.model)) < least:
             raise self.failed(
                 f"the model is of operator set {opset}, and this needs {least}",
                 f"put a stage of `convert/opset` with `version: {least}` before this one",
             )
         return Nodes(step)
 
-    def input(self, name: str) -> ValueInfoProto:
+    def require_input(self, name: str) -> ValueInfoProto:
         """Return an input of the model."""
-        names = input_names(self.model)
+        names = list_input_names(self.model)
         require_known("input", [name], names)
         inputs: dict[str, ValueInfoProto] = {value.name: value for value in self.model.graph.input}
         return inputs[name]
 
-    def output(self, name: str | None) -> ValueInfoProto:
+    def require_output(self, name: str | None) -> ValueInfoProto:
         """Return an output of the model; the only one when no name is given."""
         outputs: dict[str, ValueInfoProto] = {value.name: value for value in self.model.graph.output}
         if name is None and len(outputs) > 1:

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper
 
 from orun.measure.extension_operators import DOMAIN
 from orun.stages._data.source import Images
-from orun.stages._graph.signature import axes_of
+from orun.stages._graph.signature import name_axes
 from orun.stages.optimize._pipeline.draft import Draft, Nodes
 
 BYTES = "image_bytes"  # name of the new input
@@ -33,15 +33,17 @@ def add_decoding(draft: Draft, images: Images) -> None:
     Raises:
         StageFailed: when the preparation has no operators, or does not fit the input.
     """
-    pixels = draft.input(images.input)
+    pixels = draft.require_input(images.input)
     element = pixels.type.tensor_type.elem_type
     _require_supported(draft, images, element)
-    nodes = draft.nodes(BYTES, SMOOTHING)
-    content = nodes.add("Squeeze", BYTES, nodes.constant(_ints(0)))
+    nodes = draft.begin_step(BYTES, SMOOTHING)
+    content = nodes.add("Squeeze", BYTES, nodes.add_constant(_to_integers(0)))
     # Its default, BGR, swaps the channels of a grey JPEG, too, which has only one: it writes where it must not.
     decoded = nodes.add("DecodeImage", content, domain=DOMAIN, color_space="rgb")
-    colours = nodes.add("Expand", decoded, nodes.constant(_ints(1, 1, 3)))  # [h, w, rgb]; four of CMYK do not fit
-    channels = _channels(nodes, colours, grey=images.channels == "grey")
+    colours = nodes.add(
+        "Expand", decoded, nodes.add_constant(_to_integers(1, 1, 3))
+    )  # [h, w, rgb]; four of CMYK do not fit
+    channels = _move_channels_first(nodes, colours, grey=images.channels == "grey")
     size = nodes.add("Shape", channels, start=2)
     resized = _resize(nodes, channels, size, images)
     scaled = _normalise(nodes, resized, images)
@@ -63,7 +65,7 @@ def _require_supported(draft: Draft, images: Images, element: int) -> None:
         raise draft.failed(f"input {images.input!r} is of {name}, and prepared images are floats")
     channels = 3 if images.channels == "rgb" else 1
     wanted = [1, channels, *images.size] if images.layout == "nchw" else [1, *images.size, channels]
-    declared = axes_of(draft.input(images.input))
+    declared = name_axes(draft.require_input(images.input))
     fits = len(declared) == len(wanted) and all(
         isinstance(size, str) or size == needed for size, needed in zip(declared, wanted, strict=True)
     )
@@ -75,41 +77,41 @@ def _require_supported(draft: Draft, images: Images, element: int) -> None:
         )
 
 
-def _channels(nodes: Nodes, colours: str, *, grey: bool) -> str:
+def _move_channels_first(nodes: Nodes, colours: str, *, grey: bool) -> str:
     """Return the channels first, `[1, c, h, w]`: red, green and blue, or one of grey."""
     if grey:
-        weights = nodes.constant(np.array(GREY, np.int32))
+        weights = nodes.add_constant(np.array(GREY, np.int32))
         weighted = nodes.add("Mul", nodes.add("Cast", colours, to=TensorProto.INT32), weights)
-        total = nodes.add("ReduceSum", weighted, nodes.constant(_ints(2)), keepdims=1)
-        rounded = nodes.add("Add", total, nodes.constant(np.array(HALF, np.int32)))
-        quotient = nodes.add("Div", rounded, nodes.constant(np.array(UNIT, np.int32)))
+        total = nodes.add("ReduceSum", weighted, nodes.add_constant(_to_integers(2)), keepdims=1)
+        rounded = nodes.add("Add", total, nodes.add_constant(np.array(HALF, np.int32)))
+        quotient = nodes.add("Div", rounded, nodes.add_constant(np.array(UNIT, np.int32)))
         colours = nodes.add("Cast", quotient, to=TensorProto.UINT8)
-    return nodes.add("Unsqueeze", nodes.add("Transpose", colours, perm=[2, 0, 1]), nodes.constant(_ints(0)))
+    return nodes.add("Unsqueeze", nodes.add("Transpose", colours, perm=[2, 0, 1]), nodes.add_constant(_to_integers(0)))
 
 
 def _resize(nodes: Nodes, channels: str, size: str, images: Images) -> str:
     """Resize to `size` at once, or the shorter side to `resize` and cut the centre out, as Pillow's images are."""
-    wanted = nodes.constant(_ints(*images.size))
+    wanted = nodes.add_constant(_to_integers(*images.size))
     attributes = {**RESIZE[images.resample], "axes": [2, 3]}
     if images.resize is None:
         return nodes.add("Resize", channels, "", "", wanted, **attributes)
     exact = nodes.add("Cast", size, to=TensorProto.DOUBLE)
     shorter = nodes.add("ReduceMin", exact, keepdims=1)
-    longer = nodes.add("Div", nodes.add("Mul", exact, nodes.constant(np.array(images.resize, np.float64))), shorter)
+    longer = nodes.add("Div", nodes.add("Mul", exact, nodes.add_constant(np.array(images.resize, np.float64))), shorter)
     lengths = nodes.add("Cast", longer, to=TensorProto.INT64)
     resized = nodes.add("Resize", channels, "", "", lengths, **attributes)
     rest = nodes.add("Cast", nodes.add("Sub", lengths, wanted), to=TensorProto.DOUBLE)
-    half = nodes.add("Round", nodes.add("Div", rest, nodes.constant(np.array(2, np.float64))))
+    half = nodes.add("Round", nodes.add("Div", rest, nodes.add_constant(np.array(2, np.float64))))
     start = nodes.add("Cast", half, to=TensorProto.INT64)
-    return nodes.add("Slice", resized, start, nodes.add("Add", start, wanted), nodes.constant(_ints(2, 3)))
+    return nodes.add("Slice", resized, start, nodes.add("Add", start, wanted), nodes.add_constant(_to_integers(2, 3)))
 
 
 def _normalise(nodes: Nodes, pixels: str, images: Images) -> str:
     floats = nodes.add("Cast", pixels, to=TensorProto.FLOAT)
-    scaled = nodes.add("Mul", floats, nodes.constant(np.array(images.scale, np.float32)))
+    scaled = nodes.add("Mul", floats, nodes.add_constant(np.array(images.scale, np.float32)))
     mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (images.mean, images.std))
-    return nodes.add("Div", nodes.add("Sub", scaled, nodes.constant(mean)), nodes.constant(std))
+    return nodes.add("Div", nodes.add("Sub", scaled, nodes.add_constant(mean)), nodes.add_constant(std))
 
 
-def _ints(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _to_integers(*values: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     return np.array(values, np.int64)

@@ -54,11 +54,11 @@ def add_labels(draft: Draft, labels: Labels) -> None:
     import numpy as np
     from onnx import TensorProto, helper
 
-    from orun.stages._graph.signature import axes_of
+    from orun.stages._graph.signature import name_axes
 
-    output = draft.output(labels.output)
+    output = draft.require_output(labels.output)
     tensor = output.type.tensor_type
-    axes = axes_of(output)
+    axes = name_axes(output)
     if len(axes) != 2 or tensor.elem_type not in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE):  # noqa: PLR2004
         raise draft.failed(f"output {output.name!r} has no scores `[batch, classes]` to take labels from")
     classes = axes[1] if isinstance(axes[1], int) else None
@@ -66,12 +66,12 @@ def add_labels(draft: Draft, labels: Labels) -> None:
         raise draft.failed(f"`names` has {len(labels.names)} names, and output {output.name!r} has {classes} scores")
     if (most := classes or len(labels.names)) and labels.top > most:
         raise draft.failed(f"`top` is {labels.top}, and there are {most} classes", f"`top: {most}`")
-    nodes = draft.nodes(LABELS)
+    nodes = draft.begin_step(LABELS)
     values = draft.take_output(output.name, nodes)
     if labels.softmax:
         values = nodes.add("Softmax", values, axis=-1)
     indices = f"{LABELS}/indices" if labels.names else LABELS
-    nodes.add("TopK", values, nodes.constant(np.array([labels.top], np.int64)), outputs=[SCORES, indices], axis=-1)
+    nodes.add("TopK", values, nodes.add_constant(np.array([labels.top], np.int64)), outputs=[SCORES, indices], axis=-1)
     if labels.names:
         names = nodes.add("Constant", value_strings=[name.encode() for name in labels.names])
         nodes.add("Gather", names, indices, outputs=[LABELS])
@@ -92,13 +92,13 @@ def add_boxes(draft: Draft, boxes: Boxes) -> None:
     import numpy as np
     from onnx import TensorProto, helper
 
-    output = draft.output(boxes.output)
+    output = draft.require_output(boxes.output)
     tensor = output.type.tensor_type
     if len(tensor.shape.dim) != 3 or tensor.elem_type != TensorProto.FLOAT:  # noqa: PLR2004 - batch, values, boxes
         raise draft.failed(f"output {output.name!r} has no boxes `[batch, 4 + classes, boxes]` of float32")
-    nodes = draft.nodes(BOXES, SPLITTING)
+    nodes = draft.begin_step(BOXES, SPLITTING)
     start, corners, end, axis = (
-        nodes.constant(np.array([number], np.int64)) for number in (0, CORNERS, np.iinfo(np.int64).max, 1)
+        nodes.add_constant(np.array([number], np.int64)) for number in (0, CORNERS, np.iinfo(np.int64).max, 1)
     )
     values = draft.take_output(output.name, nodes)
     centred = nodes.add("Transpose", nodes.add("Slice", values, start, corners, axis), perm=[0, 2, 1])
@@ -108,18 +108,21 @@ def add_boxes(draft: Draft, boxes: Boxes) -> None:
         "NonMaxSuppression",
         centred,
         scores,
-        *(nodes.constant(limit) for limit in (*limits, np.array([boxes.score], np.float32))),
+        *(nodes.add_constant(limit) for limit in (*limits, np.array([boxes.score], np.float32))),
         center_point_box=1,
     )
-    image_class, column = nodes.constant(np.array([0, 1, 2], np.int64)), nodes.constant(np.array([0, 2], np.int64))
+    image_class, column = (
+        nodes.add_constant(np.array([0, 1, 2], np.int64)),
+        nodes.add_constant(np.array([0, 2], np.int64)),
+    )
     nodes.add("GatherND", scores, nodes.add("Gather", chosen, image_class, axis=1), outputs=[SCORES])
     centres = nodes.add("GatherND", centred, nodes.add("Gather", chosen, column, axis=1))
     middle, size = f"{BOXES}/middle", f"{BOXES}/size"
     nodes.add("Split", centres, outputs=[middle, size], axis=1, num_outputs=2)
-    half = nodes.add("Mul", size, nodes.constant(np.array(0.5, np.float32)))
+    half = nodes.add("Mul", size, nodes.add_constant(np.array(0.5, np.float32)))
     nodes.add("Concat", nodes.add("Sub", middle, half), nodes.add("Add", middle, half), outputs=[BOXES], axis=1)
     for name, place in ((CLASSES, 1), (IMAGES, 0)):
-        nodes.add("Gather", chosen, nodes.constant(np.array(place, np.int64)), outputs=[name], axis=1)
+        nodes.add("Gather", chosen, nodes.add_constant(np.array(place, np.int64)), outputs=[name], axis=1)
     count = "found"
     new = [
         helper.make_tensor_value_info(BOXES, TensorProto.FLOAT, [count, CORNERS]),

@@ -78,8 +78,8 @@ def _from_fast(document: dict[str, Any], config: dict[str, Any], name: str, leng
         raise _refuse(name, f"words of {model['max_input_chars_per_word']} characters are unknown to it")
     if not normalizer.get("clean_text", True):
         raise _refuse(name, "it keeps control characters")
-    vocabulary = _ordered(model["vocab"], name)
-    special = _special(config, model.get("unk_token", "[UNK]"))
+    vocabulary = _order_vocabulary(model["vocab"], name)
+    special = _read_special(config, model.get("unk_token", "[UNK]"))
     _require_frame(document.get("post_processor") or {}, special, name)
     if added := [
         token["content"]
@@ -91,11 +91,11 @@ def _from_fast(document: dict[str, Any], config: dict[str, Any], name: str, leng
     return WordPiece(
         vocabulary,
         lowercase,
-        _strips(normalizer.get("strip_accents"), lowercase=lowercase),
+        _strips_accents(normalizer.get("strip_accents"), lowercase=lowercase),
         bool(normalizer.get("handle_chinese_chars", True)),
         special,
         model.get("continuing_subword_prefix", "##"),
-        length or _length(config, name),
+        length or _read_length(config, name),
     )
 
 
@@ -106,11 +106,11 @@ def _from_slow(lines: list[str], config: dict[str, Any], name: str, length: int 
     return WordPiece(
         tuple(lines),
         lowercase,
-        _strips(config.get("strip_accents"), lowercase=lowercase),
+        _strips_accents(config.get("strip_accents"), lowercase=lowercase),
         bool(config.get("tokenize_chinese_chars", True)),
-        _special(config, "[UNK]"),
+        _read_special(config, "[UNK]"),
         "##",
-        length or _length(config, name),
+        length or _read_length(config, name),
     )
 
 
@@ -124,14 +124,14 @@ def _load(path: Path, name: str) -> dict[str, Any]:
     return document
 
 
-def _ordered(vocabulary: dict[str, int], name: str) -> tuple[str, ...]:
+def _order_vocabulary(vocabulary: dict[str, int], name: str) -> tuple[str, ...]:
     ordered = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[token] for token in ordered] != list(range(len(ordered))):
         raise _refuse(name, "its ids are not the numbers from 0 on")
     return tuple(ordered)
 
 
-def _special(config: dict[str, Any], unknown: str) -> dict[str, str]:
+def _read_special(config: dict[str, Any], unknown: str) -> dict[str, str]:
     named = {kind: config.get(f"{kind}_token", f"[{kind.upper()}]") for kind in ("unk", "sep", "pad", "cls", "mask")}
     texts = {kind: token["content"] if isinstance(token, dict) else str(token) for kind, token in named.items()}
     return {**texts, "unk": unknown}
@@ -148,11 +148,11 @@ def _require_frame(processor: dict[str, Any], special: dict[str, str], name: str
         raise _refuse(name, f"it makes {' '.join(frame) or 'nothing'} of a text, and not [CLS] text [SEP]")
 
 
-def _strips(stated: bool | None, *, lowercase: bool) -> bool:
+def _strips_accents(stated: bool | None, *, lowercase: bool) -> bool:
     return lowercase if stated is None else stated
 
 
-def _length(config: dict[str, Any], name: str) -> int:
+def _read_length(config: dict[str, Any], name: str) -> int:
     stated = config.get("model_max_length")
     if not isinstance(stated, (int, float)) or stated >= UNLIMITED:
         raise UsageError(

@@ -9,7 +9,7 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from orun.measure.dataset import Array
 from orun.stages._graph.domains import STANDARD
-from orun.stages._graph.io import graphs
+from orun.stages._graph.io import iter_graphs
 from orun.stages._graph.nodes import attribute
 
 # Elementwise operators.
@@ -107,7 +107,7 @@ def read_stored(model: ModelProto) -> Stored:
     for node in model.graph.node:
         for name in node.input:
             uses[name] = uses.get(name, 0) + 1
-    _, *nested = graphs(model)
+    _, *nested = iter_graphs(model)
     fixed = {value.name for value in (*model.graph.input, *model.graph.output)}
     fixed |= {name for graph in nested for node in graph.node for name in node.input}
     return Stored(Arrays(model.graph.initializer), uses, frozenset(fixed))
@@ -199,13 +199,13 @@ def _pass(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Plac
     return handle(layer, kept, node, places)
 
 
-def _only_first(node: NodeProto, places: Mapping[str, Place]) -> Place:
+def _follow_first(node: NodeProto, places: Mapping[str, Place]) -> Place:
     if node.input[0] not in places or any(name in places for name in node.input[1:]):
         raise Stuck(f"they reach {node.op_type} {node.name!r} as an operand that is no input of a layer")
     return places[node.input[0]]
 
 
-def _elementwise(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place:
+def _follow_elementwise(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place:
     found_places = {places[name] for name in node.input if name in places}
     if len(found_places) != 1:
         raise Stuck(f"they lie differently in the operands of {node.op_type} {node.name!r}")
@@ -216,15 +216,15 @@ def _elementwise(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[st
     return place
 
 
-def _pool(_layer: Layer, _kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place:
-    place = _only_first(node, places)
+def _follow_pool(_layer: Layer, _kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place:
+    place = _follow_first(node, places)
     if place.back < 2:  # noqa: PLR2004 - there must be an axis to pool over
         raise Stuck(f"they lie along an axis over which {node.op_type} {node.name!r} pools")
     return place
 
 
 def _normalize(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place:
-    place = _only_first(node, places)
+    place = _follow_first(node, places)
     if not place.second:
         raise Stuck(f"they are not the second axis, by which {node.op_type} {node.name!r} goes")
     for name in node.input[1:]:
@@ -232,9 +232,9 @@ def _normalize(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str,
     return place
 
 
-def _flatten(_layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place:
+def _follow_flatten(_layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place:
     """Return the place after a Flatten. Each channel spans several neighbours; the reader's weights say how many."""
-    place = _only_first(node, places)
+    place = _follow_first(node, places)
     readers = kept.uses.get(node.output[0], 0)
     if attribute(node, "axis", 1) != 1 or not place.second or place.repeat != 1 or not readers:
         raise Stuck(f"{node.op_type} {node.name!r} mixes them")
@@ -246,7 +246,7 @@ def _take(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Plac
     if attribute(node, "transA", 0):
         raise Stuck(f"they reach Gemm {node.name!r} turned")
     axis = 1 if attribute(node, "transB", 0) else 0
-    place = _only_first(node, places)
+    place = _follow_first(node, places)
     array = kept.arrays.get(node.input[1])
     if array is None or array.ndim != 2 or place.back != 1:  # noqa: PLR2004 - a matrix
         raise Stuck(f"they reach {node.op_type} {node.name!r}, whose weights are no stored matrix")
@@ -256,8 +256,8 @@ def _take(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Plac
     _cut(layer, kept, node.input[1], axis, repeat)
 
 
-def _conv(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place | None:
-    place = _only_first(node, places)
+def _follow_conv(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Place]) -> Place | None:
+    place = _follow_first(node, places)
     array = kept.arrays.get(node.input[1])
     groups = attribute(node, "group", 1)
     if array is None or place.back != array.ndim - 1:
@@ -274,11 +274,11 @@ def _conv(layer: Layer, kept: Stored, node: NodeProto, places: Mapping[str, Plac
 
 
 HANDLERS: Mapping[str, Callable[[Layer, Stored, NodeProto, Mapping[str, Place]], Place | None]] = {
-    **dict.fromkeys(ELEMENTWISE, _elementwise),
-    **dict.fromkeys(POOLS, _pool),
+    **dict.fromkeys(ELEMENTWISE, _follow_elementwise),
+    **dict.fromkeys(POOLS, _follow_pool),
     "BatchNormalization": _normalize,
-    "Conv": _conv,
-    "Flatten": _flatten,
+    "Conv": _follow_conv,
+    "Flatten": _follow_flatten,
     "Gemm": _take,
     "MatMul": _take,
 }

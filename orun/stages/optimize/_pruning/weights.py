@@ -29,7 +29,7 @@ class Choice:
     op_types: Collection[str]
     exclude: Collection[str]
 
-    def layers(self, model: ModelProto, kept: Stored) -> Iterator[tuple[Any, str, int]]:
+    def iter_layers(self, model: ModelProto, kept: Stored) -> Iterator[tuple[Any, str, int]]:
         """Yield the layers that may lose weights: node, name of the weights, axis of the channels."""
         spared = {name for node, name, _ in list_weights(model, kept) if node.name in self.exclude}
         for node, name, axis in list_weights(model, kept):
@@ -43,11 +43,11 @@ def zero(model: ModelProto, choice: Choice) -> int:
     Among equal magnitudes, the first is removed first.
     """
     kept = read_stored(model)
-    weight_names = dict.fromkeys(name for _, name, _ in choice.layers(model, kept))
+    weight_names = dict.fromkeys(name for _, name, _ in choice.iter_layers(model, kept))
     names = [name for name in weight_names if kept.arrays[name].size]
     tensors = {tensor.name: tensor for tensor in model.graph.initializer}
     ranks = (np.abs(kept.arrays[name]).ravel() for name in names)
-    for name, gone in zip(names, _least(ranks, choice), strict=True):  # one at a time, as they may be large
+    for name, gone in zip(names, _iter_least(ranks, choice), strict=True):  # one at a time, as they may be large
         array = np.array(kept.arrays[name])
         array.reshape(-1)[gone] = 0
         tensors[name].CopyFrom(numpy_helper.from_array(array, name))
@@ -63,7 +63,7 @@ def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> li
     """
     kept = read_stored(model)
     layers = []
-    for node, name, axis in choice.layers(model, kept):
+    for node, name, axis in choice.iter_layers(model, kept):
         stays = f"{node.op_type} {node.name or node.output[0]!r} keeps its channels"
         try:
             layer = follow(model, kept, node, name, axis)
@@ -74,10 +74,10 @@ def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> li
             tell(f"{stays}: they reach Conv {excluded[0]!r}, which is in `exclude`")
         else:
             layers.append(layer)
-    ranks = [_channel_means(kept.arrays[layer.weight], layer.axis) for layer in layers]
+    ranks = [_average_channels(kept.arrays[layer.weight], layer.axis) for layer in layers]
     arrays: dict[str, Array] = {}
     changed = []
-    for layer, gone in zip(layers, _least(ranks, choice, spare=1), strict=True):
+    for layer, gone in zip(layers, _iter_least(ranks, choice, spare=1), strict=True):
         if len(gone):
             _cut(layer, gone, kept.arrays, arrays)
             changed.append(layer)
@@ -89,13 +89,13 @@ def shrink(model: ModelProto, choice: Choice, tell: Callable[[str], None]) -> li
     return changed
 
 
-def _channel_means(array: Array, axis: int) -> Array:
+def _average_channels(array: Array, axis: int) -> Array:
     other_axes = tuple(other for other in range(array.ndim) if other != axis)
     means: Array = np.abs(array.astype(np.float64)).mean(axis=other_axes)
     return means
 
 
-def _least(ranks: Iterable[Array], choice: Choice, spare: int = 0) -> Iterator[Array]:
+def _iter_least(ranks: Iterable[Array], choice: Choice, spare: int = 0) -> Iterator[Array]:
     """Yield the indices of the least values of each array, so that at least `spare` values are left."""
     counted: Iterable[tuple[Array, int]]
     if choice.together:
@@ -104,7 +104,7 @@ def _least(ranks: Iterable[Array], choice: Choice, spare: int = 0) -> Iterator[A
     else:
         counted = ((rank, int(choice.share * rank.size)) for rank in ranks)
     for rank, count in counted:
-        yield _places(rank, min(count, rank.size - spare))
+        yield _find_least(rank, min(count, rank.size - spare))
 
 
 def _share_counts(ranks: Sequence[Array], share: float) -> Iterator[int]:
@@ -124,7 +124,7 @@ def _share_counts(ranks: Sequence[Array], share: float) -> Iterator[int]:
         yield count + equal
 
 
-def _places(rank: Array, count: int) -> Array:
+def _find_least(rank: Array, count: int) -> Array:
     """Return the indices of the `count` least values, in order; among equals, the first."""
     if count <= 0:
         return np.zeros(0, np.int64)

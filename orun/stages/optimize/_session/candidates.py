@@ -74,7 +74,7 @@ def list_candidates(target: Target, cores: int, available: Collection[str]) -> l
     `available` are providers of this build of ONNX Runtime.
     """
     first = target.providers[0]
-    settings = GRAPH if first.name in GPU_PROVIDERS else _settings(cores, target.session.get(THREADS))
+    settings = GRAPH if first.name in GPU_PROVIDERS else _iter_settings(cores, target.session.get(THREADS))
     candidates = [Candidate((change,), session) for change, session in settings]
     if first.name == CPU and XNNPACK in available:  # with its own threads: those of ONNX Runtime would spin beside them
         providers = (Provider(XNNPACK, {THREADS: str(cores)}), *target.providers)
@@ -85,7 +85,7 @@ def list_candidates(target: Target, cores: int, available: Collection[str]) -> l
     return [candidate for candidate in candidates if not candidate.session.keys() & target.session.keys()]
 
 
-def _settings(cores: int, threads_of_target: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _iter_settings(cores: int, threads_of_target: int | None) -> Iterator[tuple[str, Mapping[str, Any]]]:
     powers = [1 << power for power in range(cores.bit_length()) if 1 << power <= cores]
     for threads in sorted({*powers, max(cores // 2, 1), cores}):
         yield "threads", {THREADS: threads}

@@ -105,11 +105,11 @@ class Search:
         for track in faster:
             best.setdefault(track.candidate.changes, track)
         together = list(accumulate((track.candidate for track in best.values()), Candidate.join))
-        return _simplest([*faster[:1], *self._eliminate(together[1:])])
+        return _choose_simplest([*faster[:1], *self._eliminate(together[1:])])
 
     def confirm(self, proposal: Candidate) -> Measurement:
         """Measure a proposal against the default, in launches of its own."""
-        cases = {MODEL: self._case(proposal), REFERENCE: self.default}
+        cases = {MODEL: self._build_case(proposal), REFERENCE: self.default}
         return measure(cases, CONFIRMING, self.seed + 1, self.progress, WorkerProcess)
 
     def _eliminate(self, candidates: Iterable[Candidate]) -> list[Track]:
@@ -132,12 +132,12 @@ class Search:
             elif not track.dropped and track.ratio and track.ratio.high >= 1:
                 track.dropped = f"not shown to be faster, {_describe(track)}"
             self.log.info("%s: %s", track.candidate.title, track.dropped or _describe(track))
-        return sorted((track for track in tracks if not track.dropped), key=_mean)
+        return sorted((track for track in tracks if not track.dropped), key=_estimate_ratio)
 
     def _launch(self, track: Track, random: Random) -> None:
         done = sum(other.launches for other in self.tracks)
         self.progress(done, max(done + 1, FEWEST * len(self.tracks)), "launches")
-        cases = {MODEL: self._case(track.candidate), REFERENCE: self.default}
+        cases = {MODEL: self._build_case(track.candidate), REFERENCE: self.default}
         try:
             launch: Launch = run_launch(cases, PACE, random, WorkerProcess, track.method, self.watch)
         except OrunError as error:
@@ -148,7 +148,7 @@ class Search:
         if not launch.disturbed:
             track.log_ratios.append(launch.log_ratios[REFERENCE])
 
-    def _case(self, candidate: Candidate) -> BenchmarkCase:
+    def _build_case(self, candidate: Candidate) -> BenchmarkCase:
         return replace(self.default, target=candidate.apply(self.default.target))
 
 
@@ -163,17 +163,17 @@ def _drop_slower(tracks: Sequence[Track]) -> None:
             track.dropped = f"slower than another value, {_describe(track)}"
 
 
-def _simplest(faster: Sequence[Track]) -> Candidate:
+def _choose_simplest(faster: Sequence[Track]) -> Candidate:
     """Return, of the candidates that are not shown to be slower than the fastest, the one with the fewest changes."""
     judged = [(track, ratio) for track in faster if (ratio := track.ratio)]
     if not judged:
         return DEFAULT
     _, fastest = min(judged, key=lambda pair: pair[1].value)
     alike = [track for track, ratio in judged if ratio.low <= fastest.high]
-    return min(alike, key=lambda track: (len(track.candidate.changes), _mean(track))).candidate
+    return min(alike, key=lambda track: (len(track.candidate.changes), _estimate_ratio(track))).candidate
 
 
-def _mean(track: Track) -> float:
+def _estimate_ratio(track: Track) -> float:
     return track.ratio.value if track.ratio else 1.0
 
 

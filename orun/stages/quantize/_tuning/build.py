@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import OrunError
-from orun.stages.contract import MODEL, Context, module_name
+from orun.stages.contract import MODEL, Context, to_module_name
 from orun.stages.params import build
 from orun.stages.quantize._tuning.settings import Settings
 
@@ -73,7 +73,7 @@ class Workshop:
         folder = Path("candidates", digest).absolute()
         folder.mkdir(parents=True)
         quiet = Logger(f"{self.context.stage} candidate")  # noqa: LOG001 -- drops the messages of candidates
-        module: Any = importlib.import_module(module_name(uses))
+        module: Any = importlib.import_module(to_module_name(uses))
         sub = replace(
             self.context,
             inputs={"model": source},
@@ -90,6 +90,6 @@ class Workshop:
             raise RefusedError(str(error).partition("\n")[0]) from error
         return folder
 
-    def model(self, wanted: Settings, kept: Sequence[str] = ()) -> Path:
+    def build_model(self, wanted: Settings, kept: Sequence[str] = ()) -> Path:
         """Return the path of a candidate's proto; raises as `make` does."""
         return self.make(wanted, kept) / MODEL

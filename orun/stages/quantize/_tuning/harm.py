@@ -13,7 +13,7 @@ from onnx import ModelProto
 
 from orun.measure.dataset import Array
 from orun.stages._graph.io import load_graph
-from orun.stages._graph.sessions import Model, session
+from orun.stages._graph.sessions import Model, open_model
 
 MakeExcept = Callable[[Sequence[str]], Path | None]  # argument: nodes that stay in float; None if that cannot be made
 QUANTIZED = ("MatMul", "Gemm", "Conv", "Attention")
@@ -64,7 +64,7 @@ def rank(
     nodes in float and all others quantized. After so many seconds, no further group is tried.
     """
     nodes = find_candidates(load_graph(model))
-    right = [run_model(session(model, outputs), feed) for feed in feeds]
+    right = [run_model(open_model(model, outputs), feed) for feed in feeds]
     every = [name for name, _ in nodes]
     began, groups = time.monotonic(), list[Group]()
     for group in group_neighbours(nodes):
@@ -74,7 +74,7 @@ def rank(
             candidate = make_except([name for name in every if name not in names])
             harm = math.inf
             if candidate is not None:
-                harm = measure_error(right, [run_model(session(candidate, outputs), feed) for feed in feeds])
+                harm = measure_error(right, [run_model(open_model(candidate, outputs), feed) for feed in feeds])
         groups.append(Group(names, sum(weights for _, weights in group), harm))
     known = [group.harm / group.weights for group in groups if math.isfinite(group.harm)]
     mean = sum(known) / len(known) if known else 0.0

@@ -26,7 +26,7 @@ from orun.measure.latency.measurement import Budget, measure
 from orun.measure.plugins import CPU
 from orun.measure.session import open_session
 from orun.measure.workers import WorkerProcess
-from orun.stages.contract import module_name
+from orun.stages.contract import to_module_name
 
 QUICK = Budget(time=4.0, resolution=0.05, launches=(3, 3), samples=6, warmup=0.05, alone=0.3)
 FLOAT = "float"
@@ -40,11 +40,11 @@ class Goal:
     at_least: float | None
     at_most: float | None
 
-    def better(self, value: float, other: float) -> bool:
+    def is_better(self, value: float, other: float) -> bool:
         """Return whether a value is better than another."""
         return value > other if self.at_least is not None else value < other
 
-    def short(self, value: float) -> float:
+    def measure_gap(self, value: float) -> float:
         """Return by how much a value misses the goal; 0 when it does not, infinite when it is not finite."""
         if not math.isfinite(value):
             return math.inf
@@ -75,13 +75,13 @@ class Judge:
     feed: Mapping[str, NDArray[Any]]
     seed: int
 
-    def accuracy(self, model: Path, target: Target, *, everything: bool = False) -> float:
+    def measure_accuracy(self, model: Path, target: Target, *, everything: bool = False) -> float:
         """Return the metric of a candidate, on a few examples or on all."""
-        kind: Any = importlib.import_module(module_name("measure/accuracy"))
+        kind: Any = importlib.import_module(to_module_name("measure/accuracy"))
         with ExitStack() as stack:
             sessions = {
-                "model": _session(model, target, stack),
-                "reference": _session(self.reference.model, self.reference.target, stack),
+                "model": _open_session(model, target, stack),
+                "reference": _open_session(self.reference.model, self.reference.target, stack),
             }
             report = kind.judge(sessions, self.dataset if everything else self.few, self.request, lambda *_: None)
         accuracy: float = report.metrics[self.goal.metric].value
@@ -93,9 +93,9 @@ class Judge:
             return 1.0
         subjects = {"model": BenchmarkCase(model, target, self.feed), "reference": self.reference}
         measured = measure(subjects, QUICK, self.seed, lambda *_: None, WorkerProcess)
-        return math.exp(median(measured.log_ratios("reference")))
+        return math.exp(median(measured.list_log_ratios("reference")))
 
-    def final_times(
+    def time_finalists(
         self, finalists: Sequence[tuple[Path, Target]], seconds: float, progress: Callable[[int], None]
     ) -> list[float]:
         """Return the fastest time of each finalist divided by that of the float model on the CPU.
@@ -107,7 +107,7 @@ class Judge:
         return [spent[name] / spent[FLOAT] for name in subjects]
 
 
-def _session(model: Path, target: Target, stack: ExitStack) -> InferenceSession | RemoteSession:
+def _open_session(model: Path, target: Target, stack: ExitStack) -> InferenceSession | RemoteSession:
     """Open a session, in a separate process unless it runs on the CPU provider.
 
     Other providers start threads. Threads of a session in this process would be missing in the processes that are

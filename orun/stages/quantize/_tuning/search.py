@@ -72,20 +72,20 @@ class Search:
             self._try(recipe)
         self._keep_the_worst()
         self._explore()
-        return self._final(), self._front()
+        return self._choose_final(), self._list_front()
 
     @property
     def _over(self) -> bool:
         return len(self.trial_log.trials) >= self.trials or time.monotonic() > self._began + self.seconds * (1 - FINAL)
 
-    def _cost(self, trial: Trial) -> float:
+    def _compute_cost(self, trial: Trial) -> float:
         return trial.time if self.objective == "latency" else float(trial.size)
 
-    def _reaches(self, trial: Trial) -> bool:
-        return not trial.refused and self.judge.goal.short(trial.accuracy) == 0
+    def _reaches_goal(self, trial: Trial) -> bool:
+        return not trial.refused and self.judge.goal.measure_gap(trial.accuracy) == 0
 
-    def _best(self) -> float:
-        costs = [self._cost(trial) for trial in self.trial_log.trials.values() if self._reaches(trial)]
+    def _find_best_cost(self) -> float:
+        costs = [self._compute_cost(trial) for trial in self.trial_log.trials.values() if self._reaches_goal(trial)]
         return min((cost for cost in costs if math.isfinite(cost)), default=math.inf)
 
     def _try(self, wanted: Settings) -> Trial:
@@ -96,17 +96,17 @@ class Search:
         self.trial_log.add(trial)
         result = f"{self.judge.goal.metric} {trial.accuracy:.5g}, time {trial.time:.3f}, {trial.size} bytes"
         self.log.info("%s: %s", wanted.title, trial.refused or result)
-        if not self._reaches(trial):
+        if not self._reaches_goal(trial):
             self.workshop.drop(wanted)
         return trial
 
     def _judge(self, wanted: Settings) -> Trial:
-        groups = self._ranked(wanted.fused)[: wanted.kept] if wanted.kept else []
+        groups = self._rank_groups(wanted.fused)[: wanted.kept] if wanted.kept else []
         kept = tuple(name for group in groups for name in group.nodes)
         try:
-            model = self.workshop.model(wanted, kept)
-            accuracy = self.judge.accuracy(model, self.places[wanted.place])
-            useful = self.objective == "latency" and (self.judge.goal.short(accuracy) == 0 or not wanted.kept)
+            model = self.workshop.build_model(wanted, kept)
+            accuracy = self.judge.measure_accuracy(model, self.places[wanted.place])
+            useful = self.objective == "latency" and (self.judge.goal.measure_gap(accuracy) == 0 or not wanted.kept)
             spent = self.judge.time(model, self.places[wanted.place]) if useful else math.nan
         except (RefusedError, OrunError) as error:
             if wanted == make_settings("float"):  # nothing works if the original model does not
@@ -115,7 +115,7 @@ class Search:
         size = sum(path.stat().st_size for path in model.parent.rglob("*") if path.is_file())
         return Trial(wanted, accuracy, spent, size, kept=kept)
 
-    def _ranked(self, fused: bool) -> list[Group]:
+    def _rank_groups(self, fused: bool) -> list[Group]:
         """Return the groups of the model, or of the fused model, the most harmful first."""
         if fused not in self._groups:
             probe = make_settings("dynamic", fused=fused, per_channel=True)
@@ -124,11 +124,11 @@ class Search:
                 options = (*probe.options, ("exclude", tuple(kept)))
                 settings = replace(probe, kept=-1, options=options)  # -1: no candidate has it
                 try:
-                    return self.workshop.model(settings, kept)
+                    return self.workshop.build_model(settings, kept)
                 except RefusedError:
                     return None
 
-            model = self.workshop.model(make_settings("float", fused=fused))
+            model = self.workshop.build_model(make_settings("float", fused=fused))
             self.progress(len(self.trial_log.trials), self.trials, "candidates, now which layers suffer most")
             self._groups[fused] = rank(model, self.outputs, self.feeds, make_except, self.seconds * RANKING)
             worst = [f"{', '.join(group.nodes)}: {group.harm:.2g}" for group in self._groups[fused][:5]]
@@ -138,19 +138,22 @@ class Search:
     def _keep_the_worst(self) -> None:
         """Find, for each cheap recipe that misses the goal, the fewest groups that must stay in float."""
         trials = self.trial_log.trials.values()
-        short = [trial for trial in trials if not trial.refused and not self._reaches(trial)]
-        for trial in sorted((trial for trial in short if not trial.settings.kept), key=self._cost):
+        short = [trial for trial in trials if not trial.refused and not self._reaches_goal(trial)]
+        for trial in sorted((trial for trial in short if not trial.settings.kept), key=self._compute_cost):
             if self._over or trial.settings.method == "float":
                 continue
-            if self._cost(trial) >= self._best():
+            if self._compute_cost(trial) >= self._find_best_cost():
                 break  # layers in float only make it dearer, and the next recipes are dearer still
             self._bisect(trial.settings)
 
     def _bisect(self, recipe: Settings) -> None:
-        low, high = 0, len(self._ranked(recipe.fused))  # `low` groups miss the goal; with all it is the float model
+        low, high = (
+            0,
+            len(self._rank_groups(recipe.fused)),
+        )  # `low` groups miss the goal; with all it is the float model
         while high - low > 1 and not self._over:
             middle = (low + high) // 2
-            if self._reaches(self._try(replace(recipe, kept=middle))):
+            if self._reaches_goal(self._try(replace(recipe, kept=middle))):
                 high = middle
             else:
                 low = middle
@@ -161,13 +164,13 @@ class Search:
 
         trials = [self.trial_log.trials[recipe] for recipe in self.recipes]
         usable = [trial for trial in trials if not trial.refused and trial.settings.method != "float"]
-        quantized = [trial.settings for trial in sorted(usable, key=self._cost)]  # the cheapest first
+        quantized = [trial.settings for trial in sorted(usable, key=self._compute_cost)]  # the cheapest first
         if self._over or not quantized:
             return
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         sampler = optuna.samplers.TPESampler(seed=self.judge.seed)
         study = optuna.create_study(directions=["minimize", "minimize"], sampler=sampler)
-        most = max(len(self._ranked(fused)) for fused in {recipe.fused for recipe in quantized})
+        most = max(len(self._rank_groups(fused)) for fused in {recipe.fused for recipe in quantized})
         if not most:
             return  # the model has no layers that could be quantized, so that the recipes are all there is
         space = {
@@ -175,72 +178,74 @@ class Search:
             "kept": optuna.distributions.IntDistribution(0, most - 1),
         }
         for trial in self.trial_log.trials.values():
-            if trial.settings.recipe in quantized and math.isfinite(self._cost(trial)):
+            if trial.settings.recipe in quantized and math.isfinite(self._compute_cost(trial)):
                 chosen = {"recipe": quantized.index(trial.settings.recipe), "kept": trial.settings.kept}
-                values = [self._cost(trial), self.judge.goal.short(trial.accuracy)]
+                values = [self._compute_cost(trial), self.judge.goal.measure_gap(trial.accuracy)]
                 study.add_trial(optuna.trial.create_trial(params=chosen, distributions=space, values=values))
         idle = 0
         while not self._over and idle < PATIENCE:
-            best = self._best()
+            best = self._find_best_cost()
             proposal = study.ask(space)
             trial = self._try(replace(quantized[proposal.params["recipe"]], kept=proposal.params["kept"]))
-            if math.isfinite(self._cost(trial)):
-                study.tell(proposal, [self._cost(trial), self.judge.goal.short(trial.accuracy)])
+            if math.isfinite(self._compute_cost(trial)):
+                study.tell(proposal, [self._compute_cost(trial), self.judge.goal.measure_gap(trial.accuracy)])
             else:
                 study.tell(proposal, state=optuna.trial.TrialState.FAIL)
-            idle = 0 if self._best() < best else idle + 1
+            idle = 0 if self._find_best_cost() < best else idle + 1
 
-    def _front(self) -> list[Trial]:
+    def _list_front(self) -> list[Trial]:
         """Return the trials that no other beats in both cost and accuracy, the cheapest first."""
         trials = self.trial_log.trials.values()
-        costed = (trial for trial in trials if not trial.refused and math.isfinite(self._cost(trial)))
+        costed = (trial for trial in trials if not trial.refused and math.isfinite(self._compute_cost(trial)))
         result: list[Trial] = []
-        for trial in sorted(costed, key=self._cost):
-            if not result or self.judge.goal.better(trial.accuracy, result[-1].accuracy):
+        for trial in sorted(costed, key=self._compute_cost):
+            if not result or self.judge.goal.is_better(trial.accuracy, result[-1].accuracy):
                 result.append(trial)
         return result
 
-    def _final(self) -> Trial:
+    def _choose_final(self) -> Trial:
         """Return the cheapest candidate that reaches the goal on all examples; for latency, time finalists again."""
-        reaching = sorted((trial for trial in self.trial_log.trials.values() if self._reaches(trial)), key=self._cost)
+        reaching = sorted(
+            (trial for trial in self.trial_log.trials.values() if self._reaches_goal(trial)), key=self._compute_cost
+        )
         judged: list[Trial] = []
         for trial in reaching:
             if len(judged) == FINALISTS:
                 break
             self.progress(self.trials, self.trials, f"candidates, finalist {trial.settings.title}")
-            accuracy = self.judge.accuracy(*self._placed(trial), everything=True)
-            if self.judge.goal.short(accuracy):
+            accuracy = self.judge.measure_accuracy(*self._place(trial), everything=True)
+            if self.judge.goal.measure_gap(accuracy):
                 self.log.info("%s: %s %.5g on all examples", trial.settings.title, self.judge.goal.metric, accuracy)
                 continue
             judged.append(replace(trial, accuracy=accuracy))
         if not judged:
-            raise self._unreached()
+            raise self._explain_unreached()
         if self.objective == "size":
-            return min(judged, key=self._cost)
-        return self._fastest(judged)
+            return min(judged, key=self._compute_cost)
+        return self._choose_fastest(judged)
 
-    def _fastest(self, finalists: Sequence[Trial]) -> Trial:
+    def _choose_fastest(self, finalists: Sequence[Trial]) -> Trial:
         """Time the finalists alternately, for a quarter as long as the search: earlier times are of other minutes."""
 
-        def progress(rounds: int) -> None:
+        def report_round(rounds: int) -> None:
             self.progress(self.trials, self.trials, f"candidates, finalists in round {rounds}")
 
         searched = time.monotonic() - self._began
         seconds = FINAL * min(self.seconds, searched / (1 - FINAL))
-        spent = self.judge.final_times([self._placed(trial) for trial in finalists], seconds, progress)
+        spent = self.judge.time_finalists([self._place(trial) for trial in finalists], seconds, report_round)
         judged = [replace(trial, time=each) for trial, each in zip(finalists, spent, strict=True)]
         for trial in judged:
             self.log.info("undisturbed: %s takes %.3f of the time of float", trial.settings.title, trial.time)
-        return min(judged, key=self._cost)
+        return min(judged, key=self._compute_cost)
 
-    def _placed(self, trial: Trial) -> tuple[Path, Target]:
-        return self.workshop.model(trial.settings, trial.kept), self.places[trial.settings.place]
+    def _place(self, trial: Trial) -> tuple[Path, Target]:
+        return self.workshop.build_model(trial.settings, trial.kept), self.places[trial.settings.place]
 
-    def _unreached(self) -> StageFailed:
+    def _explain_unreached(self) -> StageFailed:
         trials = self.trial_log.trials.values()
         judged = [trial for trial in trials if not trial.refused]
         refusals = dict.fromkeys(trial.refused for trial in trials if trial.refused)
-        nearest = sorted(judged, key=lambda trial: self.judge.goal.short(trial.accuracy))[:NEAREST]
+        nearest = sorted(judged, key=lambda trial: self.judge.goal.measure_gap(trial.accuracy))[:NEAREST]
         goal = self.judge.goal
         return self.workshop.context.failed(
             f"none of {len(self.trial_log.trials)} candidates reaches the goal",

@@ -66,14 +66,14 @@ def list_places(target: Target) -> dict[str, Target]:
     first = target.providers[0].name
     if first == CPU:
         return {"cpu": target}
-    variants = dict(_precisions(target)) or {first.removesuffix("ExecutionProvider").lower(): target}
+    variants = dict(_iter_precisions(target)) or {first.removesuffix("ExecutionProvider").lower(): target}
     if any(provider.name == CPU for provider in target.providers):
         alone = replace(target, providers=(Provider(CPU),), fallback="allow")
         variants["cpu"] = replace(alone, environment=None, interpreter=None)
     return variants
 
 
-def _precisions(target: Target) -> Iterator[tuple[str, Target]]:
+def _iter_precisions(target: Target) -> Iterator[tuple[str, Target]]:
     first, *rest = target.providers
     device = first.options.get("device_type", "CPU")
     config: dict[str, dict[str, str]] = json.loads(first.options.get("load_config", "{}"))

@@ -45,7 +45,7 @@ class Trial:
     kept: tuple[str, ...] = ()
 
 
-def name_of(key: str, datasets: Iterable[Dataset]) -> str:
+def hash_search(key: str, datasets: Iterable[Dataset]) -> str:
     """Return the digest of everything that the trials of a search depend on.
 
     The stage's key does not cover undeclared files that the functions of the datasets read.
@@ -65,7 +65,7 @@ def name_of(key: str, datasets: Iterable[Dataset]) -> str:
 class TrialLog:
     """Trials of one search, in their order.
 
-    The name is that of `name_of`.
+    The name is that of `hash_search`.
 
     Raises:
         UsageError: when the folder of the logs, in the user's cache, cannot be made.

@@ -146,7 +146,9 @@ def _read(item: InferInput, expected: NodeArg) -> Array:
         for size, axis in zip(shape, expected.shape, strict=True)
     )
     if not fits:
-        raise InvalidInput(f"input {item.name!r} has shape {shape}; the model takes {metadata(expected)['shape']}")
+        raise InvalidInput(
+            f"input {item.name!r} has shape {shape}; the model takes {describe_value(expected)['shape']}"
+        )
     try:
         is_list = item._raw_data is None  # noqa: SLF001 - KServe has no other way to tell JSON from bytes
         array: Array = _read_json(item, datatype) if is_list else item.as_numpy()
@@ -181,7 +183,9 @@ def _as_texts(array: Array) -> Array:
 def write_outputs(request: InferRequest, outputs: Mapping[str, Array], model_name: str) -> InferResponse:
     """Return the answer to a request: the outputs that it names, or all."""
     wanted = [item.name for item in request.request_outputs or ()] or list(outputs)
-    items = [InferOutput(name, list(outputs[name].shape), _datatype(outputs[name]), outputs[name]) for name in wanted]
+    items = [
+        InferOutput(name, list(outputs[name].shape), _name_datatype(outputs[name]), outputs[name]) for name in wanted
+    ]
     if request.from_grpc:  # KServe's encoder of gRPC takes lists or bytes, that of HTTP arrays too
         for item in items:
             item.set_data_from_numpy(outputs[item.name])
@@ -194,7 +198,7 @@ def write_outputs(request: InferRequest, outputs: Mapping[str, Array], model_nam
     )
 
 
-def _datatype(array: Array) -> str:
+def _name_datatype(array: Array) -> str:
     name = {"b": "BOOL", "O": "BYTES", "i": "INT", "u": "UINT", "f": "FP"}[array.dtype.kind]
     return name if array.dtype.kind in "bO" else f"{name}{8 * array.itemsize}"
 
@@ -210,7 +214,7 @@ def require_outputs(request: InferRequest, known: Sequence[str]) -> None:
         raise InvalidInput(f"the model has no output {', '.join(unknown)}; it has {', '.join(known)}")
 
 
-def metadata(value: NodeArg) -> dict[str, Any]:
+def describe_value(value: NodeArg) -> dict[str, Any]:
     """Return name, datatype and shape of an input or output, -1 for a dynamic axis."""
     shape = [axis if isinstance(axis, int) else -1 for axis in value.shape]
     return {"name": value.name, "datatype": DATATYPES[value.type], "shape": shape}

@@ -89,7 +89,7 @@ class SampleLog:
             self._requests += 1
             if self._choice.random() >= self.rate:
                 return
-            line = self._line(inputs, outputs, seconds)
+            line = self._build_line(inputs, outputs, seconds)
             try:
                 self._write(json.dumps(line, separators=(",", ":"), allow_nan=False).encode() + b"\n")
                 self._is_failing = False
@@ -118,13 +118,13 @@ class SampleLog:
         self._worker = os.urandom(6).hex()
         self._requests = 0
 
-    def _line(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], seconds: float) -> dict[str, Any]:
+    def _build_line(self, inputs: Mapping[str, Array], outputs: Mapping[str, Array], seconds: float) -> dict[str, Any]:
         line = {
             "sample_log": FORMAT,
             "time": round(time.time(), 3),
             "worker": self._worker,
             "request": self._requests,
-            "seconds": _rounded(seconds),
+            "seconds": _round(seconds),
         }
         if self.model:
             line["model"] = self.model
@@ -174,7 +174,7 @@ def summarize(
         choice: source of the choice.
         without: names to leave out.
     """
-    groups = {"inputs": _arrays(inputs, without), "outputs": _arrays(outputs, without)}
+    groups = {"inputs": _select_arrays(inputs, without), "outputs": _select_arrays(outputs, without)}
     lengths = {array.shape[0] if array.ndim else 0 for group in groups.values() for array in group.values()}
     rows = lengths.pop() if len(lengths) == 1 else 0
     if rows > 1:
@@ -182,20 +182,20 @@ def summarize(
         groups = {name: {key: array[row : row + 1] for key, array in group.items()} for name, group in groups.items()}
     summary: dict[str, Any] = {"rows": max(rows, 1)}
     for name, group in groups.items():
-        summary[name] = {key: _entry(array, is_output=name == "outputs") for key, array in group.items()}
+        summary[name] = {key: _summarize_array(array, is_output=name == "outputs") for key, array in group.items()}
     return summary
 
 
-def _arrays(values: Mapping[str, Array], without: Collection[str]) -> dict[str, Array]:
+def _select_arrays(values: Mapping[str, Array], without: Collection[str]) -> dict[str, Array]:
     return {name: value for name, value in values.items() if isinstance(value, np.ndarray) and name not in without}
 
 
-def _entry(array: Array, *, is_output: bool) -> dict[str, Any]:
+def _summarize_array(array: Array, *, is_output: bool) -> dict[str, Any]:
     kind = "text" if array.dtype.kind in "OSU" else str(array.dtype)
-    return {"type": kind, "shape": list(array.shape), **statistics(array, is_output=is_output)}
+    return {"type": kind, "shape": list(array.shape), **compute_statistics(array, is_output=is_output)}
 
 
-def statistics(array: Array, *, is_output: bool) -> Statistics:
+def compute_statistics(array: Array, *, is_output: bool) -> Statistics:
     """Return the statistics of an array by their names; None for a statistic that has no value.
 
     Texts are summarised by their lengths. Outputs have the top class along their last axis, too.
@@ -205,19 +205,19 @@ def statistics(array: Array, *, is_output: bool) -> Statistics:
         is_output: whether it is an output.
     """
     texts = array.dtype.kind in "OSU"
-    values = np.array([len(str(text)) for text in array.ravel()], np.int64) if texts else _numbers(array)
+    values = np.array([len(str(text)) for text in array.ravel()], np.int64) if texts else _to_numbers(array)
     finite = values[np.isfinite(values)] if values.dtype.kind == "f" else values
-    summary: Statistics = {"size": float(array.size), **_moments(finite)}
+    summary: Statistics = {"size": float(array.size), **_compute_moments(finite)}
     if values.dtype.kind == "f":
-        summary["missing"] = _rounded(1 - finite.size / values.size) if values.size else None
+        summary["missing"] = _round(1 - finite.size / values.size) if values.size else None
     else:
-        summary |= _counts(array.ravel())
+        summary |= _count_distinct(array.ravel())
     if is_output:
-        summary |= _label(array) if texts else _top(values)
+        summary |= _encode_label(array) if texts else _compute_top(values)
     return summary
 
 
-def _numbers(array: Array) -> Array:
+def _to_numbers(array: Array) -> Array:
     """Return numbers of a type that NumPy computes with: half floats and those of other packages as floats."""
     if array.dtype.kind in "biu":
         return array
@@ -226,7 +226,7 @@ def _numbers(array: Array) -> Array:
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float32)
 
 
-def _moments(values: Array) -> Statistics:
+def _compute_moments(values: Array) -> Statistics:
     if not values.size:
         return dict.fromkeys(("mean", "std", "min", "max", "zeros"))
     with np.errstate(all="ignore"):  # sums of huge numbers are no number
@@ -237,44 +237,44 @@ def _moments(values: Array) -> Statistics:
             values.max(),
             1 - np.count_nonzero(values) / values.size,
         )
-    return dict(zip(("mean", "std", "min", "max", "zeros"), map(_rounded, figures), strict=True))
+    return dict(zip(("mean", "std", "min", "max", "zeros"), map(_round, figures), strict=True))
 
 
-def _counts(values: Array) -> Statistics:
+def _count_distinct(values: Array) -> Statistics:
     """Return the number of distinct values, and the share of the most frequent one: of padding, if there is any."""
-    some = _some(values, COUNTED).tolist()
+    some = _sample_evenly(values, COUNTED).tolist()
     if not some:
         return {"distinct": 0.0, "common": None}
     counted = Counter(some)
-    return {"distinct": float(len(counted)), "common": _rounded(max(counted.values()) / len(some))}
+    return {"distinct": float(len(counted)), "common": _round(max(counted.values()) / len(some))}
 
 
-def _top(values: Array) -> Statistics:
+def _compute_top(values: Array) -> Statistics:
     """Return the most frequent top class of the vectors along the last axis, and the mean lead of the top classes."""
     if values.ndim == 0 or values.shape[-1] <= 1 or not values.size:
         return {}
-    vectors = _some(values.reshape(-1, values.shape[-1]), COMPARED // values.shape[-1])
+    vectors = _sample_evenly(values.reshape(-1, values.shape[-1]), COMPARED // values.shape[-1])
     classes, number = np.unique(np.argmax(vectors, axis=-1), return_counts=True)
     highest = np.partition(vectors.astype(np.float64), -2, axis=-1)[:, -2:]
     with np.errstate(all="ignore"):
         lead = (highest[:, 1] - highest[:, 0]).mean()
-    return {"top": float(classes[np.argmax(number)]), "lead": _rounded(lead)}
+    return {"top": float(classes[np.argmax(number)]), "lead": _round(lead)}
 
 
-def _label(array: Array) -> Statistics:
+def _encode_label(array: Array) -> Statistics:
     """Return a code of the most frequent label: its checksum, from which the label cannot be read."""
     if not array.size:
         return {"top": None}
-    label = Counter(map(str, _some(array.ravel(), COUNTED).tolist())).most_common(1)[0][0]
+    label = Counter(map(str, _sample_evenly(array.ravel(), COUNTED).tolist())).most_common(1)[0][0]
     return {"top": float(zlib.crc32(label.encode(errors="replace")) % LABELS)}
 
 
-def _some(values: Array, most: int) -> Array:
+def _sample_evenly(values: Array, most: int) -> Array:
     """Return at most so many evenly spaced elements of an array, one at least."""
     return values[:: math.ceil(len(values) / max(most, 1))] if len(values) > most else values
 
 
-def _rounded(value: float) -> float | None:
+def _round(value: float) -> float | None:
     """Return a number to three digits, which compare alike on every machine; None for what is not finite."""
     number = float(f"{float(value):.{DIGITS}g}")
     return number if math.isfinite(number) else None

@@ -49,10 +49,10 @@ def write_page(
     from orun.measure.web import session
     from orun.measure.web.static_server import ISOLATION
     from orun.measure.web.tensors import TYPES, encode_tensor
-    from orun.stages._graph.io import external_files
-    from orun.stages._graph.signature import inputs_of
+    from orun.stages._graph.io import list_external_files
+    from orun.stages._graph.signature import build_inputs
 
-    inputs = [_describe(item, TYPES[item.dtype], pictures) for item in inputs_of(model)]
+    inputs = [_describe(item, TYPES[item.dtype], pictures) for item in build_inputs(model)]
     if (pictures.mean or pictures.std) and not any("image" in item for item in inputs):
         raise context.failed(
             "`mean` and `std` scale pictures, and no input of the model takes one with as many channels",
@@ -63,7 +63,7 @@ def write_page(
         "about": f"onnxruntime-web {package.version}",
         "runtime": f"./{RUNTIME}/{package.browser_module}",
         "model": MODEL,
-        "externalData": list(external_files(model)),
+        "externalData": list(list_external_files(model)),
         "inputs": inputs,
         "outputs": [output.name for output in model.graph.output],
         "example": [encode_tensor(feed[item["name"]]) for item in inputs],
@@ -93,18 +93,18 @@ def _require_free(context: Context, names: Sequence[str]) -> None:
 def _describe(item: Input, javascript: str, pictures: Pictures) -> dict[str, Any]:
     """Return an input as `page.json` has it."""
     described: dict[str, Any] = {"name": item.name, "type": javascript, "shape": list(item.shape)}
-    channel = _channel(item)
+    channel = _find_channel_axis(item)
     if javascript == "string":
         return described | {"control": "text"}
     if channel is None or not _fits(pictures, int(item.shape[channel])):
         return described | {"control": "numbers"}
     height, width = (2, 3) if channel == 1 else (1, 2)
-    scale, offset = _scale(item, pictures, int(item.shape[channel]))
+    scale, offset = _compute_scale(item, pictures, int(item.shape[channel]))
     image = {"channel": channel, "height": height, "width": width, "scale": scale, "offset": offset}
     return described | {"control": "image", "image": image}
 
 
-def _channel(item: Input) -> int | None:
+def _find_channel_axis(item: Input) -> int | None:
     """Return the axis of the channels if the input takes pictures; None otherwise."""
     if len(item.shape) != PICTURE_AXES or not (item.dtype == "uint8" or item.dtype.startswith("float")):
         return None
@@ -115,7 +115,7 @@ def _fits(pictures: Pictures, channels: int) -> bool:
     return all(len(values) in (0, channels) for values in (pictures.mean, pictures.std))
 
 
-def _scale(item: Input, pictures: Pictures, channels: int) -> tuple[list[float], list[float]]:
+def _compute_scale(item: Input, pictures: Pictures, channels: int) -> tuple[list[float], list[float]]:
     """Return factor and summand of each channel, from a pixel of 0 to 255 to a value of the input."""
     if pictures.mean or pictures.std:
         mean, std = pictures.mean or (0.0,) * channels, pictures.std or (1.0,) * channels

@@ -819,7 +819,7 @@ def test_nodes_are_not_listed_anew_for_each_of_them(
 
 def test_a_shared_constant_that_no_rule_read_is_stored_again_for_the_next() -> None:
     edit = Rewriter(ir.from_proto(build("y = Relu (x)", {})))
-    removed = edit.ints(5)
+    removed = edit.share_integers(5)
     RemoveUnusedNodesPass()(edit.model)
-    kept = edit.ints(5)
+    kept = edit.share_integers(5)
     assert edit.graph.initializers[str(kept.name)] is kept is not removed
