@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import yaml
 
-from orun.pipeline import syntax
 from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, Entry, List, Map, Node, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.scalars import resolve
@@ -33,6 +32,8 @@ def compose(text: Text, problems: Problems) -> Node | None:
         for event in yaml.parse(text.text, Loader=PARSER):
             composer.take(event)
     except yaml.MarkedYAMLError as error:
+        from orun.pipeline import syntax  # lazy: only for errors
+
         syntax.report(error, text, problems)
         return None
     except _Unusable:

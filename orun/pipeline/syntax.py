@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 
 import yaml
 
 from orun.core.serialization import Record
+from orun.pipeline.indentation import COLON_IN_TEXT, find_misfit
 from orun.pipeline.nodes import Span
 from orun.pipeline.problems import Problems
+from orun.pipeline.punctuation import find_slip
 from orun.pipeline.text import Text
 from orun.text.positions import OVERRIDE
 
@@ -17,7 +18,6 @@ TAB = "a tab cannot indent"
 QUOTES = ("'", '"')
 LONGEST_KEY = 1024
 SPACES = "spaces: YAML allows no tab there"
-ODD_INDENT = re.compile(r"[ ]*(?P<odd>[^\S \t\r\n])\s*(- |[\w\"'])")
 
 
 class Complaint(Record, frozen=True):
@@ -44,7 +44,7 @@ COMPLAINTS = (
         "mapping values are not allowed",
         "a ':' that fits nothing here",
         "one `key: value` to a line, and the keys of a mapping in one column",
-        "quote text that holds ': '",
+        COLON_IN_TEXT,
     ),
     Complaint(
         "did not find expected '-'|<block end>, but found '\\?'",
@@ -98,10 +98,13 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
     if key := _find_long_key(text, error):
         problems.add(key, "the key is too long for YAML", expected=f"a key of at most {LONGEST_KEY} characters")
         return
-    began = error.context_mark or mark
-    if odd := _find_odd_indent(text, began.line if began else line, line):
-        problems.add(*odd, expected="spaces")
+    if slip := find_slip(text, error):
+        problems.add(slip.span, slip.message, expected=slip.expected, suggestion=slip.suggestion)
         return
+    if misfit := find_misfit(text, error):
+        problems.add(misfit.span, misfit.message, expected=misfit.expected, hint=misfit.hint)
+        return
+    began = error.context_mark or mark
     complaint_text = error.problem or "it cannot be parsed"
     complaint = next(complaint for complaint in COMPLAINTS if re.search(complaint.pattern, complaint_text))
     facts = {
@@ -116,16 +119,6 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
         expected=complaint.expected.format(**facts),
         hint=complaint.hint.format(**facts),
     )
-
-
-def _find_odd_indent(text: Text, first: int, last: int) -> tuple[Span, str] | None:
-    """Return the place and name of a character that looks like a space and indents a key; copied text may have it."""
-    for number in range(first, min(last + 1, len(text.lines))):
-        match = ODD_INDENT.match(text.lines[number])
-        if match:
-            name = unicodedata.name(match["odd"], "a control character")
-            return text.build_span(number + 1, match.end("odd")), f"U+{ord(match['odd']):04X}, {name}, cannot indent"
-    return None
 
 
 def _find_long_key(text: Text, error: yaml.MarkedYAMLError) -> Span | None:

@@ -1,0 +1,107 @@
+"""Characters of copied or hastily typed text that YAML does not take for a space, a quote or a separator."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from typing import NamedTuple
+
+import yaml
+
+from orun.pipeline.indentation import COMMENT
+from orun.pipeline.nodes import Span
+from orun.pipeline.text import Text
+
+ODD_SPACES = (  # characters that look like a space: where, what is wrong, and what to write
+    (re.compile(r" *(?P<odd>[^\S \t\r\n])\s*(?:- |[\w\"'])"), "cannot indent", "spaces"),
+    (re.compile(r" *(?:- +)*[\w.-]+:(?P<odd>[^\S \t\r\n])"), "cannot follow a ':'", "a space"),
+)
+SMART_QUOTE = re.compile("(?:^ *(?:- +)*|[:,\\[{] *)(?P<odd>[\u2018-\u201f\u00ab\u00bb])")
+QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:^|\s)#.*")
+JOINED = re.compile(r" *(?:- +)*(?P<pair>(?P<key>[A-Za-z_][\w.-]+):(?P<value>(?!//)[^\s:].*))")
+UNSEPARATED = re.compile(r"(?:[:,] |\[|\{|^)\s*[^\s,;:]+(?P<gap> *; *| +)(?P<next>[\w.-]+)$")
+NEXT_KEY = re.compile(r"[\w.-]+(?= *:)")
+
+
+class Slip(NamedTuple):
+    """A wrong or missing character, with what to write."""
+
+    span: Span
+    message: str
+    expected: str
+    suggestion: str = ""
+
+
+def find_slip(text: Text, error: yaml.MarkedYAMLError) -> Slip | None:
+    """Return the character that made the parser stop; None if none is to blame."""
+    mark, began = error.problem_mark, error.context_mark
+    if mark is None or mark.line > len(text.lines):
+        return None
+    previous = next((line for line in range(mark.line - 1, -1, -1) if text.lines[line].strip()), 0)
+    in_flow = "flow" in (error.context or "")
+    first = began.line if began else previous
+    return (
+        _find_odd_space(text, first, mark.line)
+        or _find_smart_quote(text, first if in_flow else mark.line, mark.line)
+        or (_find_separator(text, mark.line, mark.column) if in_flow else _find_joined(text, error, previous))
+    )
+
+
+def name_character(letter: str) -> str:
+    """Return the number and name of a character, as in Unicode's tables."""
+    return f"U+{ord(letter):04X}, {unicodedata.name(letter, 'a control character')}"
+
+
+def _find_odd_space(text: Text, first: int, last: int) -> Slip | None:
+    """Return a character that looks like a space and indents a key or follows its colon."""
+    for number in range(first, min(last + 1, len(text.lines))):
+        for pattern, verb, expected in ODD_SPACES:
+            if match := pattern.match(text.lines[number]):
+                span = text.build_span(number + 1, match.end("odd"))
+                return Slip(span, f"{name_character(match['odd'])}, {verb}", expected)
+    return None
+
+
+def _find_smart_quote(text: Text, first: int, last: int) -> Slip | None:
+    """Return a typographic quote where a value begins."""
+    for number in range(first, min(last + 1, len(text.lines))):
+        unquoted = QUOTED.sub(lambda match: "x" * len(match[0]), text.lines[number])
+        if match := SMART_QUOTE.search(unquoted):
+            span = text.build_span(number + 1, match.end("odd"))
+            return Slip(span, f"{name_character(match['odd'])}, does not quote text", "the straight quotes \" or '")
+    return None
+
+
+def _find_separator(text: Text, line: int, column: int) -> Slip | None:
+    """Return the place between two keys of braces that are not separated by a comma, both on a line."""
+    source = text.lines[line] if line < len(text.lines) else ""
+    following = NEXT_KEY.match(source, column)
+    end = following.end() if following else len(source[:column].rstrip())
+    unquoted = QUOTED.sub(lambda match: "x" * len(match[0]), source[:end])
+    match = UNSEPARATED.search(unquoted)
+    if match is None or (not following and source[column : column + 1] != ":"):
+        return None
+    if ";" in match["gap"]:
+        at = source.index(";", match.start("gap"))
+        return Slip(text.build_span(line + 1, at + 1), "';' does not separate keys", "','")
+    key = match["next"]
+    span = text.build_span(line + 1, match.start("next") + 1, len(key))
+    return Slip(span, f"a ',' is missing before {key!r}", "',', or quotes round text that holds ': '")
+
+
+def _find_joined(text: Text, error: yaml.MarkedYAMLError, previous: int) -> Slip | None:
+    """Return a `key:value` without a space, which YAML reads as text that goes on in the next line."""
+    mark, began = error.problem_mark, error.context_mark
+    if began and "simple key" in (error.context or ""):
+        number, column = began.line, began.column
+    elif mark and re.search("mapping values|<document start>", error.problem or ""):
+        source = text.lines[mark.line]
+        number, column = previous, len(source) - len(source.lstrip(" -"))
+    else:
+        return None
+    match = JOINED.fullmatch(COMMENT.sub("", text.lines[number]).rstrip())
+    if match is None or match.start("pair") != column:
+        return None
+    pair = match["pair"]
+    span = text.build_span(number + 1, column + 1, len(pair))
+    return Slip(span, f"{pair!r} lacks a space after its ':'", "`key: value`", f"{match['key']}: {match['value']}")
