@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from orun.core.serialization import Record, replace
 from orun.pipeline.expressions import MATRIX, Expressions, list_used_axes
+from orun.pipeline.fragments import NAME
 from orun.pipeline.graph import sort_topologically
 from orun.pipeline.instances import Axes, Link, read_links
 from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, Span, find_repeated, list_scalars
@@ -17,6 +18,7 @@ from orun.text.positions import format_position
 from orun.text.suggestions import find_closest, format_choices
 
 AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of a folder's name
+SEPARATOR = re.compile(r"[\s,;]+")  # between stages in a text that should be a list
 MAX_STAGES = 1000  # stages that a stage of the file may expand to
 SHOWN = 8  # steps of a loop that a message shows at either end
 FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
@@ -73,7 +75,7 @@ class Declarations:
             combination = dict(zip(axes, values, strict=True))
             resolved = self.expressions.substitute(needs, combination if axes else None) if needs else None
             self._report_repeated(resolved)
-            known = [self._keep_known(link, is_reported=not written) for link in read_links(resolved)]
+            known = [self._keep_known(link, resolved, is_reported=not written) for link in read_links(resolved)]
             combinations.append((combination, known))
         return DeclaredStage(
             name, key, node, frozenset(list_used_axes(list_scalars(node)) if axes else ()), combinations
@@ -118,21 +120,35 @@ class Declarations:
         )
         return replace(value, broken=True)
 
-    def _keep_known(self, link: Link, *, is_reported: bool) -> Link:
+    def _keep_known(self, link: Link, needs: Node | None, *, is_reported: bool) -> Link:
         """Return the link; an unknown stage is removed from it, and noted unless its place is reported already."""
         base = link.stage.partition("[")[0]
         if not link.stage or link.stage in self.names or base in self.names:
             return link
         if not is_reported:
+            self._report_unknown(link, needs)
+        return Link(link.port, "", link.span)
+
+    def _report_unknown(self, link: Link, needs: Node | None) -> None:
+        message, several = f"there is no stage {link.stage!r}", list(filter(None, SEPARATOR.split(link.stage)))
+        if len(several) > 1 and all(name in self.names for name in several):
             self.problems.add(
                 link.span,
-                f"there is no stage {link.stage!r}",
+                message,
+                expected="one stage for the input" if isinstance(needs, Map) else "a list, with each stage as an item",
+                suggestion=f"[{', '.join(several)}]" if isinstance(needs, Scalar) else "",
+            )
+            return
+        near = next((name for name in self.names if link.stage.startswith((f"{name}/", f"{name}."))), "")
+        near = near or find_closest(link.stage, self.names)
+        if not near or re.fullmatch(NAME, near):  # else the schema refuses the name itself
+            self.problems.add(
+                link.span,
+                message,
                 expected=format_choices(self.names),
-                suggestion=next((name for name in self.names if link.stage.startswith((f"{name}/", f"{name}."))), "")
-                or find_closest(link.stage, self.names),
+                suggestion=near,
                 hint=A_FILE if link.stage.endswith(FILES) else "",
             )
-        return Link(link.port, "", link.span)
 
     def _report_loop(self, loop: Sequence[str], edges: Mapping[tuple[str, str], Span]) -> None:
         steps = list(itertools.pairwise([*loop, loop[0]]))

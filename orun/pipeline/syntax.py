@@ -69,6 +69,7 @@ COMPLAINTS = (
         "quote text that holds one of , [ ] {{ }} when it stands within brackets",
     ),
     Complaint("the node content|expected node content", "a value is missing here", "a value, or a closing bracket"),
+    Complaint("unexpected ':'", "a ':' without a space after it", "`key: value`"),
     Complaint("could not find expected ':'", "a key without a ':'", "`key: value`"),
     Complaint("sequence entries are not allowed", "a list cannot begin on the line of its key", "'- ' on a line below"),
     Complaint("unexpected end of stream", "the quote{on_line} is never closed", "a closing quote"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -78,11 +79,38 @@ class _Report:
         self.unsound: set[Path] = set()
         self.reported = problems.list_positions()  # with a better message: an unknown kind, a missing variable
 
+    @functools.cached_property
+    def misplaced(self) -> Mapping[str | int, str]:
+        """Keys of a stage that stand among the stages without `uses`, each with the stage before it."""
+        keys = self.stage["properties"]
+        misplaced: dict[str | int, str] = {}
+        before = ""
+        stages = self.root.map("stages").entries
+        for name in sorted(stages, key=lambda name: stages[name].key.position):  # which a matrix changes
+            inner = stages[name].value
+            inner_keys = inner.entries if isinstance(inner, Map) else ()
+            if name in keys and not any(_guess_key(key, keys, "").startswith("uses") for key in inner_keys):
+                misplaced[name] = before
+            else:
+                before = name.partition("[")[0]
+        return misplaced
+
+    def _note_misplaced(self, name: str) -> None:
+        before, entry = self.misplaced[name], self.root.map("stages").entries[name]
+        self.problems.add(
+            entry.key,
+            f"{name!r} is a key of a stage, and stands among the stages",
+            expected=f"{name!r} indented under {before!r}, the stage before it" if before else "a stage above it",
+            hint=f"a stage that is named {name!r} needs `uses`" if isinstance(entry.value, Map) else "",
+        )
+
     def take(self, error: Any) -> None:  # a ValidationError, whose fields are typed as perhaps unset
         """Note a complaint, or the complaints of the alternative that was meant."""
         path: Path = tuple(error.absolute_path)
         node, span = find(self.root, path)
-        if error.validator == "additionalProperties":
+        if len(path) > 1 and path[0] == "stages" and path[1] in self.misplaced:
+            self._note_misplaced(str(path[1]))
+        elif error.validator == "additionalProperties":
             self._note_unknown(error, node, path)
         elif error.validator == "required":
             self._note_missing(error, span, path)
@@ -103,6 +131,7 @@ class _Report:
         noun = _choose_noun(error.schema, path)
         parameters = _list_keys(error.schema, "with", error.instance.get("uses"))  # which belong under `with`
         inputs = self._list_inputs(path[:-1]) if path[-1:] == ("with",) else ()
+        needs = self._suggest_needs(node) if path[:1] == ("stages",) and isinstance(node, Map) else ""
         for key, entry in node.entries.items() if isinstance(node, Map) else ():
             if not _is_known(key, error.schema):
                 near = _guess_key(key, known, noun)
@@ -114,11 +143,31 @@ class _Report:
                     if key in parameters
                     else f"needs: {{{key}: ...}}"
                     if key in inputs
+                    else needs
+                    if needs and key in self.stages
                     else near,
                     hint=_describe_odd_space(key, near)
                     or _suggest_instead(entry.key, key, noun, error.schema, path)
                     or (SHARED if not path and (key.startswith(("x-", ".")) or not near) else ""),
                 )
+
+    @functools.cached_property
+    def stages(self) -> Collection[str]:
+        """Names of the stages, with and without the values of their matrices."""
+        names = self.root.map("stages").entries
+        return {*names, *(name.partition("[")[0] for name in names)}
+
+    def _suggest_needs(self, stage: Map) -> str:
+        """Return `needs` as a list if a stage's braces name further stages after its text."""
+        needs = stage.get("needs")
+        keys = [
+            key
+            for key, entry in stage.entries.items()
+            if key in self.stages and isinstance(entry.value, Scalar) and not entry.value.is_written
+        ]
+        if not keys or not isinstance(needs, Scalar) or needs.text not in self.stages:
+            return ""
+        return f"needs: [{', '.join([needs.text, *keys])}]"
 
     def _list_inputs(self, path: Path) -> Collection[str]:
         """Return the inputs of the kind that the stage at a path uses."""
@@ -162,7 +211,7 @@ class _Report:
             span,
             message,
             expected=describe_expectation(error.schema),
-            suggestion=suggest(node, error.schema, path),
+            suggestion=suggest(node, error.schema, path) or _separate(node, error.schema),
             hint=advise(node, error.schema, path),
         )
 
@@ -215,8 +264,15 @@ def _guess_key(key: str, known: Collection[str], noun: str) -> str:
     from orun.text.aliases import note, resolve_alias
 
     if joined := _find_joined_key(key, known):
-        return f"{joined}: {key[len(joined) + 1 :]}"
+        return f"{joined}: {key[len(joined) + 1 :].strip()}"
     return resolve_alias(key, known) if note(key, noun) else find_closest(key, known)
+
+
+def _separate(node: Node, schema: Mapping[str, Any]) -> str:
+    """Return a `key:value` in place of a mapping with the space that it lacks."""
+    text = node.text if isinstance(node, Scalar) else ""
+    key = _find_joined_key(text, schema.get("properties", ()))
+    return f"{key}: {text[len(key) + 1 :].strip()}" if key else ""
 
 
 def _find_joined_key(key: str, known: Collection[str]) -> str:
