@@ -18,6 +18,8 @@ BOOLEANS: Mapping[str, str] = {
 }
 A_NUMBER = re.compile(NUMBER)
 COMPARED = re.compile(rf"(?P<metric>[A-Za-z_][^ <>=]*)? *(?P<sign>[<>])=? *(?P<limit>{NUMBER} ?[^ ]*)")
+EXAMPLE = re.compile(r"`(\{[^`]*\})`")  # in the description of a mapping
+INPUT = re.compile(r"(?P<dtype>\w*) ?\[(?P<shape>[^][]*)\]")  # float32[batch,8]
 GROUPS = ("all", "any")
 LONGEST = 80  # most letters of a suggestion
 
@@ -31,11 +33,16 @@ def suggest(node: Node, schema: Mapping[str, Any], path: Path) -> str:
         return _write_flow([{key: to_plain(entry.value)} for key, entry in node.entries.items()]) if listed else ""
     if node.value is None or node.via:
         return ""
+    if "shape" in schema.get("properties", ()) and (declared := INPUT.fullmatch(node.text)):
+        return _suggest_input(declared["dtype"], declared["shape"], schema["properties"])
     return _suggest_for_text(node.text, schema) if isinstance(node.value, str) else _suggest_for_constant(node, schema)
 
 
 def advise(node: Node, schema: Mapping[str, Any], path: Path) -> str:
     """Return how to write a thing that takes more than another value."""
+    example = EXAMPLE.search(schema.get("description", "")) if "object" in schema.get("type", ()) else None
+    if example and path and not isinstance(node, Map) and not suggest(node, schema, path):
+        return f"for example `{path[-1]}: {example[1]}`"
     if isinstance(node, Scalar):
         return str(schema.get("x-hint", "")) if A_NUMBER.fullmatch(node.text) else ""
     if isinstance(node, Map):
@@ -102,6 +109,14 @@ def _suggest_for_text(text: str, schema: Mapping[str, Any]) -> str:
     if (spelt := respell(text)) and re.search(str(schema.get("pattern", "")), spelt):
         return spelt
     return find_closest(text, _list_names(schema))
+
+
+def _suggest_input(dtype: str, shape: str, properties: Mapping[str, Any]) -> str:
+    """Return the mapping for an input in the notation of arrays; empty for an unknown type or a missing axis."""
+    axes = [axis.strip() for axis in shape.split(",")]
+    if not all(axes) or (dtype and dtype not in _list_names(properties.get("dtype", {}))):
+        return ""
+    return f"{{shape: [{', '.join(axes)}]{dtype and f', dtype: {dtype}'}}}"
 
 
 def _guess_key(properties: Collection[str]) -> str:

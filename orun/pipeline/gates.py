@@ -12,7 +12,7 @@ from orun.pipeline.instances import Instance
 from orun.pipeline.model import RULES, Gate, Group, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
-from orun.pipeline.scales import WORSE, explain_wrong_rule, find_misfit
+from orun.pipeline.scales import WORSE, explain_wrong_rule, find_excess, find_misfit
 from orun.pipeline.thresholds import read_threshold
 from orun.stages.contract import Port
 from orun.stages.kind import Kind
@@ -152,7 +152,8 @@ def _parse_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iter
         limits[rule] = limit
         gate = Gate(metric, rule, limit, undecided, entry_of_rule.key.position, by=by)
         unit, better = ground.find_unit(metric), ground.find_direction(metric)
-        if unit is not None and (wrong := find_misfit(gate, unit)):
+        excess = find_excess(gate) if ground.kind.origin == "built-in" else None
+        if wrong := excess or (find_misfit(gate, unit) if unit is not None else None):
             ground.problems.add(value.span, wrong.message, expected=wrong.expected, suggestion=wrong.suggestion)
         if comparable and REFERENCE in ground.kind.spec.inputs and (message := explain_wrong_rule(gate, better, unit)):
             ground.problems.add(entry_of_rule.key, message, suggestion=WORSE[better])

@@ -11,9 +11,11 @@ from orun.pipeline.model import Gate, Rule
 from orun.text.units import show
 
 PERCENT = 100
+SMALLEST = 0.01  # bare number that stands for a proportion of a time or size; 0.001 may be a millisecond
 RELATIVE = ("max_drop", "max_increase", "max_regression")
 ABSOLUTE = ("min", "max")
 UNLIMITED = ("relative",)  # proportions that may exceed 1
+AT_MOST_1 = ("cosine", "cosine.mean", "cosine.min", "mrr", "ndcg", "ndcg_at_10")  # no proportions, of built-in kinds
 WORSE: dict[Better, Rule] = {"lower": "max_increase", "higher": "max_drop"}
 EXPECTED: dict[Unit, str] = {
     "s": "a duration such as 12ms",
@@ -47,7 +49,19 @@ def find_misfit(gate: Gate, unit: Unit) -> Misfit | None:
     bare = unit in ("s", "B", "J") and gate.rule != "min_speedup" and not limit.unit and limit.value != 0
     if gate.fits(unit) and not bare:  # 12 may mean milliseconds, 0.05 a proportion: every time would pass
         return None
-    return Misfit(held, EXPECTED[unit] + (" or a proportion such as 5%" if gate.rule in RELATIVE else ""))
+    if gate.rule not in RELATIVE:
+        return Misfit(held, EXPECTED[unit])
+    meant = f"{limit.value * PERCENT:g}%" if bare and SMALLEST <= limit.value < 1 else ""
+    return Misfit(held, f"{EXPECTED[unit]} or a proportion such as 5%", meant)
+
+
+def find_excess(gate: Gate) -> Misfit | None:
+    """Return the misfit of a limit above 1 with a metric of a built-in kind that never exceeds 1."""
+    limit = gate.threshold
+    if gate.metric.partition("[")[0] not in AT_MOST_1 or gate.rule not in ABSOLUTE or limit.value <= 1:
+        return None
+    meant = f"{limit.value / PERCENT:g}" if not limit.unit and limit.value <= PERCENT else ""
+    return Misfit(f"{gate.metric!r} cannot be held against {limit.text!r}: it is at most 1", "a number up to 1", meant)
 
 
 def explain_percentage(gate: Gate, metric: Metric) -> str:
