@@ -16,6 +16,7 @@ LIMIT = 100  # problems after which reading a file ends
 WIDTH = 100  # columns of a wrapped line
 LONGEST = 160  # columns of source text around a caret
 LONGEST_ADVICE = 2000  # most letters of an expectation, which lists names
+SMART_QUOTES = "\u2018\u2019\u201a\u201b\u201c\u201d\u201e\u201f\u00ab\u00bb"
 
 COLOURS = {"error": "1;31", "place": "1", "caret": "31", "label": "36"}
 
@@ -92,13 +93,12 @@ def _format_lines(problem: Problem, colour: bool) -> list[str]:
 
 
 def _look_alikes(problem: Problem) -> str:
-    """Name the letters of a text that only look like those of the suggestion."""
-    if not problem.suggestion or not problem.suggestion.isascii():
+    """Name the letters of a text that only look like those of the suggestion, or that look like quotes round it."""
+    text = problem.source[problem.position.column - 1 :][: problem.width]
+    is_quoted = len(text) > 1 and text[0] in SMART_QUOTES
+    if not problem.suggestion.isascii() or not (problem.suggestion or is_quoted):
         return ""
-    start = problem.position.column - 1
-    names = {
-        letter: unicodedata.name(letter, "a control character") for letter in problem.source[start:][: problem.width]
-    }
+    names = {letter: unicodedata.name(letter, "a control character") for letter in text}
     odd = {letter: name for letter, name in names.items() if not letter.isascii() and not name.startswith("LATIN ")}
     return ", ".join(f"U+{ord(letter):04X} in it is {name}" for letter, name in odd.items())
 

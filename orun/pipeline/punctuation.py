@@ -10,13 +10,14 @@ import yaml
 
 from orun.pipeline.indentation import COMMENT
 from orun.pipeline.nodes import Span
+from orun.pipeline.problems import SMART_QUOTES
 from orun.pipeline.text import Text
 
 ODD_SPACES = (  # characters that look like a space: where, what is wrong, and what to write
     (re.compile(r" *(?P<odd>[^\S \t\r\n])\s*(?:- |[\w\"'])"), "cannot indent", "spaces"),
     (re.compile(r" *(?:- +)*[\w.-]+:(?P<odd>[^\S \t\r\n])"), "cannot follow a ':'", "a space"),
 )
-SMART_QUOTE = re.compile("(?:^ *(?:- +)*|[:,\\[{] *)(?P<odd>[\u2018-\u201f\u00ab\u00bb])")
+SMART_QUOTE = re.compile(rf"(?:^ *(?:- +)*|[:,\[{{] *)(?P<odd>[{SMART_QUOTES}])")
 QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:^|\s)#.*")
 JOINED = re.compile(r" *(?:- +)*(?P<pair>(?P<key>[A-Za-z_][\w.-]+):(?P<value>(?!//)[^\s:].*))")
 UNSEPARATED = re.compile(r"(?:[:,] |\[|\{|^)\s*[^\s,;:]+(?P<gap> *; *| +)(?P<next>[\w.-]+)$")
