@@ -119,7 +119,7 @@ class Address(Record, frozen=True):
             raise UsageError(
                 f"no agent answers at {self}",
                 why=error.strerror or str(error),
-                hint=f"start an agent there: orun agent --listen {self}",
+                hint=f"start an agent there: orun agent --listen {self}{'' if self.path else ' --token-file FILE'}",
             ) from error
 
     def _connect(self) -> socket.socket:

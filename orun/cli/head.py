@@ -14,11 +14,13 @@ from orun.cli.signals import stop_signals
 from orun.cli.verb import Verb
 from orun.cluster import raylet
 from orun.cluster.settings import PORT, SCHEME, HeadError, check_ray, explain_unreachable, locate_token_file, make_token
+from orun.errors import UsageError
 
 EXAMPLES = (
     ("orun head", f"on port {PORT}, until Ctrl-C"),
     ("orun head --host 10.0.0.5", "a machine with several addresses"),
 )
+RAYS_OWN = range(10001, 20000)  # the client's port, and those of workers
 START_PATIENCE = 120.0  # seconds for the head to accept connections
 LOOK = 0.3  # seconds between two looks
 
@@ -33,6 +35,12 @@ def command(port: int, host: str | None) -> int:
 
     Whoever has the token can run code on every machine. The first head of a user makes one in ~/.ray/auth_token.
     """
+    if port in RAYS_OWN:
+        raise UsageError(
+            f"port {port} is one that Ray takes for itself",
+            why=f"its processes listen at {RAYS_OWN.start} to {RAYS_OWN.stop - 1}",
+            hint=f"take another one: orun head --port {PORT}",
+        )
     check_ray()
     if not explain_unreachable(f"{host or 'localhost'}:{port}"):
         raise HeadError(f"port {port} is in use on this machine", hint=f"Take another one: orun head --port {port + 1}")

@@ -230,13 +230,14 @@ class Assignment:
         return Candidates(tuple(map(tuple, equal.values())), tuple(able))
 
     def _describe_machines(self, labels: Mapping[str, str]) -> str:
-        """Return which machines are there, by the labels that were asked for: `3 are here: A10, none x2`.
+        """Return which machines are there, by the labels that were asked for: `3 are here: A10, no accelerator x2`.
 
         A label that none of them has may be misspelt.
         """
         if not self.machines:
             return "no machine is here"
-        texts = (", ".join(machine.labels.get(name, "none") for name in labels) for machine in self.machines.values())
+        machines = self.machines.values()
+        texts = (", ".join(machine.labels.get(name, f"no {name}") for name in labels) for machine in machines)
         counts = Counter(texts).items()
         shown = ", ".join(f"{text} x{count}" if count > 1 else text for text, count in counts)
         number = len(self.machines)

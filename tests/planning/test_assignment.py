@@ -90,7 +90,7 @@ def test_labels_choose_the_machines(tmp_path: Path) -> None:
     machines = [Machine("a", T4), Machine("b", {**T4, "role": "bench"}), Machine("c", {"role": "bench"}), Machine("d")]
     assert classes(assign(pipeline, *machines), pipeline) == [["b"]]
     problem = assign(pipeline, machines[0], *machines[2:]).find_candidates(pipeline.stages[0]).problem
-    assert problem == "no machine has accelerator=T4 and role=bench (3 are here: T4, none, none, bench, none, none)"
+    assert problem == "no machine has accelerator=T4 and role=bench (3 are here: T4, no role, no accelerator, bench, no accelerator, no role)"
     assert assign(pipeline).find_candidates(pipeline.stages[0]).problem == (
         "no machine has accelerator=T4 and role=bench (no machine is here)"
     )
@@ -100,7 +100,7 @@ def test_a_misspelt_label_is_suggested(tmp_path: Path) -> None:
     pipeline = make_pipeline(tmp_path, runs_on={"rol": "builder"})
     machines = Machine("a", {"role": "builder"}), Machine("b", T4)
     assert assign(pipeline, *machines).find_candidates(pipeline.stages[0]).problem == (
-        "no machine has rol=builder (2 are here: none x2; did you mean 'role'?)"
+        "no machine has rol=builder (2 are here: no rol x2; did you mean 'role'?)"
     )
 
 

@@ -282,7 +282,7 @@ def test_the_last_machine_with_a_label_is_lost(on: Fixture) -> None:
     result = on.run()
     failure = failure_of(result, "upper")
     assert failure.problem.startswith("machine bench-b was lost after ")
-    assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
+    assert failure.why == "no machine has accelerator=T4 (1 is here: no accelerator)"
 
 
 def test_the_last_machine_for_a_measurement_is_lost(tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ def test_the_last_machine_for_a_measurement_is_lost(tmp_path: Path) -> None:
     on.project.write("measure.py", MEASURE)
     on.fleet.answers["count"] = [lose, lose]
     failure = failure_of(on.run(), "count")
-    assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
+    assert failure.why == "no machine has accelerator=T4 (1 is here: no accelerator)"
 
 
 def test_a_stage_that_a_machine_hands_back_is_not_counted_as_lost(on: Fixture) -> None:
@@ -350,7 +350,7 @@ def test_a_stage_waits_during_a_run_for_a_machine_that_joins(on: Fixture, monkey
     result = on.run(wait=60.0)
     assert result.exit_code == 0
     assert on.fleet.machine_of("upper") == ["bench", "bench-b", "bench-b"]
-    assert "waiting for a machine: upper: no machine has accelerator=T4 (1 is here: none)" in on.notices()
+    assert "waiting for a machine: upper: no machine has accelerator=T4 (1 is here: no accelerator)" in on.notices()
     assert on.notices()[-1].endswith(" (no answer for 15 s); upper starts again on bench-b (2 of 2)")
 
 
@@ -358,7 +358,7 @@ def test_a_stage_waits_no_longer_than_it_may(on: Fixture, monkeypatch: pytest.Mo
     monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.05)
     on.fleet.answers["upper"] = [lose, lose]
     failure = failure_of(on.run(wait=0.1), "upper")
-    assert failure.why == "no machine has accelerator=T4 (1 is here: none)"
+    assert failure.why == "no machine has accelerator=T4 (1 is here: no accelerator)"
 
 
 def test_changed_facts_are_planned_with_again(on: Fixture) -> None:
@@ -397,7 +397,7 @@ def test_a_stage_without_a_machine_ends_the_run_before_it_starts(on: Fixture) ->
         on.run()
     assert caught.value.exit_code == 3
     assert str(caught.value) == (
-        "upper: no machine has accelerator=T4 (3 are here: A10, none x2)\n"
+        "upper: no machine has accelerator=T4 (3 are here: A10, no accelerator x2)\n"
         "  hint: start one with: orun agent --listen URL --label accelerator=T4, or wait for one: --wait 30m"
     )
     assert on.fleet.orders == []
@@ -406,7 +406,7 @@ def test_a_stage_without_a_machine_ends_the_run_before_it_starts(on: Fixture) ->
     with pytest.raises(NoMachine) as caught:
         on.run()
     assert str(caught.value) == (
-        "upper: no machine has accelerator=T4 (3 are here: A10, none x2)\n"
+        "upper: no machine has accelerator=T4 (3 are here: A10, no accelerator x2)\n"
         f"  {OTHER}\n"
         "  hint: start one with: orun agent --listen URL --label accelerator=T4, or wait for one: --wait 30m"
     )
@@ -417,7 +417,7 @@ def test_a_run_waits_for_a_machine(on: Fixture, monkeypatch: pytest.MonkeyPatch)
     on.fleet.gone = {"bench", "bench-b"}
     monkeypatch.setattr("orun.agent.fleet_planning.sleep", lambda _: on.fleet.gone.clear())
     assert on.run(wait=60.0).exit_code == 0
-    assert on.notices() == ["waiting for a machine: upper: no machine has accelerator=T4 (1 is here: none)"]
+    assert on.notices() == ["waiting for a machine: upper: no machine has accelerator=T4 (1 is here: no accelerator)"]
 
 
 def test_what_a_machine_lacks_sends_a_stage_to_another(on: Fixture) -> None:
