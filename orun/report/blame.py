@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from orun.blame.diagnosis import Diagnosis, Level, Place
 from orun.core.metrics import Unit
+from orun.core.run_record import RunResult
+from orun.core.serialization import decode, from_json
+from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.text.units import show
@@ -13,6 +16,15 @@ from orun.text.units import show
 SHOWN = 5  # places
 LEVELS = (Column("artifact"), Column("value"), Column(""))
 PLACES = (Column("place", flexible=True), Column("share"), Column("nodes", flexible=True))
+
+
+def read_diagnoses(result: RunResult) -> tuple[Diagnosis, ...]:
+    """Return what a search found out about the gates of a run that failed; empty if there was none."""
+    try:
+        content = read_bounded(result.folder / "blame.json", RECORD_LIMIT)
+        return decode(tuple[Diagnosis, ...], from_json(content)["blame"])
+    except (OSError, ValueError, KeyError, TypeError):  # nothing was looked into
+        return ()
 
 
 def format_diagnosis(diagnosis: Diagnosis, terminal: Terminal) -> list[str]:

@@ -6,6 +6,7 @@ import re
 
 from orun.core.open_gates import list_open_gates
 from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
+from orun.report.blame import read_diagnoses
 from orun.report.failures import format_failure
 from orun.report.gates import (
     INDENT,
@@ -26,6 +27,7 @@ from orun.text.markdown import escape, format_table
 from orun.text.positions import format_position
 
 PLAIN = Terminal()
+COMMIT = 12  # characters of a commit's digest
 
 
 def render_markdown(result: RunResult) -> str:
@@ -36,12 +38,30 @@ def render_markdown(result: RunResult) -> str:
         *_format_checklist(result),
         *([escape(note)] if (note := format_settings_note(result)) else []),
         *[escape(note) for note in format_caveat_notes(result, PLAIN)],
+        *_format_culprits(result),
         *_format_stages(result),
         *[escape(note) for note in format_undeclared_writes(result, PLAIN)],
         *[escape(note) for note in format_stage_notes(result, PLAIN)],
         *[_format_failure(stage) for stage in result.stages if stage.failure],
+        f"_{escape(_format_origin(result))}_",
     ]
     return "\n\n".join(blocks) + "\n"
+
+
+def _format_culprits(result: RunResult) -> list[str]:
+    """Return what was found out about gates that failed."""
+    lines = [
+        f"- **{escape(diagnosis.gate)}**: {escape('; '.join(filter(None, (diagnosis.sentence, diagnosis.stopped))))}"
+        for diagnosis in read_diagnoses(result)
+    ]
+    return ["### Culprit", "\n".join(lines)] if lines else []
+
+
+def _format_origin(result: RunResult) -> str:
+    """Return what it was a run of: `run 20261128-0930-bert on ci-3, commit 1f0c9a2b7d3e, orun 0.2.0`."""
+    machine = f" on {result.host['host']}" if result.host.get("host") else ""
+    versions = [f"commit {result.commit[:COMMIT]}"] if result.commit else []
+    return ", ".join([f"run {result.run}{machine}", *versions, *([f"orun {result.orun}"] if result.orun else [])])
 
 
 def _format_stages(result: RunResult) -> list[str]:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 from markdown_it import MarkdownIt
 
+from orun.blame.diagnosis import Diagnosis
 from orun.core.run_record import ChangedSetting, Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
+from orun.report.document import dumps
 from orun.report.markdown import render_markdown
 from orun.text.markdown import escape
 from tests.facts import reasons_of
@@ -41,8 +43,22 @@ the drop is 0.9 % (-0.3 % to 2.1 %), 1% allowed: 2100 more examples would decide
 | export | cached |  | 90.4 MB |  |
 | int8 | built: parameter per\\_channel: false -\\> true (and 1 more) | 3.25 s | 22.9 MB | nodes 311 |
 | release | blocked: a gate of latency failed |  |  |  |
+
+_run 20260921-141320-1f3c on builder_
 """
     )
+
+
+def test_what_was_found_out_and_what_it_was_a_run_of(tmp_path: Path) -> None:
+    """A reviewer has no other report at hand."""
+    named = replace(GATE_FAILED, folder=tmp_path, commit="1f0c9a2b7d3e4f5a6b7c", orun="0.2.0")
+    found = Diagnosis(
+        "latency p50 max_regression 5%", "latency", "p50", "s", "`int8` took 2 ms longer", stopped="no time"
+    )
+    (tmp_path / "blame.json").write_text(dumps({"blame": [found]}), "utf-8")
+    text = render_markdown(named)
+    assert "\n### Culprit\n\n- **latency p50 max\\_regression 5%**: \\`int8\\` took 2 ms longer; no time\n\n" in text
+    assert text.endswith("\n\n_run 20260921-141320-1f3c on builder, commit 1f0c9a2b7d3e, orun 0.2.0_\n")
 
 
 def test_a_failed_gate_says_what_changed_since_the_accepted_release() -> None:
@@ -110,6 +126,8 @@ stage int8 failed: its process died of signal 11 (SIGSEGV)
   | Segmentation fault
   | ````
 `````
+
+_run 20260921-141320-1f3c on builder_
 """
     )
 

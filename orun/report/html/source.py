@@ -11,12 +11,13 @@ from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Notice, StageFinished, StageStarted, StageWaiting, parse_event
 from orun.core.key_component import Components
 from orun.core.run_record import RunResult, StageResult
-from orun.core.serialization import decode, from_json
+from orun.core.serialization import from_json
 from orun.errors import StoreError
 from orun.eventlog import read_result
-from orun.fs.bounded_reads import LOG_LIMIT, RECORD_LIMIT, read_bounded
+from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
 from orun.history.points import Series
 from orun.history.run_diff import fill_inputs
+from orun.report.blame import read_diagnoses
 from orun.report.html.stored import SEARCH, StoredModel, find_roles, read_models
 from orun.report.html.templating import assign_anchors
 from orun.report.run_options import find_store
@@ -107,7 +108,7 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
         series=_drop_later(series, result.started_at + result.seconds),
         trouble=trouble,
         first=first,
-        blame=_read_diagnoses(result.folder / "blame.json"),
+        blame=read_diagnoses(result),
         spans=spans,
         notices=notices,
         stages=assign_anchors(stage.stage for stage in result.stages),
@@ -132,13 +133,6 @@ def _find_first_run(result: RunResult) -> RunResult:
         return read_result(result.folder.parent / result.repeats / RECORD_FILE)
     except StoreError:  # it was collected
         return result
-
-
-def _read_diagnoses(path: Path) -> tuple[Diagnosis, ...]:
-    try:
-        return decode(tuple[Diagnosis, ...], from_json(read_bounded(path, RECORD_LIMIT))["blame"])
-    except (OSError, ValueError, KeyError, TypeError):  # nothing was looked into
-        return ()
 
 
 def _read_events(result: RunResult) -> tuple[list[StageSpan], list[Notice]]:
