@@ -52,10 +52,10 @@ _run 20260921-141320-1f3c on builder_
 def test_what_was_found_out_and_what_it_was_a_run_of(tmp_path: Path) -> None:
     """A reviewer has no other report at hand."""
     named = replace(GATE_FAILED, folder=tmp_path, commit="1f0c9a2b7d3e4f5a6b7c", orun="0.2.0")
-    found = Diagnosis(
+    diagnosis = Diagnosis(
         "latency p50 max_regression 5%", "latency", "p50", "s", "`int8` took 2 ms longer", stopped="no time"
     )
-    (tmp_path / "blame.json").write_text(dumps({"blame": [found]}), "utf-8")
+    (tmp_path / "blame.json").write_text(dumps({"blame": [diagnosis]}), "utf-8")
     text = render_markdown(named)
     assert "\n### Culprit\n\n- **latency p50 max\\_regression 5%**: \\`int8\\` took 2 ms longer; no time\n\n" in text
     assert text.endswith("\n\n_run 20260921-141320-1f3c on builder, commit 1f0c9a2b7d3e, orun 0.2.0_\n")
