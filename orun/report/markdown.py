@@ -38,7 +38,7 @@ def render_markdown(result: RunResult) -> str:
         *_format_checklist(result),
         *([escape(note)] if (note := format_settings_note(result)) else []),
         *[escape(note) for note in format_caveat_notes(result, PLAIN)],
-        *_format_culprits(result),
+        *_format_diagnoses(result),
         *_format_stages(result),
         *[escape(note) for note in format_undeclared_writes(result, PLAIN)],
         *[escape(note) for note in format_stage_notes(result, PLAIN)],
@@ -48,7 +48,7 @@ def render_markdown(result: RunResult) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _format_culprits(result: RunResult) -> list[str]:
+def _format_diagnoses(result: RunResult) -> list[str]:
     """Return what was found out about gates that failed."""
     lines = [
         f"- **{escape(diagnosis.gate)}**: {escape('; '.join(filter(None, (diagnosis.sentence, diagnosis.stopped))))}"
