@@ -40,18 +40,34 @@ def find_misfit(text: Text, error: yaml.MarkedYAMLError) -> Misfit | None:
         return None
     lines = [line for line in range(mark.line) if COMMENT.sub("", text.lines[line]).strip()]
     above = [read for line in lines if (read := _read_key(text, line))]
-    if not above or above[-1].line != lines[-1]:
+    if not above:
         return None
     span = text.build_span(key.line + 1, key.column, len(key.key))
-    if above[-1].column < key.column and above[-1].value:
+    is_last = above[-1].line == lines[-1]
+    if is_last and above[-1].column < key.column and above[-1].value:
         hint = COLON_IN_TEXT if "mapping values" in complaint and " " in above[-1].value else ""
         message = f"{key.key!r} is indented deeper than {above[-1].key!r} above, which has a value"
         return Misfit(span, message, _describe_shallower(key, above), hint)
     outer = next((line for line in reversed(above) if line.column < key.column), None)
-    if above[-1].column <= key.column or outer is None or not _is_start(outer, error):
+    if outer is None or not _is_start(outer, error) or _count_indent(text.lines[lines[-1]]) < key.column:
         return None
-    closed = min(above[above.index(outer) + 1 :], key=lambda line: (line.column, -line.line))
-    return Misfit(span, f"{key.key!r} is in line with no key above", _choose_column(text, key, outer, closed), "")
+    inner = above[above.index(outer) + 1 :]
+    if not inner:
+        return None
+    closed = min(inner, key=lambda line: (line.column, -line.line))
+    below = next((line for line in text.lines[key.line + 1 :] if COMMENT.sub("", line).strip()), "")
+    expected = _choose_column(key, outer, closed, _count_indent(below))
+    if len(inner) == 1 and _count_indent(below) + 1 == key.column:
+        expected = f"{closed.key!r} in column {key.column}, like {key.key!r}, or {expected}"
+    return Misfit(span, f"{key.key!r} is in line with no key above", expected, "")
+
+
+def describe_owner(text: Text, error: yaml.MarkedYAMLError) -> str:
+    """Describe the column of the key that has the list in which a key was found; empty if a line is no key."""
+    mark, list_mark = error.problem_mark, error.context_mark
+    key = _read_key(text, mark.line) if mark else None
+    owner = _read_key(text, list_mark.line - 1) if list_mark and list_mark.line else None
+    return f", or a key in column {owner.column}, like {owner.key!r}" if key and owner else ""
 
 
 def _describe_shallower(key: _KeyLine, above: list[_KeyLine]) -> str:
@@ -63,15 +79,20 @@ def _describe_shallower(key: _KeyLine, above: list[_KeyLine]) -> str:
     return fits
 
 
-def _choose_column(text: Text, key: _KeyLine, outer: _KeyLine, closed: _KeyLine) -> str:
-    """Describe the nearer column of the two mappings around a key; both if they are equally near."""
+def _choose_column(key: _KeyLine, outer: _KeyLine, closed: _KeyLine, below: int) -> str:
+    """Describe the nearer column of the two mappings around a key; both if they are equally near.
+
+    The next line, with `below` spaces before it, is deeper than its key where it begins the key's value.
+    """
     to_outer, to_closed = key.column - outer.column, closed.column - key.column
-    below = next((line for line in text.lines[key.line + 1 :] if COMMENT.sub("", line).strip()), "")
-    opens_mapping = not key.value and len(below) - len(below.lstrip()) >= key.column
-    if opens_mapping and len(below) - len(below.lstrip()) < closed.column:
-        to_closed = to_outer + 1  # the keys below would not be deeper than their key
+    if not key.value and key.column <= below < closed.column:
+        to_closed = to_outer + 1
     fits = [line for line, far in ((closed, to_closed), (outer, to_outer)) if far == min(to_closed, to_outer)]
     return "a key " + ", or ".join(f"in column {line.column}, like {line.key!r}" for line in fits)
+
+
+def _count_indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 def _is_start(outer: _KeyLine, error: yaml.MarkedYAMLError) -> bool:

@@ -7,7 +7,7 @@ import re
 import yaml
 
 from orun.core.serialization import Record
-from orun.pipeline.indentation import COLON_IN_TEXT, find_misfit
+from orun.pipeline.indentation import COLON_IN_TEXT, describe_owner, find_misfit
 from orun.pipeline.nodes import Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.punctuation import find_slip
@@ -23,7 +23,8 @@ SPACES = "spaces: YAML allows no tab there"
 class Complaint(Record, frozen=True):
     """Complaint of a YAML parser: pattern of its text, meaning, expectation, and fix.
 
-    `{on_line}` and `{column}` are the start of the parser's current construct, `{letter}` is the offending letter.
+    `{on_line}` and `{column}` are the start of the parser's current construct, `{letter}` is the offending letter,
+    `{or_key}` is the column of the key that has the current list.
     """
 
     pattern: str
@@ -49,7 +50,7 @@ COMPLAINTS = (
     Complaint(
         "did not find expected '-'|<block end>, but found '\\?'",
         "this does not fit the list that begins{on_line}",
-        "'- ' in column {column}, like the items before",
+        "'- ' in column {column}, like the items before{or_key}",
     ),
     Complaint(
         "did not find expected key|expected <block end>",
@@ -113,6 +114,7 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
         "letter": repr(source[column]) if column < len(source) else "the end of the line",
         "on_line": "" if text.file == OVERRIDE or not began else f" on line {began.line + 1}",
         "column": began.column + 1 if began else 1,
+        "or_key": describe_owner(text, error),
     }
     problems.add(
         _choose_span(text, error, complaint, line, column),

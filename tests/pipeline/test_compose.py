@@ -172,6 +172,18 @@ SYNTAX: dict[str, tuple[str, str]] = {
     ),
     "nearer column": ("a:\n    b:\n      c: 1\n     d: 2\n", "expected: a key in column 7, like 'c', or in column 5"),
     "much nearer column": ("a:\n    b: 1\n c: 2\n", "expected: a key in column 1, like 'a'"),
+    "key after a list": (
+        "a:\n  b:\n    - x\n c: 2\n",
+        "expected: a key in column 3, like 'b', or in column 1, like 'a'",
+    ),
+    "key in a list": (
+        "a:\n  b:\n    - x\n    c: 2\n",
+        "expected: '- ' in column 5, like the items before, or a key in column 3, like 'b'",
+    ),
+    "first key too deep": (
+        "a:\n    b: 1\n  c: 2\n  d: 3\n",
+        "expected: 'b' in column 3, like 'c', or a key in column 5, like 'b', or in column 1, like 'a'",
+    ),
     "list in a mapping": (
         "a:\n - b: 1\n    c: 2\n",
         "3:5: error: 'c' is indented deeper than 'b' above, which has a value",
