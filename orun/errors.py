@@ -122,6 +122,10 @@ class StoreError(OrunError):
     exit_code = 3
 
 
+class ArtifactDamaged(StoreError):
+    """An object of an artifact is damaged or missing."""
+
+
 class RemoteError(StoreError):
     """The remote store cannot be used, and the run was told not to go on without it."""
 

@@ -16,7 +16,7 @@ from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Outcome
 from orun.core.serialization import replace
-from orun.errors import StageError
+from orun.errors import ArtifactDamaged, StageError, StageFailed
 from orun.pipeline.model import Stage
 from orun.planning.implicit_deps import build_changing_error
 from orun.planning.key_diff import list_key_changes
@@ -188,8 +188,14 @@ class StageStarter:
         if self.orders and step.machine:
             self.orders.start(step, self.outcome.done)
         else:
-            self.local.start(step, self.outcome.done)
+            self._start_here(step)
         return False
+
+    def _start_here(self, step: Step) -> None:
+        try:
+            self.local.start(step, self.outcome.done)
+        except ArtifactDamaged as error:  # by another stage of this run
+            self.end(StageEnd(step, StageFailed(step.stage.id, error.problem, why=error.why, hint=error.hint)))
 
     def _decide_again(self, step: Step) -> Step:
         stage, done = step.stage, self.outcome.done

@@ -11,7 +11,7 @@ import os
 import stat
 from functools import cached_property
 
-from orun.errors import StoreError
+from orun.errors import ArtifactDamaged, StoreError
 from orun.fs.copying import copy_file, link, reflink
 from orun.fs.durable import READ_ONLY, set_mode
 from orun.fs.signatures import is_settled, set_stamp, to_signature
@@ -180,8 +180,8 @@ def _list_unlinkable(tree: Tree) -> set[str]:
     return external_data | {entry.path for entry in tree.entries if entry.executable}
 
 
-def _build_unusable_error(entry: Entry, problem: str) -> StoreError:
-    return StoreError(
+def _build_unusable_error(entry: Entry, problem: str) -> ArtifactDamaged:
+    return ArtifactDamaged(
         f"{entry.path} cannot be taken from the store",
         why=f"its object {entry.digest} is {problem}",
         hint="Run the pipeline again: the stage that made it will be built again",

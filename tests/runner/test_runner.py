@@ -172,6 +172,22 @@ def test_an_artifact_that_is_damaged_while_a_stage_reads_it_makes_nothing(tmp_pa
     assert [path.name for path in (project.store / "out" / "text").iterdir()] == ["make"]
 
 
+def test_an_artifact_that_another_stage_has_damaged_fails_the_stages_that_need_it(tmp_path: Path) -> None:
+    text = (
+        "name: text\nstages:\n  make: {uses: ./stages.py:make}\n  after: {uses: ./damages.py:after, needs: make}\n"
+        "  upper: {uses: ./stages.py:upper, needs: make}\n  other: {uses: ./stages.py:make, with: {text: other}}\n"
+    )
+    project = Project.make(tmp_path / "project", text)
+    project.write("damages.py", DAMAGES.replace("OBJECTS", str(project.store / "objects")))
+    result = project.run(keep_going=True, jobs=1)
+    assert outcomes(result) == {"make": "built", "after": "failed", "upper": "failed", "other": "built"}
+    failure = failure_of(result, "upper")
+    assert (failure.error, failure.problem) == ("StageFailed", "text cannot be taken from the store")
+    assert failure.hint == "Run the pipeline again: the stage that made it will be built again"
+    project.edit("pipeline.yaml", "  after: {uses: ./damages.py:after, needs: make}\n", "")
+    assert outcomes(project.run()) == {"make": "built", "upper": "built", "other": "cached"}
+
+
 def test_another_pipeline_of_its_name_replaces_its_outputs_while_it_runs(tmp_path: Path) -> None:
     mine, other = (Project.make(tmp_path / name / "project") for name in ("mine", "other"))
     other.store = mine.store
