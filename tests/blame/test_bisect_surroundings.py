@@ -126,7 +126,9 @@ def test_the_code_of_orun_itself(tmp_path: Path) -> None:
         Path(orun.__file__).parent, tmp_path / "other" / "orun", ignore=shutil.ignore_patterns("__pycache__")
     )
     size = package / "stages" / "measure" / "size.py"
-    size.write_text(size.read_text().replace("sum(1 for _ in nodes(model))", "sum(1000 for _ in nodes(model))"))
+    size.write_text(
+        size.read_text().replace("sum(1 for _ in iter_nodes(model))", "sum(1000 for _ in iter_nodes(model))")
+    )
     bad = run_badly(file, store, [package.parent])
     with Store.open(store) as opened:
         bisection = bisect(opened, good.run, bad)
