@@ -20,6 +20,8 @@ from orun.stages.library_errors import describe_error
 
 COMPILED = "_XlaMustCompile"  # attribute of a call whose function XLA must compile
 TEXT_OPERATORS = ("LookupTableFind", "StringSplit", "StaticRegexReplace")  # prefixes of their names
+COMPARISONS = ("Equal", "NotEqual")
+ENCODED = "give the model its numbers"  # instead of texts
 FIXED = 64  # size of an open axis in a hint
 ARGUMENT = "orun_input_{}"  # name of an input during conversion, as the model may use its own name inside
 
@@ -104,7 +106,8 @@ class Function:
         """Convert the function with tf2onnx.
 
         Raises:
-            UsageError: when that fails, and the function prepares texts, which tf2onnx cannot convert.
+            UsageError: when that fails, and the function prepares texts; when the function compares texts, which
+                tf2onnx makes numbers of.
         """
         import tf2onnx
 
@@ -121,17 +124,33 @@ class Function:
             raise UsageError(
                 "tf2onnx cannot convert the model",
                 why=f"it uses {', '.join(names)}, as the layers StringLookup, IntegerLookup and TextVectorization do",
-                hint="leave such a layer out of the exported model, and give the model its numbers",
+                hint=f"leave such a layer out of the exported model, and {ENCODED}",
             ) from error
+        if names := _text_comparisons(concrete):
+            raise UsageError(
+                "tf2onnx cannot convert the model",
+                why=f"it compares texts by {', '.join(names)}",
+                hint=f"encode texts outside of the exported model, and {ENCODED}",
+            )
         inputs = [ARGUMENT.format(n) for n in range(len(self.inputs))]
         return model, inputs, [value.name for value in model.graph.output]
 
 
 def _list_text_operators(concrete: Any) -> list[str]:
     """Return the operators of a function that split texts or look values up in a table."""
+    return sorted({node.op for node in _list_nodes(concrete) if node.op.startswith(TEXT_OPERATORS)})
+
+
+def _text_comparisons(concrete: Any) -> list[str]:
+    """Return the operators of a function that compare texts; tf2onnx casts these to numbers."""
+    text = tf.string.as_datatype_enum
+    return sorted({node.op for node in _list_nodes(concrete) if node.op in COMPARISONS and node.attr["T"].type == text})
+
+
+def _list_nodes(concrete: Any) -> list[Any]:
+    """Return the nodes of a function and of the functions that it calls."""
     graph = concrete.graph.as_graph_def()
-    nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
-    return sorted({node.op for node in nodes if node.op.startswith(TEXT_OPERATORS)})
+    return [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
 
 
 def _store_constants(model: ModelProto, concrete: Any) -> None:

@@ -131,6 +131,14 @@ def test_texts_that_tensorflow_turns_into_numbers(tmp_path: Path, model: str, op
     )
 
 
+def test_texts_that_tensorflow_compares(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "texts_compared") == (
+        "tf2onnx cannot convert the model\n"
+        "  it compares texts by Equal\n"
+        "  hint: encode texts outside of the exported model, and give the model its numbers"
+    )
+
+
 def test_files_that_lack_the_code_of_a_layer(network_files: Path, tmp_path: Path) -> None:
     hint = (
         "if it has layers of your own, return the model from a function of the file that defines them: "

@@ -93,6 +93,14 @@ def texts_in_parts() -> keras.Model:
     return keras.Model(text, layers.TextVectorization(vocabulary=["good", "bad"], output_sequence_length=4)(text))
 
 
+def texts_compared() -> Any:
+    """Towns as a row of flags each."""
+    return tf.function(
+        lambda town: tf.cast(town == tf.constant([["Bonn", "Ulm"]]), tf.float32),
+        input_signature=[tf.TensorSpec([None, 1], tf.string, name="town")],
+    )
+
+
 def recurrent() -> keras.Model:
     """An LSTM and a GRU: loops, or the operators of ONNX for them."""
     return keras.Sequential(
