@@ -126,7 +126,7 @@ class Function:
                 why=f"it uses {', '.join(names)}, as the layers StringLookup, IntegerLookup and TextVectorization do",
                 hint=f"leave such a layer out of the exported model, and {ENCODED}",
             ) from error
-        if names := _text_comparisons(concrete):
+        if names := _list_text_comparisons(concrete):
             raise UsageError(
                 "tf2onnx cannot convert the model",
                 why=f"it compares texts by {', '.join(names)}",
@@ -141,7 +141,7 @@ def _list_text_operators(concrete: Any) -> list[str]:
     return sorted({node.op for node in _list_nodes(concrete) if node.op.startswith(TEXT_OPERATORS)})
 
 
-def _text_comparisons(concrete: Any) -> list[str]:
+def _list_text_comparisons(concrete: Any) -> list[str]:
     """Return the operators of a function that compare texts; tf2onnx casts these to numbers."""
     text = tf.string.as_datatype_enum
     return sorted({node.op for node in _list_nodes(concrete) if node.op in COMPARISONS and node.attr["T"].type == text})

@@ -38,6 +38,8 @@ def compute_answers(
             `outputs` names, or values that are not finite.
     """
     answers = _run(context, bound, tries)
+    for case, values in zip(tries, answers, strict=True):
+        _require_count(context, len(answers[0]), tries[0].title, values, case.title)
     _require_repeatable(context, bound, tries, answers, tolerance)
     if len(answers[0]) != len(outputs):
         raise context.failed(
@@ -45,10 +47,31 @@ def compute_answers(
             why=f"of shapes {', '.join(str(list(value.shape)) for value in answers[0])}",
             hint="name each tensor that the model returns, in order",
         )
+    _require_real(context, outputs, answers[0])
     require_finite(context, TITLE, outputs, tries, answers)
     if len(outputs) > 1:
         _require_order(context, outputs, list_output_names(bound, tries[0].feed))
     return answers
+
+
+def _require_count(context: Context, count: int, title: str, values: Sequence[Array], other: str) -> None:
+    """Refuse a module that returns another number of tensors for other inputs."""
+    if len(values) != count:
+        raise context.failed(
+            f"{TITLE} does not return the same number of tensors for all inputs, as a graph does",
+            why=f"{count} for {title}\n{len(values)} for {other}",
+            hint="return a tensor always, such as an empty one in place of None; or leave that output out",
+        )
+
+
+def _require_real(context: Context, outputs: Sequence[str], values: Sequence[Array]) -> None:
+    """Refuse complex outputs: ONNX Runtime has no such tensors."""
+    for output, value in zip(outputs, values, strict=True):
+        if value.dtype.kind == "c":
+            raise context.failed(
+                f"{TITLE} returns complex numbers in output {output!r}, which ONNX Runtime cannot",
+                hint="return torch.view_as_real(y): the real and imaginary parts in a last axis of 2",
+            )
 
 
 def _run(context: Context, bound: Bound, tries: Sequence[Case]) -> list[Sequence[Array]]:
@@ -94,10 +117,11 @@ def require_growth(
         values = bound(make_random_values(bound.inputs, sizes, np.random.default_rng(context.seed)))
     except Exception:  # noqa: BLE001 - whatever a module raises for sizes that it cannot take
         return
+    tried = ", ".join(f"{axis}={size}" for axis, size in larger.items())
+    _require_count(context, len(outputs), tries[0].title, values, tried)
     for output, axes, value in zip(outputs, longest, values, strict=True):
         for place, (size, grown) in enumerate(zip(axes, value.shape, strict=False)):
             if size == 1 < grown:
-                tried = ", ".join(f"{axis}={size}" for axis, size in larger.items())
                 dims = ", ".join(f"{axis}: [{size}, {size + size // 2}]" for axis, size in larger.items())
                 raise context.failed(
                     f"axis {place} of output {output!r} is 1 at every size tried, and {grown} at {tried}",
@@ -120,7 +144,9 @@ def _require_repeatable(
     sizes = [sum(value.size for value in case.feed.values()) for case in tries]
     largest = sizes.index(max(sizes))  # in which chance cannot hide it
     (again,) = _run(context, bound, (tries[largest],))
-    if any(compare_values(*pair, tolerance)[0] for pair in zip(answers[largest], again, strict=True)):
+    if len(again) != len(answers[largest]) or any(
+        compare_values(*pair, tolerance)[0] for pair in zip(answers[largest], again, strict=True)
+    ):
         raise context.failed(
             f"{TITLE} answers the same inputs differently each time",
             why="it draws random numbers, keeps state, or was saved in training mode",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -20,7 +19,6 @@ from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
 from orun.stages._torch.quantized import freeze, stop_training
 from orun.stages.code import inspect_signature
-from orun.stages.library_warnings import warnings_to
 
 RETURNED = "it may return tensors, and lists, tuples and mappings of them"
 MISSING_HINT = "name what forward takes and has no default for"
@@ -214,8 +212,8 @@ def _list_exporters(bound: Bound) -> tuple[str, ...]:
     return ("torchscript",) if isinstance(bound.module, torch.jit.ScriptModule) else ("dynamo", "torchscript")
 
 
-def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.Logger) -> Path:
-    """Export the module with PyTorch's exporter into the working folder; its warnings go to the log.
+def export(bound: Bound, example: Feed, opset: int, exporter: str) -> Path:
+    """Export the module with PyTorch's exporter into the working folder.
 
     The inputs of the graph are those of `bound`, in order, under any names. Modules of fake quantization are replaced
     in it.
@@ -242,7 +240,7 @@ def export(bound: Bound, example: Feed, opset: int, exporter: str, log: logging.
         if not bound.by_name:  # the axes of all `*tensors` belong to one parameter
             shapes = tuple(inspect_signature(bound.module.forward).bind(*axes.values()).arguments.values())
         options = {"dynamo": True, "dynamic_shapes": shapes, "verbose": False}
-    with warnings_to(log), torch.inference_mode(), passing:
+    with torch.inference_mode(), passing:
         torch.onnx.export(
             freeze(bound.module, exporter) if bound.program is None else bound.program,
             positional,

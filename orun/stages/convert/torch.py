@@ -22,6 +22,9 @@ PyTorch's own results change in float64 and with rounding errors of the inputs, 
 constant waveform, ten times that change is allowed. Rows of attention that see nothing are not compared. A note says
 so. The model carries its input domain (values from `inputs`, sizes from `dims`), within which later stages make up
 inputs.
+
+A `forward` that branches on values of its inputs is refused, with the line. If the line belongs to an installed
+package, an export by `torchscript` keeps the branch of its example and a note names the line.
 """
 
 from __future__ import annotations
@@ -150,7 +153,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
     from orun.stages._torch.answers import TITLE, compute_answers, require_growth
-    from orun.stages._torch.export import advise_other, require_exporter
+    from orun.stages._torch.export import require_exporter
     from orun.stages._torch.limits import build_limits
     from orun.stages._torch.rotary_angles import expand_rotary_angles
     from orun.stages._torch.source import open_model
@@ -166,7 +169,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     tolerance = Tolerance(params.atol, params.rtol)
     expected = compute_answers(context, bound, tries, params.outputs, tolerance)
     require_growth(context, bound, tries, expected, params.outputs)
-    model = load(_export(context, params, bound, tries, expected))
+    path, hint = _export(context, params, bound, tries, expected)
+    model = load(path)
     expand_rotary_angles(model)
     clean(model)
     restore_inputs(model, bound.inputs)
@@ -175,7 +179,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     name_axes(model, tries, expected)
     write_domain(model, build_domain(bound.inputs, params.dims))
     save(model, context.result, external=params.external_data == "always")
-    hint = advise_other(bound, params.exporter)
     if any(item.fill == "mask" for item in inputs):
         hint += PADDING_HINT
     agreement = Agreement("the exported model", TITLE, params.outputs, tolerance, hint=hint)
@@ -206,12 +209,15 @@ def _build_inputs(params: Params) -> list[Input]:
 
 
 def _require_names(context: Context, params: Params) -> None:
-    clash = sorted(set(params.outputs) & set(params.inputs))
-    if clash or len(set(params.outputs)) < len(params.outputs):
-        names = ", ".join(clash) or ", ".join(params.outputs)
-        raise context.failed("inputs and outputs need names that differ", why=names)
     if "" in {*params.outputs, *params.inputs}:
         raise context.failed("inputs and outputs need names", why="one is empty")
+    names = [*params.inputs, *params.outputs]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise context.failed(
+            f"inputs and outputs need names that differ, and {', '.join(map(repr, twice))} stands twice",
+            why=f"inputs {', '.join(params.inputs)}; outputs {', '.join(params.outputs)}",
+            hint="give the output another name in `outputs`; forward need not know it",
+        )
 
 
 def _build_source(context: Context, params: Params) -> Source:
@@ -248,13 +254,15 @@ def _build_source(context: Context, params: Params) -> Source:
 
 def _export(
     context: Context, params: Params, bound: Bound, tries: Sequence[Case], expected: Sequence[Sequence[Array]]
-) -> Path:
+) -> tuple[Path, str]:
     """Export with an example whose dynamic axes are above 1 and differ in size, so that no size becomes a constant.
 
-    Axes of outputs that follow from them should be above 1, too.
+    Axes of outputs that follow from them should be above 1, too. Return the model, and what to do if it is wrong.
     """
     from orun.stages._torch.export import advise_other, export
-    from orun.stages._torch.value_branches import naming_value_branch
+    from orun.stages._torch.fixed_sizes import advise_traced_sizes, naming_fixed_axis
+    from orun.stages._torch.value_branches import naming_value_branch, require_no_value_branch
+    from orun.stages.library_warnings import warnings_to
 
     def rate_case(pair: tuple[Case, Sequence[Array]]) -> tuple[bool, int, int]:
         sizes = pair[0].sizes.values()
@@ -263,11 +271,21 @@ def _export(
 
     example, _ = max(zip(tries, expected, strict=True), key=rate_case)
     quantized = any(type(part).__module__.startswith(QUANTIZED) for part in bound.module.modules())
+    other = advise_other(bound, params.exporter)
     hint = (
         "export what training left, before `convert`: its fake quantization is what `quantize/qat` takes"
         if quantized
-        else advise_other(bound, params.exporter)
+        else other
     )
     problem = f"PyTorch's {params.exporter} exporter cannot export the model"
-    with failing(context, problem, hint), naming_value_branch(context):
-        return export(bound, example.feed, params.opset, params.exporter, context.log)
+    with (
+        failing(context, problem, hint),
+        naming_value_branch(context),
+        naming_fixed_axis(context, bound, problem, other),
+        warnings_to(context.log) as caught,
+    ):
+        path = export(bound, example.feed, params.opset, params.exporter)
+    require_no_value_branch(context, bound, example.feed, caught)
+    if params.exporter == "torchscript":
+        other = advise_traced_sizes(context.root, bound, caught) + other
+    return path, other

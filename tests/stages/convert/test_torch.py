@@ -95,23 +95,108 @@ def test_the_seed_makes_the_weights(tmp_path: Path) -> None:
     assert weights(1) != weights(2)
 
 
+def find_line(text: str) -> int:
+    """Return the number of a line of `forward` in small.py."""
+    return (MODULES / "small.py").read_text().splitlines().index(f"        {text}") + 1
+
+
 def test_a_trace_of_one_size_is_caught_at_another(tmp_path: Path) -> None:
     inputs = {"x": {"shape": ["n", 2], "low": 1, "high": 1}}
+    line = find_line("return x * float(len(x))")
     assert refusal(tmp_path, model="small.py:frozen", inputs=inputs, outputs=["y"], exporter="torchscript") == (
         "the exported model disagrees with the PyTorch model in output 'y'\n"
         "  2 of 2 values are further off than 0.0001 + 0.001 x |reference|; "
         "the worst is 2 instead of 1 at [0, 0]\n"
         "  for random values at n=1\n"
-        "  hint: try `exporter: dynamo`, or another `opset`"
+        f"  hint: a trace keeps sizes of its example, as a loop over an axis reads them (see small.py:{line}): compute "
+        "with tensors, or declare the axis with its size in `shape`; or try `exporter: dynamo`, or another `opset`"
     )
 
 
-def test_a_branch_on_values_is_named(tmp_path: Path) -> None:
-    line = (MODULES / "small.py").read_text().splitlines().index("        if x.sum() > 0:") + 1
-    assert refusal(tmp_path, model="small.py:branch", inputs={"x": {"shape": [2]}}, outputs=["y"]) == (
+def test_a_loop_over_an_axis_is_named(tmp_path: Path) -> None:
+    inputs = {"x": {"shape": ["batch", 2]}, "keys": {"shape": [3, 2]}, "values": {"shape": ["past", 2]}}
+    params = {"model": "small.py:looping", "inputs": inputs, "outputs": ["y"]}
+    assert refusal(tmp_path, **params) == (
+        "PyTorch's dynamo exporter cannot export the model\n"
+        "  forward fixes axis 0 of 'values' at its size in the example, 7, as a loop over it does\n"
+        "  `inputs` declares that axis as dynamic: past\n"
+        "  hint: compute with tensors, or declare the axis with its size, such as `values: {shape: [7, 2]}`; or try "
+        "`exporter: torchscript`, or another `opset`"
+    )
+    assert refusal(tmp_path, **params, exporter="torchscript").splitlines()[-1] == (
+        "  hint: a trace keeps sizes of its example, as a loop over an axis reads them: compute with tensors, or "
+        "declare the axis with its size in `shape`; or try `exporter: dynamo`, or another `opset`"
+    )
+
+
+@pytest.mark.slow
+def test_complex_numbers_as_two_parts(tmp_path: Path) -> None:
+    inputs = {"x": {"shape": ["batch", 8]}}
+    run = convert(tmp_path, model="small.py:split_spectrum", inputs=inputs, outputs=["y"])
+    assert run.value("max_abs_error") < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("model", "cases"),
+    [
+        ("optional_small", "  1 for random values at n=1, w=2\n  2 for random values at n=7, w=1"),
+        ("optional_large", "  2 for random values at n=1, w=2\n  1 for w=64"),
+    ],
+)
+def test_a_tensor_that_is_missing_at_some_sizes(tmp_path: Path, model: str, cases: str) -> None:
+    inputs = {"x": {"shape": ["n", "w"]}}
+    assert refusal(tmp_path, model=f"small.py:{model}", inputs=inputs, outputs=["y", "z"]) == (
+        "the PyTorch model does not return the same number of tensors for all inputs, as a graph does\n"
+        f"{cases}\n"
+        "  hint: return a tensor always, such as an empty one in place of None; or leave that output out"
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "exporter", "line"),
+    [
+        ("branch", "dynamo", "if x.sum() > 0:"),
+        ("outlier", "torchscript", "if x.shape[0] > 100 or (torch.ones_like(x).all() and limits.max() > 1000):"),
+    ],
+)
+def test_a_branch_on_values_is_named(tmp_path: Path, model: str, exporter: str, line: str) -> None:
+    params = {"model": f"small.py:{model}", "inputs": {"x": {"shape": ["n", 2]}}, "outputs": ["y"]}
+    assert refusal(tmp_path, **params, exporter=exporter) == (
         "the module's forward depends on the values of its inputs, which an exported graph cannot\n"
-        f"  small.py:{line}: if x.sum() > 0:\n"
-        "  hint: compute both results and choose by torch.where, or return a module without that branch"
+        f"  small.py:{find_line(line)}: {line}\n"
+        "  hint: compute both results and choose by torch.where, or return a module without that branch; skip a mere "
+        "check of the inputs by `if not torch.onnx.is_in_onnx_export()`"
+    )
+
+
+def test_checks_of_sizes_and_values_are_no_branches(tmp_path: Path) -> None:
+    params = {"model": "small.py:checking", "inputs": {"x": {"shape": ["n", 2]}}, "outputs": ["y"]}
+    run = convert(tmp_path, **params, exporter="torchscript")
+    assert (run.value("max_abs_error"), run.notes) == (0, ())
+
+
+def test_a_branch_on_values_in_a_package_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its code is not the user's to change."""
+    packages = tmp_path / ".venv" / "site-packages"
+    packages.mkdir(parents=True)
+    monkeypatch.syspath_prepend(packages)
+    (packages / "outlying.py").write_text("""\
+import torch
+
+class Outlier(torch.nn.Module):
+    def forward(self, x):
+        if x.max().item() > 1000:
+            return x
+        return -x
+""")
+    (tmp_path / "m.py").write_text("from outlying import Outlier as load\n")
+    params = {"model": "m.py:load", "inputs": {"x": {"shape": ["n", 2]}}, "outputs": ["y"], "exporter": "torchscript"}
+    run = run_stage("convert/torch", tmp_path, params, root=tmp_path)
+    assert run.notes == (
+        (
+            "the exported model has as a constant what forward reads from values of its inputs: "
+            "outlying.py:5: if x.max().item() > 1000:"
+        ),
     )
 
 
@@ -142,7 +227,25 @@ def test_a_branch_on_values_is_named(tmp_path: Path) -> None:
                 "  hint: name what forward takes and has no default for"
             ),
         ),
-        ("logarithm", "x", ["x"], "inputs and outputs need names that differ\n  x"),
+        (
+            "packed",
+            "xy",
+            ["y"],
+            (
+                "inputs and outputs need names that differ, and 'y' stands twice\n"
+                "  inputs x, y; outputs y\n"
+                "  hint: give the output another name in `outputs`; forward need not know it"
+            ),
+        ),
+        (
+            "spectrum",
+            "x",
+            ["y"],
+            (
+                "the PyTorch model returns complex numbers in output 'y', which ONNX Runtime cannot\n"
+                "  hint: return torch.view_as_real(y): the real and imaginary parts in a last axis of 2"
+            ),
+        ),
         (
             "same",
             "x",

@@ -157,6 +157,84 @@ class Branch(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
 branch = Branch
 
 
+class Outlier(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
+    """A module that takes another way at values that are rare, and reads sizes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        limits = torch.zeros_like(x)
+        limits[:, 0] = x[:, 0]
+        if x.shape[0] > 100 or (torch.ones_like(x).all() and limits.max() > 1000):
+            return x
+        return -x
+
+
+outlier = Outlier
+
+
+class Checking(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
+    """A module that checks its sizes, and the values of its inputs."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[1] % 2 or int(torch.tensor(x.shape[1])) > 1000:
+            raise ValueError
+        assert not torch.isnan(x).any()
+        if not torch.onnx.is_in_onnx_export() and (x > 1000).any():
+            raise ValueError
+        return -x
+
+
+checking = Checking
+
+
+class Looping(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
+    """A module that runs a step for each row of its past."""
+
+    def forward(self, x: torch.Tensor, *past: torch.Tensor) -> torch.Tensor:
+        for row in range(past[1].shape[0]):
+            x = torch.tanh(2 * x + past[1][row])
+        return x
+
+
+looping = Looping
+
+
+class Spectrum(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.fft.rfft(x)
+
+
+spectrum = Spectrum
+
+
+class SplitSpectrum(Spectrum):
+    """The real and imaginary parts of a spectrum."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.view_as_real(super().forward(x))
+
+
+split_spectrum = SplitSpectrum
+
+
+class Shortened(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
+    """A module that leaves its second tensor out at sizes above a limit."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__()
+        self.limit = limit
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
+        return x[..., :1], None if x.shape[1] > self.limit else x
+
+
+def optional_small() -> nn.Module:
+    return Shortened(1)
+
+
+def optional_large() -> nn.Module:
+    return Shortened(50)
+
+
 class Noisy(nn.Module):  # type: ignore[misc]
     """Drops values in evaluation mode as well."""
 
