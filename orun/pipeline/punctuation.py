@@ -20,7 +20,10 @@ ODD_SPACES = (  # characters that look like a space: where, what is wrong, and w
 SMART_QUOTE = re.compile(rf"(?:^ *(?:- +)*|[:,\[{{] *)(?P<odd>[{SMART_QUOTES}])")
 QUOTED = re.compile(r"\"(?:\\.|[^\"\\])*\"|'[^']*'|(?:^|\s)#.*")
 JOINED = re.compile(r" *(?:- +)*(?P<pair>(?P<key>[A-Za-z_][\w.-]+):(?P<value>(?!//)[^\s:].*))")
-UNSEPARATED = re.compile(r"(?:[:,] |\[|\{|^)\s*[^\s,;:]+(?P<gap> *; *| +)(?P<next>[\w.-]+)$")
+JOINED_BRACES = re.compile(r" *(?:- +)*[A-Za-z_][\w.-]+:[\[{\"']")
+UNSEPARATED = re.compile(r"(?:: +[^\s,;]+|[\]}\"])(?P<gap> *; *| +)(?P<next>[\w.-]+)$")
+ODD_IN_BRACES = re.compile(r"[\w.-]+:(?P<odd>[^\S \t\r\n])")
+SEMICOLON = "';' does not separate keys"
 NEXT_KEY = re.compile(r"[\w.-]+(?= *:)")
 
 
@@ -42,7 +45,7 @@ def find_slip(text: Text, error: yaml.MarkedYAMLError) -> Slip | None:
     in_flow = "flow" in (error.context or "")
     first = began.line if began else previous
     return (
-        _find_odd_space(text, first, mark.line)
+        _find_odd_space(text, first, mark.line, in_flow=in_flow or "quoted" in (error.context or ""))
         or _find_smart_quote(text, first if in_flow else mark.line, mark.line)
         or (_find_separator(text, mark.line, mark.column) if in_flow else _find_joined(text, error, previous))
     )
@@ -53,8 +56,11 @@ def name_character(letter: str) -> str:
     return f"U+{ord(letter):04X}, {unicodedata.name(letter, 'a control character')}"
 
 
-def _find_odd_space(text: Text, first: int, last: int) -> Slip | None:
+def _find_odd_space(text: Text, first: int, last: int, *, in_flow: bool) -> Slip | None:
     """Return a character that looks like a space and indents a key or follows its colon."""
+    if in_flow and (match := ODD_IN_BRACES.search(_hide_quoted(text.lines[first]))):
+        span = text.build_span(first + 1, match.end("odd"))
+        return Slip(span, f"{name_character(match['odd'])}, cannot follow a ':'", "a space")
     for number in range(first, min(last + 1, len(text.lines))):
         for pattern, verb, expected in ODD_SPACES:
             if match := pattern.match(text.lines[number]):
@@ -66,8 +72,7 @@ def _find_odd_space(text: Text, first: int, last: int) -> Slip | None:
 def _find_smart_quote(text: Text, first: int, last: int) -> Slip | None:
     """Return a typographic quote where a value begins."""
     for number in range(first, min(last + 1, len(text.lines))):
-        unquoted = QUOTED.sub(lambda match: "x" * len(match[0]), text.lines[number])
-        if match := SMART_QUOTE.search(unquoted):
+        if match := SMART_QUOTE.search(_hide_quoted(text.lines[number])):
             span = text.build_span(number + 1, match.end("odd"))
             return Slip(span, f"{name_character(match['odd'])}, does not quote text", "the straight quotes \" or '")
     return None
@@ -76,15 +81,16 @@ def _find_smart_quote(text: Text, first: int, last: int) -> Slip | None:
 def _find_separator(text: Text, line: int, column: int) -> Slip | None:
     """Return the place between two keys of braces that are not separated by a comma, both on a line."""
     source = text.lines[line] if line < len(text.lines) else ""
+    if source[column : column + 1] == ";":
+        return Slip(text.build_span(line + 1, column + 1), SEMICOLON, "','")
     following = NEXT_KEY.match(source, column)
     end = following.end() if following else len(source[:column].rstrip())
-    unquoted = QUOTED.sub(lambda match: "x" * len(match[0]), source[:end])
-    match = UNSEPARATED.search(unquoted)
+    match = UNSEPARATED.search(_hide_quoted(source[:end]))
     if match is None or (not following and source[column : column + 1] != ":"):
         return None
     if ";" in match["gap"]:
         at = source.index(";", match.start("gap"))
-        return Slip(text.build_span(line + 1, at + 1), "';' does not separate keys", "','")
+        return Slip(text.build_span(line + 1, at + 1), SEMICOLON, "','")
     key = match["next"]
     span = text.build_span(line + 1, match.start("next") + 1, len(key))
     return Slip(span, f"a ',' is missing before {key!r}", "',', or quotes round text that holds ': '")
@@ -92,12 +98,13 @@ def _find_separator(text: Text, line: int, column: int) -> Slip | None:
 
 def _find_joined(text: Text, error: yaml.MarkedYAMLError, previous: int) -> Slip | None:
     """Return a `key:value` without a space, which YAML reads as text that goes on in the next line."""
-    mark, began = error.problem_mark, error.context_mark
+    mark, began, complaint = error.problem_mark, error.context_mark, error.problem or ""
     if began and "simple key" in (error.context or ""):
         number, column = began.line, began.column
-    elif mark and re.search("mapping values|<document start>", error.problem or ""):
+    elif mark and re.search("mapping values|expected key|<block end>|<document start>", complaint):
         source = text.lines[mark.line]
-        number, column = previous, len(source) - len(source.lstrip(" -"))
+        number = mark.line if JOINED_BRACES.match(source) else previous
+        column = len(source) - len(source.lstrip(" -"))
     else:
         return None
     match = JOINED.fullmatch(COMMENT.sub("", text.lines[number]).rstrip())
@@ -106,3 +113,8 @@ def _find_joined(text: Text, error: yaml.MarkedYAMLError, previous: int) -> Slip
     pair = match["pair"]
     span = text.build_span(number + 1, column + 1, len(pair))
     return Slip(span, f"{pair!r} lacks a space after its ':'", "`key: value`", f"{match['key']}: {match['value']}")
+
+
+def _hide_quoted(line: str) -> str:
+    """Return a line of the same length without what stands in quotes or in a comment."""
+    return QUOTED.sub(lambda match: '"' * len(match[0]), line)

@@ -190,6 +190,17 @@ SYNTAX: dict[str, tuple[str, str]] = {
     ),
     "text in two lines": ("a: some text\n  with b: c\n", "expected: a key in column 1, like 'a'\n  hint: quote text"),
     "no space": ("a:\n  bc:d\n  e: f\n", "2:3: error: 'bc:d' lacks a space after its ':'\n"),
+    "no space before a brace": (
+        "a:\n  bc:{d: e, f: g}\n",
+        "2:3: error: 'bc:{d: e, f: g}' lacks a space after its ':'\n",
+    ),
+    "no space before a bracket": (
+        "a:\n  bc:['d', e]\n  f: g\n",
+        "2:3: error: \"bc:['d', e]\" lacks a space after its ':'\n",
+    ),
+    "odd space in braces": ("a: {b:\xa0[c, d], e: f}\n", "1:7: error: U+00A0, NO-BREAK SPACE, cannot follow a ':'"),
+    "semicolon after a list": ("a: {b: [1, 2]; c: 2}\n", "1:14: error: ';' does not separate keys"),
+    "no comma after a function": ("a: {b: c.py:d e: 2}\n", "1:15: error: a ',' is missing before 'e'"),
     "no space before a comment": ("bc:d # x\ne: f\n", "1:1: error: 'bc:d' lacks a space after its ':'\n"),
     "address": ("a:\n  http://x\n  e: f\n", "3:4: error: a ':' that fits nothing here"),
     "odd space": ("a: b\nc:\xa0d\ne: f\n", "2:3: error: U+00A0, NO-BREAK SPACE, cannot follow a ':'"),
