@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orun.core.serialization import replace
-from orun.errors import UsageError
+from orun.errors import MissingPackages, UsageError
 from orun.scaffold.data_text import FUNCTION, format_data
 from orun.scaffold.model_facts import ColumnFact, ModelFacts
 
@@ -93,11 +93,17 @@ def inspect_estimator(name: str, estimator: Any) -> ModelFacts:
 
 
 def _explain_refusal(estimator: Any, examples: Table) -> str:
-    """Return why the estimator cannot take examples; empty when it can."""
+    """Return why the estimator cannot take examples; empty when it can.
+
+    Raises:
+        MissingPackages: when a data frame is needed, and pandas is not installed.
+    """
     from orun.stages._sklearn.check import compute_answers
 
     try:
         compute_answers(estimator, examples, raw=False)
+    except (MissingPackages, ModuleNotFoundError):  # which says nothing about the examples
+        raise
     except Exception as error:  # noqa: BLE001 - whatever the estimator runs into
         return f"{type(error).__name__}: {error}".splitlines()[0]
     return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from orun.errors import UsageError
+from orun.errors import MissingPackages, UsageError
 from orun.scaffold.inspection import inspect_model
 from orun.scaffold.sklearn_inspection import inspect_estimator
 
@@ -54,6 +55,20 @@ def test_the_columns_in_which_an_estimator_takes_missing_values(
     facts = inspect_estimator("net.py:load", estimator.fit(rows, LABELS))
     assert facts.refusal == ""
     assert [column.takes_missing for column in facts.columns] == takes_missing
+
+
+def test_an_estimator_of_a_data_frame_needs_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not that the estimator takes no missing values."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    imputer = SimpleImputer().fit(NUMBERS)
+    imputer.feature_names_in_ = np.array(["age", "amount"], dtype=object)
+    with pytest.raises(MissingPackages) as caught:
+        inspect_estimator("net.py:load", imputer)
+    assert caught.value.packages == ["pandas"]
+    assert str(caught.value) == (
+        "the SimpleImputer, which was fitted on a data frame, needs pandas, which is not installed\n"
+        "  hint: install pandas"
+    )
 
 
 @pytest.mark.parametrize(

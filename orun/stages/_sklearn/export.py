@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from orun.core.dynamic_axes import BATCH
 from orun.measure.dataset import Array, Dataset
+from orun.stages._data.packages import need
 from orun.stages._graph.domains import tidy_domains
 from orun.stages._graph.names import make_unique, name_values, rename_values
 from orun.stages._sklearn.conversion import NUMBERS, Settings, convert, list_options
@@ -49,7 +50,8 @@ class Table:
         if len(wide) == 1:
             return next(iter(wide.values()))
         if hasattr(estimator, "feature_names_in_"):
-            import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]  # the estimator was fitted with it
+            need("pandas", f"the {type(estimator).__name__}, which was fitted on a data frame,")
+            import pandas as pd  # type: ignore[import-untyped,import-not-found,unused-ignore]
 
             return pd.DataFrame({name: values.reshape(len(values)) for name, values in wide.items()})
         parts = [values.reshape(len(values), -1) for values in wide.values()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,7 +22,7 @@ from skl2onnx.shape_calculators.quadratic_discriminant_analysis import calculate
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 
-from orun.errors import OrunError
+from orun.errors import MissingPackages, OrunError
 from orun.stages import memory_headroom
 from orun.stages._graph import sessions
 from orun.stages._sklearn import check, converters
@@ -132,6 +133,16 @@ def test_columns_that_a_data_frame_did_not_have_are_left_out(tmp_path: Path) -> 
     run = convert(tmp_path, "tree_of_names_in_a_frame", "measures")
     assert run.value("agreement") == 1
     assert [value.name for value in onnx.load(run.model).graph.input] == ["weight", "age"]
+
+
+def test_an_estimator_of_a_data_frame_needs_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingPackages) as caught:
+        convert(tmp_path, "tree_of_names_in_a_frame", "measures")
+    assert str(caught.value) == (
+        "the DecisionTreeClassifier, which was fitted on a data frame, needs pandas, which is not installed\n"
+        "  hint: install pandas"
+    )
 
 
 @pytest.mark.parametrize(
