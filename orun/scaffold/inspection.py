@@ -151,9 +151,12 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputFact, ...]:
                 hint="--input 'image=float32[batch,3,224,224]'",
             )
         if matched["dtype"] not in known:
+            problem = f"the input {matched['name']!r} has an unknown type {matched['dtype']!r}"
+            if matched["dtype"] == "bfloat16":
+                hint = "declare float32, and `return module.float()` in the function of the model"
+                raise UsageError(problem, why="NumPy, which holds the inputs, lacks it", hint=hint)
             near = find_closest(matched["dtype"], known)
-            why = f"did you mean {near}?" if near else f"expected {format_choices(known)}"
-            raise UsageError(f"the input {matched['name']!r} has an unknown type {matched['dtype']!r}", why=why)
+            raise UsageError(problem, why=f"did you mean {near}?" if near else f"expected {format_choices(known)}")
         axes = matched["shape"].split(",") if matched["shape"] else []
         inputs.append(
             InputFact(matched["name"], matched["dtype"], tuple(_parse_axis(matched["name"], axis) for axis in axes))

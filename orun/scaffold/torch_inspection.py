@@ -75,9 +75,14 @@ def inspect_module(name: str, module: Any, parameters: Sequence[str], inputs: tu
             why=f"its forward has the parameters {', '.join(parameters)}, and PyTorch keeps no shapes",
             hint=f"the same command with {declared}",
         )
-    by_name = {item.name for item in inputs} <= set(parameters)
+    from orun.stages._graph.feeds import Input
+    from orun.stages._torch.export import bind
+
+    bound = bind(module, [Input(item.name, item.dtype, item.shape) for item in inputs])
+    named = {item.name: item for item in inputs}
+    ordered = [named[item.name] for item in bound.inputs]
     again = "declare the types and axes that it takes: --input 'NAME=float32[batch,...]'"
-    outputs, sizes = call_once(name, module.eval(), inputs, again, by_name=by_name)
+    outputs, sizes = call_once(name, bound.module, ordered, again, by_name=bound.by_name)
     return ModelFacts("torch", name, inputs, outputs, sizes)
 
 
@@ -94,12 +99,16 @@ def call_once(
     """
     try:
         sizes, shapes = _call_at_first_fit(module, inputs, _list_sizes(inputs, size), by_name=by_name)
+    except UsageError as error:
+        raise UsageError(f"{name}: {error.problem}", why=error.why, hint=error.hint) from error
     except Exception as error:
+        from orun.stages._torch.advice import advise_call
+
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UsageError(
             f"{name} cannot be called with {', '.join(map(str, inputs))}",
             why=f"{type(error).__name__}: {lines[0] if lines else 'without a message'}",
-            hint=hint,
+            hint=advise_call(module, {item.dtype for item in inputs}, str(error)) or hint,
         ) from error
     try:
         _call(module, inputs, dict.fromkeys(sizes, min(SIZES)), by_name=by_name)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
-import torch
 
 from orun.core.dynamic_axes import list_batch_axes
 from orun.errors import StageFailed
@@ -14,13 +12,13 @@ from orun.measure.dataset import Array
 from orun.stages._graph.agreement import require_finite, run_cases
 from orun.stages._graph.differences import Tolerance, compare_values
 from orun.stages._graph.feeds import Case, make_random_values
+from orun.stages._torch.advice import advise_call
 from orun.stages._torch.export import Bound
 from orun.stages._torch.plain import list_output_names
 from orun.stages.contract import Context
 
 TITLE = "the PyTorch model"  # in messages
 LARGE = 64  # size of an axis that was tried at small sizes alone
-CHANNELS = re.compile(r"to have (\d+) channels")  # as PyTorch says how many a convolution takes
 UNFIT = (
     "say which values the model takes, `low`, `high` and `fill` in `inputs`, and which sizes, `dims: {axis: [16, 32]}`"
 )
@@ -77,27 +75,11 @@ def _require_real(context: Context, outputs: Sequence[str], values: Sequence[Arr
 def _run(context: Context, bound: Bound, tries: Sequence[Case]) -> list[Sequence[Array]]:
     """Run the module on each case; where it fails, say what fits it."""
     try:
-        return run_cases(context, TITLE, bound, tries, _advise_dtype(bound) or UNFIT)
+        return run_cases(context, TITLE, bound, tries, UNFIT)
     except StageFailed as failure:
-        if channels := CHANNELS.search(failure.why):
-            failure.hint = (
-                f"declare the axes as forward takes them, with the {channels[1]} channels as a number: "
-                f"`shape: [batch, {channels[1]}, ...]`"
-            )
+        if failure.hint == UNFIT:
+            failure.hint = advise_call(bound.module, {item.dtype for item in bound.inputs}, failure.why) or UNFIT
         raise
-
-
-def _advise_dtype(bound: Bound) -> str:
-    """Return what to do about a module whose numbers are of another type than its inputs; empty where both agree."""
-    weights = {str(item.dtype).removeprefix("torch.") for item in bound.module.parameters() if item.is_floating_point()}
-    inputs = {item.dtype for item in bound.inputs if getattr(torch, item.dtype).is_floating_point}
-    if not inputs or len(weights) != 1 or weights <= inputs:
-        return ""
-    (dtype,) = weights
-    remedy = "`return module.float()` in the function of `model`"
-    if dtype == "float16":
-        remedy = f"`dtype: float16` in `inputs`, or {remedy}"
-    return f"the module's weights are {dtype}, and `inputs` declares {', '.join(sorted(inputs))}: {remedy}"
 
 
 def require_growth(

@@ -17,15 +17,12 @@ from orun.errors import UsageError
 from orun.measure.dataset import Array
 from orun.stages._graph.feeds import Input
 from orun.stages._graph.sessions import Feed
+from orun.stages._torch.advice import PACKED_HINT
 from orun.stages._torch.quantized import freeze, stop_training
 from orun.stages.code import inspect_signature
 
 RETURNED = "it may return tensors, and lists, tuples and mappings of them"
 MISSING_HINT = "name what forward takes and has no default for"
-PACKED_HINT = (
-    "name the input that it takes; if it takes several in one, let the function of `model` return a module around it, "
-    "whose forward has a parameter for each of `inputs`"
-)
 
 
 @dataclass(frozen=True)

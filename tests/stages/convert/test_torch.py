@@ -269,6 +269,17 @@ class Outlier(torch.nn.Module):
             ),
         ),
         (
+            "packed",
+            ["batch"],
+            ["z"],
+            (
+                "the PyTorch model cannot run random values\n"
+                "  new(): invalid data type 'str'\n"
+                "  hint: name the input that it takes; if it takes several in one, let the function of `model` return "
+                "a module around it, whose forward has a parameter for each of `inputs`"
+            ),
+        ),
+        (
             "structured",
             "xy",
             ["z"],
@@ -345,13 +356,13 @@ def test_inputs_of_another_type_or_layout_than_the_module_takes(tmp_path: Path) 
     text = refusal(tmp_path, model="small.py:half", inputs=image, outputs=["y"])
     assert text.splitlines()[0] == "the PyTorch model cannot run random values"
     assert text.splitlines()[-1] == (
-        "  hint: the module's weights are float16, and `inputs` declares float32: `dtype: float16` in `inputs`, or "
+        "  hint: the module's weights are float16, and its inputs are declared as float32: declare float16, or "
         "`return module.float()` in the function of `model`"
     )
     rows = {"image": {"shape": [1, 4, 4, 3]}}
     text = refusal(tmp_path, model="small.py:convolution", inputs=rows, outputs=["y"])
     assert text.splitlines()[-1] == (
-        "  hint: declare the axes as forward takes them, with the 3 channels as a number: `shape: [batch, 3, ...]`"
+        "  hint: declare the axes as forward takes them, with the 3 channels as a number: `[batch, 3, ...]`"
     )
 
 

@@ -280,6 +280,11 @@ def half() -> nn.Module:
     return convolution().half()
 
 
+def narrow() -> nn.Module:
+    """A convolution in bfloat16."""
+    return convolution().bfloat16()
+
+
 def convolution() -> nn.Module:
     """A convolution of three channels."""
     return nn.Conv2d(3, 2, 1)
