@@ -217,7 +217,7 @@ def _build_and_measure(
             request = replace(request, outputs=batched)
             continue
         elif failed.stage == "accuracy" and request.label_metric:
-            request = replace(request, has_unsuitable_labels=True)
+            request = replace(request, label_refusal=explain_failure(failed))
             continue
         else:
             left_out = {failed.stage: explain_failure(failed)}

@@ -90,11 +90,13 @@ def _read_label_kind(source: str, column: str, inputs: Sequence[str]) -> LabelKi
     from orun.stages._data.files import read_columns
 
     labels = _call(source, inputs).labels if CODE.fullmatch(source) else read_columns(Path(source), source)[column]
-    values = np.asarray(labels)
-    if labels is None or (values.dtype.kind != "f" and values.ndim > 1):
+    if labels is None:
         return ""
-    kinds: dict[str, LabelKind] = {"f": "numbers", "i": "classes", "u": "classes", "b": "classes"}
-    return kinds.get(values.dtype.kind, "")
+    values = np.asarray(labels)
+    if values.dtype.kind == "f":
+        return "numbers"
+    holds_text = values.dtype.kind in "UO" and all(isinstance(value, str) for value in values.flat)
+    return "classes" if values.ndim == 1 and (values.dtype.kind in "iub" or holds_text) else "other"
 
 
 def _call(source: str, inputs: Sequence[str]) -> Dataset:

@@ -61,7 +61,7 @@ def declare_data(data: str, folder: Path, facts: ModelFacts) -> Declaration:
 
 
 def read_label_kind(data: str, column: str, inputs: Sequence[str]) -> LabelKind:
-    """Return what the labels of a dataset are; empty if it has none, or they are neither classes nor numbers.
+    """Return what the labels of a dataset are; empty if it has none.
 
     Args:
         data: a file, or `file.py:function`, from here.

@@ -63,7 +63,8 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         inputs,
         outputs=outputs,
         batched=tuple(value.name for value in model.graph.output if name_axes(value)[:1] in batch),
-        classes=tuple(value.name for value in model.graph.output if _holds_classes(value)),
+        classes=tuple(value.name for value in model.graph.output if _get_kind(value) in "iub"),
+        texts=tuple(value.name for value in model.graph.output if _get_kind(value) == "O"),
         layers={kind: types[kind] for kind in QUANTIZABLE if types[kind]},
         attention=len(find_unfused(model)) + sum(types[kind] for kind in ATTENTION),
         parameters=sum(math.prod(tensor.dims) for tensor in iter_tensors(model)),
@@ -92,14 +93,12 @@ def _is_quantized(model: ModelProto) -> bool:
     )
 
 
-def _holds_classes(output: ValueInfoProto) -> bool:
-    """Return whether an output holds integers or flags."""
+def _get_kind(output: ValueInfoProto) -> str:
+    """Return NumPy's letter for the kind of an output's values, `O` for texts; `V` for what is no tensor."""
     from onnx import TensorProto, helper
 
-    kind = output.type.tensor_type.elem_type
-    return (
-        kind not in (TensorProto.UNDEFINED, TensorProto.STRING) and helper.tensor_dtype_to_np_dtype(kind).kind in "iub"
-    )
+    element = output.type.tensor_type.elem_type
+    return "V" if element == TensorProto.UNDEFINED else helper.tensor_dtype_to_np_dtype(element).kind
 
 
 def _is_single_valued(model: ModelProto) -> bool:

@@ -9,7 +9,7 @@ from orun.core.dynamic_axes import list_batch_axes
 from orun.core.serialization import Record, replace
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.goal import Condition, Fidelity, Objective, choose_search, list_accuracy_metrics
-from orun.scaffold.model_facts import InputFact, ModelFacts
+from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.scaffold.targets import TargetText
 
 DATA = "${vars.data}"
@@ -21,7 +21,7 @@ LOCALE = "C.UTF-8"
 AGREEMENT = "agreement"  # metric of outputs of integers and flags
 LABEL_RULES = {"accuracy": ("min", "max_drop"), "rmse": ("max", "max_increase")}
 """Metrics of labels, each with the rule that limits its figure and the rule that compares it with the original's."""
-LabelKind = Literal["", "classes", "numbers"]
+LabelKind = Literal["", "classes", "numbers", "other"]
 Gates = Mapping[str, Mapping[str, Mapping[str, str]]]
 """Gates of each stage: stage -> metric -> rule -> threshold."""
 
@@ -45,7 +45,7 @@ class Request(Record, frozen=True):
     outputs: tuple[str, ...] = ()  # to compare with the original's; all when empty
     runs_here: bool = False  # whether this machine has the target (not the CPU), to compare outputs on
     labels: LabelKind = ""  # what the labels of the examples are, as far as that is known; empty without labels
-    has_unsuitable_labels: bool = False  # whether they are known not to be what the model answers
+    label_refusal: str = ""  # why they are not what the model answers, with what to do; empty while that is not known
     drawback: str = ""  # what is worse than in the original, as measured: `larger and slower`; empty for none
 
     @property
@@ -59,6 +59,11 @@ class Request(Record, frozen=True):
         return self.data if isinstance(self.data, str) else str(self.data["path"])
 
     @property
+    def has_labels(self) -> bool:
+        """Whether the user's data has labels, as far as that is known."""
+        return bool(self.labels) or (isinstance(self.data, Mapping) and bool({"labels", "classes"} & {*self.data}))
+
+    @property
     def label_metric(self) -> str:
         """Metric by which outputs are compared with the labels of the data; empty if it has none, or none suits.
 
@@ -66,13 +71,14 @@ class Request(Record, frozen=True):
         A single score of another model may be either.
         """
         graph = self.facts.graph
-        if graph is None or self.goal or self.has_unsuitable_labels:
+        if graph is None or self.goal or self.label_refusal or not self.has_labels or self.facts.is_ctc:
             return ""
-        if not self.labels and not (isinstance(self.data, Mapping) and {"labels", "classes"} & {*self.data}):
+        if self.labels == "other" and not isinstance(self.data, Mapping):  # boxes, or several classes an example
             return ""
-        if not graph.classes and (self.facts.form == "sklearn" or self.labels == "numbers"):
+        has_classes = graph.classes or graph.texts
+        if not has_classes and (self.facts.form == "sklearn" or self.labels == "numbers"):
             return "rmse"
-        return "accuracy" if graph.classes or not graph.is_single_valued else ""
+        return "accuracy" if has_classes or not graph.is_single_valued else ""
 
     @property
     def fidelity(self) -> Fidelity:
@@ -124,7 +130,7 @@ def list_stages(request: Request, gates: Gates) -> list[StageText]:
     compared = {"model": last, "reference": original}
     judged = [last]
     if last != original and "accuracy" not in request.gaps:
-        stages.append(_build_accuracy(request, compared))
+        stages.append(_build_accuracy(request, compared, gates))
         judged.append("accuracy")
     stages.append(_build_latency(request, compared if last != original else {"model": last}))
     card = "The model card: inputs, outputs, figures and verdicts."
@@ -135,6 +141,25 @@ def list_stages(request: Request, gates: Gates) -> list[StageText]:
     )
     stages.append(StageText("release", bundle, "release/bundle", {"model": last, "card": "card"}))
     return [replace(stage, gate=gates.get(stage.name, {})) for stage in stages]
+
+
+def explain_unjudged_labels(request: Request, gates: Gates) -> str:
+    """Return why no gate judges the labels of the user's data; empty if one does, or gates are not chosen yet."""
+    if request.goal or not request.has_labels or not gates or {*gates.get("accuracy", {})} & {*LABEL_RULES}:
+        return ""
+    if "accuracy" not in gates:
+        why = "the pipeline has no stage `accuracy`"
+    elif request.facts.is_ctc:
+        why = _advise_transcripts(request.facts)
+    elif request.label_refusal:
+        why = request.label_refusal
+    elif metric := request.label_metric:
+        why = f"the examples are too few, or {metric} too bad, for a threshold. Next: name more examples, or add a gate"
+    elif request.labels == "other":
+        why = "an example has several. Next: add a metric for them, and a gate: orun stages measure/accuracy"
+    else:
+        why = "a single score may be of a class or a number. Next: add `auc` or `rmse` to the metrics, and a gate"
+    return f"no gate judges the labels of the data: {why}"
 
 
 def needs_examples(stages: Sequence[StageText]) -> bool:
@@ -254,11 +279,13 @@ def _build_search(request: Request) -> StageText:
     return StageText("tune", comment, "quantize/tune", (), parameters)
 
 
-def _build_accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
-    metrics, graph = list_accuracy_metrics(request.goal, request.fidelity), request.facts.graph
-    if graph and {*graph.classes} & {*(request.outputs or graph.outputs)} and AGREEMENT not in metrics:
+def _build_accuracy(request: Request, compared: Mapping[str, str], gates: Gates) -> StageText:
+    metrics, graph = list_accuracy_metrics(request.goal, request.fidelity), request.facts.graph or GraphFacts()
+    chosen = {*(request.outputs or graph.outputs)}
+    has_scores = bool(chosen - {*graph.classes, *graph.texts})
+    texts = graph.texts if has_scores and not graph.is_single_valued else ()  # they agree as their scores do
+    if chosen & {*graph.classes, *texts} and AGREEMENT not in metrics:
         metrics.append(AGREEMENT)
-    parameters: dict[str, Any] = {"metrics": metrics, "dataset": DATA}
     advice = "If the data has labels, add `accuracy` or `f1` to the metrics, and a gate: accuracy: {max_drop: 1%}"
     if metric := request.label_metric:
         metrics.append(metric)
@@ -268,17 +295,27 @@ def _build_accuracy(request: Request, compared: Mapping[str, str]) -> StageText:
             "the stages lose; more examples allow narrower limits"
         )
     elif request.facts.is_ctc:
-        text = f"`text: {{tokenizer: {request.facts.source}}}`"
-        advice = f"If the labels are texts, add `wer` and `cer`, with {text}, and a gate: wer: {{max_increase: 1%}}"
+        advice = _advise_transcripts(request.facts)
     elif request.fidelity == "sqnr":
         advice = "`sqnr` is in dB: 20 are an error of 10 %. If the data has labels, add `rmse`; of classes, `auc`"
-    comment = f"Outputs compared with the original's. {advice}"
+    if note := explain_unjudged_labels(request, gates):
+        advice = note
+    comment = f"Outputs compared with the original's. {advice[0].upper()}{advice[1:]}"
+    if not has_scores and not request.goal:
+        metrics = metrics[1:] or metrics  # classes have no angle
+    parameters: dict[str, Any] = {"metrics": metrics, "dataset": DATA}
     if request.runs_here:
         parameters["target"] = request.target.name
     if request.outputs:
         parameters["outputs"] = [*request.outputs]
         comment += ". Outputs without a batch axis are left out."
     return StageText("accuracy", comment, "measure/accuracy", compared, parameters, optional=True)
+
+
+def _advise_transcripts(facts: ModelFacts) -> str:
+    """Return how to judge a model that transcribes sounds."""
+    text = f"`text: {{tokenizer: {facts.source}}}`"
+    return f"if the labels are texts, add `wer` and `cer`, with {text}, and a gate: wer: {{max_increase: 1%}}"
 
 
 def _build_latency(request: Request, compared: Mapping[str, str]) -> StageText:

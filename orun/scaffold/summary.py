@@ -11,6 +11,7 @@ from orun.report.summary import iter_skip_reasons
 from orun.scaffold.create import Created
 from orun.scaffold.goal import parse_goal
 from orun.scaffold.init_command import format_init_command
+from orun.scaffold.recipe import explain_unjudged_labels
 from orun.scaffold.thresholds import find_release_size, measure_likeness
 from orun.text.units import show
 
@@ -83,6 +84,12 @@ def explain_pixels(created: Created) -> str:
         f"note: the images in {data['path']} become values from {low:.3g} to {high:.3g}; if the model takes others, "
         f"change `scale`, `mean` and `std` in {created.file}: for 0 to 1, `{change}`"
     )
+
+
+def explain_labels(created: Created) -> str:
+    """Return why no gate judges the labels of the user's data; empty if one does, or there are none."""
+    note = explain_unjudged_labels(created.request, created.gates)
+    return f"note: {note}" if note else ""
 
 
 def explain_unjudged(created: Created) -> str:

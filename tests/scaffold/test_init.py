@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.scaffold.create import format_text, require_supported
 from orun.scaffold.data_text import format_data
+from orun.scaffold.goal import parse_goal
 from orun.scaffold.inspection import inspect_model, parse_inputs
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
-from orun.scaffold.recipe import Request, list_stages
+from orun.scaffold.recipe import Gates, Request, explain_unjudged_labels, list_stages
 from orun.scaffold.targets import find_target
 from orun.scaffold.thresholds import choose_gates
 from tests.acceptance.support import shorten_init
@@ -128,12 +130,46 @@ def test_labels_that_are_no_classes_are_left_out(model: Path) -> None:
     text = orun.init(model, "made.yaml", data="rows.csv", target="dml")  # which skips the timing
     assert "labels: target" in text
     assert "metrics: [cosine]" in text
+    assert comment_of(text, "Outputs") == (
+        "Outputs compared with the original's. No gate judges the labels of the data: rmse needs a predicted number "
+        "for each label. Next: name the output that holds the predictions in `outputs`, or pick them in a function: "
+        "`postprocess: file.py:function`"
+    )
 
 
 CLASSIFIER = """
 <ir_version: 8, opset_import: ["" : 17]> g (float[N,2] x) => (float[N,2] y)
 <float[2,2] w = {{{weights}}}> {{ y = MatMul(x, w) }}
 """
+
+
+RETRAINED = """
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+
+def load():
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    places = np.digitize({column}, [-0.5, 0.5])
+    return LogisticRegression().fit(rows, np.array({names})[places])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("names", [["leave", "maybe", "stay"], [4, 5, 6]], ids=["texts", "numbers"])
+def test_a_classifier_that_got_worse_by_its_labels_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: list[str] | list[int]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f"{place / 100},{place * 7 % 20},{names[(place > -50) + (place > 50)]}" for place in range(-150, 150)]
+    Path("rows.csv").write_text("\n".join(["x0,x1,label", *lines]) + "\n")
+    Path("net.py").write_text(RETRAINED.format(column="rows[:, 0]", names=names))
+    text = orun.init("net.py:load", "made.yaml", data="rows.csv", target="dml")  # which skips the timing
+    assert "metrics: [cosine, agreement, accuracy]" in text
+    assert "      agreement: {min: 98.5%}\n      accuracy: {min: 92.1%, max_drop: 2%}\n" in text
+    Path("net.py").write_text(RETRAINED.format(column="rows[:, 1]", names=names))
+    failed = [verdict for verdict in orun.run("made.yaml").verdicts if verdict.outcome == "failed"]
+    assert [(verdict.metric, verdict.rule, verdict.measured) for verdict in failed] == [("accuracy", "min", 0.33)]
 
 
 @pytest.mark.slow
@@ -218,7 +254,7 @@ def test_outputs_that_are_not_known_yet_are_compared_by_what_any_output_has() ->
 def test_outputs_of_classes_are_compared_by_their_agreement(model: Path) -> None:
     save_regression(model, "z = MatMul (x, w) y = Relu (x) c = IsInf (x) t = Identity (x)", "y, bool[N,32] c", "N,32")
     facts = facts_of(model)
-    for outputs, metrics in (((), ["cosine", "agreement"]), (("y",), ["cosine"])):
+    for outputs, metrics in (((), ["cosine", "agreement"]), (("y",), ["cosine"]), (("c",), ["agreement"])):
         request = Request(facts, CPU, outputs=outputs)
         (accuracy,) = [stage for stage in list_stages(request, {}) if stage.name == "accuracy"]
         assert accuracy.parameters["metrics"] == metrics
@@ -230,13 +266,15 @@ def test_outputs_of_classes_are_compared_by_their_agreement(model: Path) -> None
         ("y = Relu (x)", "y", "N,32", {}, ["cosine", "accuracy"]),
         ("y = Relu (x)", "y", "N,32", {"data": {"path": "rows.csv"}}, ["cosine"]),
         ("y = Relu (x)", "y", "N,32", {"data": "rows.csv"}, ["cosine"]),
-        ("y = Relu (x)", "y", "N,32", {"has_unsuitable_labels": True}, ["cosine"]),
+        ("y = Relu (x)", "y", "N,32", {"label_refusal": "no classes"}, ["cosine"]),
         ("y = MatMul (x, w)", "y", "N,1", {}, ["sqnr"]),
         ("y = MatMul (x, w)", "y", "N,1", {"form": "sklearn"}, ["sqnr", "rmse"]),
         ("y = Relu (x)", "y", "N,32", {"form": "sklearn"}, ["sqnr", "rmse"]),
         ("y = Relu (x)", "y", "N,32", {"labels": "numbers"}, ["sqnr", "rmse"]),
-        ("y = Relu (x)", "y", "N,32", {"labels": "numbers", "has_unsuitable_labels": True}, ["cosine"]),
+        ("y = Relu (x)", "y", "N,32", {"labels": "numbers", "label_refusal": "no classes"}, ["cosine"]),
         ("y = MatMul (x, w) c = Cast <to = 7> (y)", "y, int64[N,1] c", "N,1", {}, ["sqnr", "agreement", "accuracy"]),
+        ("y = MatMul (x, w) c = Cast <to = 8> (y)", "y, string[N,1] c", "N,1", {}, ["sqnr", "accuracy"]),
+        ("y = Relu (x) c = Cast <to = 8> (y)", "y, string[N,32] c", "N,32", {}, ["cosine", "agreement", "accuracy"]),
     ],
 )
 def test_outputs_are_compared_with_labels_where_there_may_be_both(
@@ -247,6 +285,49 @@ def test_outputs_are_compared_with_labels_where_there_may_be_both(
     request = Request(replace(facts_of(model), form=options.pop("form")), CPU, **options)
     (accuracy,) = [stage for stage in list_stages(request, {}) if stage.name == "accuracy"]
     assert accuracy.parameters["metrics"] == metrics
+
+
+SCORES = GraphFacts(outputs=("y",))
+
+
+@pytest.mark.parametrize(
+    ("changes", "gates", "why"),
+    [
+        ({}, {"accuracy": {"accuracy": {"min": "90%"}}}, ""),
+        ({"data": "rows.csv"}, {"accuracy": {}}, ""),
+        ({"goal": parse_goal("size<1MB")}, {"accuracy": {}}, ""),
+        ({}, {}, ""),  # not measured yet
+        ({"label_refusal": "texts. Next: classes"}, {"accuracy": {}}, "texts. Next: classes"),
+        ({}, {"latency": {}}, "the pipeline has no stage `accuracy`"),
+        (
+            {},
+            {"accuracy": {"cosine.mean": {"min": "0.9"}}},
+            "the examples are too few, or accuracy too bad, for a threshold. Next: name more examples, or add a gate",
+        ),
+        (
+            {"data": "data.py:examples", "labels": "other"},
+            {"accuracy": {}},
+            "an example has several. Next: add a metric for them, and a gate: orun stages measure/accuracy",
+        ),
+        (
+            {"facts": ModelFacts("onnx", "net.onnx", graph=replace(SCORES, is_single_valued=True))},
+            {"accuracy": {}},
+            "a single score may be of a class or a number. Next: add `auc` or `rmse` to the metrics, and a gate",
+        ),
+        (
+            {"facts": ModelFacts("torch", "wav2vec2", is_ctc=True, graph=SCORES)},
+            {"accuracy": {}},
+            (
+                "if the labels are texts, add `wer` and `cer`, with `text: {tokenizer: wav2vec2}`, and a gate: "
+                "wer: {max_increase: 1%}"
+            ),
+        ),
+    ],
+)
+def test_why_no_gate_judges_the_labels(changes: dict[str, Any], gates: Gates, why: str) -> None:
+    facts = ModelFacts("onnx", "net.onnx", graph=SCORES)
+    request = replace(Request(facts, CPU, {"path": "rows.csv", "labels": "label"}), **changes)
+    assert explain_unjudged_labels(request, gates) == (f"no gate judges the labels of the data: {why}" if why else "")
 
 
 @pytest.mark.parametrize(
@@ -360,11 +441,10 @@ def test_a_transformer_that_takes_few_tokens(tmp_path: Path) -> None:
     assert (facts.outputs, facts.longest) == (("logits",), 64)
 
 
-def comment_of(text: str) -> str:
-    """The comment of a pipeline about a stage that was left out, on one line."""
-    lines = text.splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("  # Left out"))
-    return " ".join(line.removeprefix("  # ") for line in lines[first:] if line)
+def comment_of(text: str, beginning: str) -> str:
+    """The comment of a pipeline about a stage, on one line."""
+    lines = text[text.index(f"  # {beginning}") :].splitlines()
+    return " ".join(line.removeprefix("  # ") for line in takewhile(lambda line: line.startswith("  # "), lines))
 
 
 @pytest.mark.parametrize(
@@ -399,7 +479,7 @@ def test_a_model_that_is_quantized_already(model: Path, body: str) -> None:
     onnx.save(onnx.parser.parse_model(text), model)
     written = text_for(model)
     assert "quantize/" not in written
-    assert comment_of(written) == (
+    assert comment_of(written, "Left out") == (
         "Left out int8: the model is quantized already. Next: to quantize it otherwise, begin with the float32 model."
     )
 

@@ -26,8 +26,10 @@ def test_an_estimator_of_many_columns(tmp_path: Path, monkeypatch: pytest.Monkey
         ("np.zeros((2, 12), np.float32)", "numbers"),
         ("np.array([0.5, 1])", "numbers"),
         ("np.array([0, 1])", "classes"),
-        ("np.array([[0, 1], [1, 0]])", ""),  # of each token
-        ("np.array(['a', 'b'])", ""),
+        ("np.array([[0, 1], [1, 0]])", "other"),  # of each token
+        ("np.array(['a', 'b'])", "classes"),
+        ("['a', 'b']", "classes"),
+        ("[{'xyxy': [0, 0, 1, 1]}, {}]", "other"),
         ("None", ""),
     ],
 )
@@ -70,6 +72,7 @@ def test_a_function_returns_the_inputs_of_the_model(
 
 def test_what_the_labels_of_a_table_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("table.csv").write_text("a,price,label\n1,1.5,0\n2,2.5,1\n")
+    Path("table.csv").write_text("a,price,label,name\n1,1.5,0,b\n2,2.5,1,c\n")
     assert read_label_kind("table.csv", "price", []) == "numbers"
     assert read_label_kind("table.csv", "label", []) == "classes"
+    assert read_label_kind("table.csv", "name", []) == "classes"

@@ -43,7 +43,7 @@ def build_fidelity_report(
     compared = _list_judged(request, types)
     families = [name for name in request.metrics if name in FIDELITY]
     for family in families:
-        outputs = _list_comparable(request.stage, family, types, differences[MODEL])
+        outputs = _list_comparable(request.stage, family, types, differences.get(MODEL, {}))  # none of texts
         compared |= {*outputs}
         for role, by_output in differences.items():
             values |= {f"{name_metric(family, name)}/{role}": by_output[name].measure_each(family) for name in outputs}

@@ -885,6 +885,16 @@ def test_classes_have_no_angle(folder: Path) -> None:
     )
 
 
+def test_texts_have_no_angle(folder: Path) -> None:
+    named = parse(
+        '<ir_version: 9, opset_import: ["" : 20]> g (float[n, 3] x) => (string[n, 3] c) { c = Cast <to = 8> (x) }'
+    )
+    params = {"dataset": "data.py:plain", "metrics": ["cosine"]}
+    assert refusal(folder, params, model=named, reference=named) == (
+        "no output can be compared by cosine\n  c is tensor(string)"
+    )
+
+
 def test_an_output_without_a_batch_axis(folder: Path) -> None:
     total = parse(
         '<ir_version: 9, opset_import: ["": 20]> g (float[n, 3] x) => (float y) { y = ReduceSum <keepdims = 0> (x) }'
