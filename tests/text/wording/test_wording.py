@@ -47,6 +47,7 @@ TEXTS = {
     "executors/tracing/child_modules.py": "lines of a .pth file",
     "fs/observed_state.py": "states in stored keys",
     "gates/baseline_file.py": "msgspec",
+    "measure/accuracy/custom.py": "NumPy",
     "measure/latency/cold_start.py": "the kernel",
     "measure/session.py": "ONNX Runtime",
     "pipeline/indentation.py": "PyYAML",
