@@ -62,7 +62,6 @@ TEXTS = {
     "stages/_graph/io.py": "web pages",
     "stages/_sklearn/check.py": "ONNX Runtime",
     "stages/_sklearn/export.py": "skl2onnx",
-    "stages/_torch/answers.py": "PyTorch",
     "stages/quantize/_calibration.py": "NumPy",
     "stages/quantize/_integers.py": "ONNX Runtime",
     "stages/release/_server_lock.py": "pip",
