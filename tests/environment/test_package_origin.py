@@ -14,6 +14,7 @@ from blake3 import blake3
 
 import orun
 from orun.environment import distributions
+from orun.environment.call_cache import forget
 from orun.environment.package_origin import NOTE, build_label, find_development_folder
 
 from .wheels import wheel
@@ -115,6 +116,7 @@ def _install(folder: Path, packages: Path, text: str) -> str:
 
 
 def test_orun_s_own_environment_has_versions_from_an_index() -> None:
+    forget()  # packages of other tests
     labelled = {
         name for name, version in distributions.list_exact().items() if version != distributions.list_installed()[name]
     }
