@@ -40,7 +40,7 @@ from protocol import (
     REQUESTS,
     FixedRepository,
     Protocol,
-    metadata,
+    describe_value,
     read_inputs,
     require_outputs,
     write_outputs,
@@ -108,11 +108,11 @@ class ServedModel(Model):  # type: ignore[misc]  # KServe's classes have no type
 
     def get_input_types(self) -> list[dict[str, Any]]:
         """Return name, datatype and shape of the inputs."""
-        return [metadata(item) for item in self._inputs]
+        return [describe_value(item) for item in self._inputs]
 
     def get_output_types(self) -> list[dict[str, Any]]:
         """Return name, datatype and shape of the outputs."""
-        return [metadata(item) for item in self._outputs]
+        return [describe_value(item) for item in self._outputs]
 
     async def predict(self, payload: object, headers: Mapping[str, str] | None = None) -> InferResponse:  # noqa: ARG002
         """Answer a request."""
