@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import json
 import platform
@@ -54,6 +55,23 @@ def make(folder: Path, text: str = MATMUL, target: Target | None = None, **param
     bundle = make_bundle(folder, "1.0", text).output
     given_params = {"name": "Scale", "lock": "own.lock", **params}
     return run_stage("release/server", folder, given_params, inputs={"bundle": bundle}, target=target, seed=7)
+
+
+def test_the_program_imports_what_its_modules_define() -> None:
+    """They import one another by name alone, which mypy does not follow; whole servers run in slow tests."""
+    trees = {file.stem: ast.parse(file.read_text("utf-8")) for file in _server.FOLDER.glob("*.py")}
+    nodes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    imported = {(str(node.module), name.name) for node in nodes if node.module in trees for name in node.names}
+    assert {module for module, _ in imported} == {"batcher", "protocol", "sample_log"}
+    defined = {
+        (name, text) for name, tree in trees.items() for statement in tree.body for text in _list_names(statement)
+    }
+    assert imported - defined == set()
+
+
+def _list_names(statement: ast.stmt) -> list[str]:
+    targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", statement)]
+    return [str(getattr(target, "id", getattr(target, "name", ""))) for target in targets]
 
 
 def test_the_folder_is_a_bundle_with_a_server(tmp_path: Path) -> None:
