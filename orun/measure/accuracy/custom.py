@@ -161,14 +161,9 @@ def _check_values(request: Request, name: str, returned: Any, examples: int) -> 
 def _call_function(
     request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset
 ) -> Any:
-    """Call a function. A note on its arguments is added to the errors that it raises.
-
-    Its arguments cannot be written to: the other metrics and models are judged by the same arrays.
-    """
-    protected = {output: _protect(values) for output, values in outputs.items()}
-    examples = _protect_dataset(dataset)
+    """Call a function. A note on its arguments is added to the errors that it raises."""
     try:
-        return function(protected, _Unlabelled(examples, request, name) if examples.labels is None else examples)
+        return function(outputs, _Unlabelled(dataset, request, name) if dataset.labels is None else dataset)
     except (AttributeError, KeyError, TypeError) as error:
         error.add_note(f"{name}(outputs, dataset): outputs has, by name, {', '.join(outputs)}; dataset inputs, labels")
         raise
@@ -176,6 +171,11 @@ def _call_function(
         if "read-only" in str(error):  # NumPy's error of an array that cannot be written to
             error.add_note(f"other metrics read what {name} is given: let it change a copy, `values.copy()`")
         raise
+
+
+def protect_arrays(arrays: Mapping[str, Values]) -> dict[str, Values]:
+    """Return arrays by name that functions cannot change: other metrics and models are judged by them, too."""
+    return {name: _protect(values) for name, values in arrays.items()}
 
 
 def _protect(values: Values) -> Values:
@@ -187,14 +187,14 @@ def _protect(values: Values) -> Values:
     return view
 
 
-def _protect_dataset(dataset: Dataset) -> Dataset:
+def protect_dataset(dataset: Dataset) -> Dataset:
     """Return a dataset whose arrays cannot be written to."""
     candidates = dataset.candidates
     return replace(
         dataset,
-        inputs={name: _protect(values) for name, values in dataset.inputs.items()},
+        inputs=protect_arrays(dataset.inputs),
         labels=None if dataset.labels is None else np.asarray(_protect(dataset.labels)),
-        candidates=candidates and {name: _protect(values) for name, values in candidates.items()},
+        candidates=candidates and protect_arrays(candidates),
         fields={name: np.asarray(_protect(values)) for name, values in dataset.fields.items()},
     )
 

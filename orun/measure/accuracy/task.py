@@ -12,7 +12,14 @@ import numpy as np
 from orun.core.metrics import Comparison, Estimate, Metric, with_comparisons
 from orun.core.serialization import replace
 from orun.errors import UsageError
-from orun.measure.accuracy.custom import CANDIDATES, compute_custom_scores, pool_custom_metrics, postprocess
+from orun.measure.accuracy.custom import (
+    CANDIDATES,
+    compute_custom_scores,
+    pool_custom_metrics,
+    postprocess,
+    protect_arrays,
+    protect_dataset,
+)
 from orun.measure.accuracy.names import (
     DETECTION,
     LABEL,
@@ -95,6 +102,7 @@ def build_task_report(
         examples: outputs for the examples.
         candidates: outputs for the candidates.
     """
+    dataset = protect_dataset(dataset)
     scores: dict[str, Scores] = {}
     answers: dict[str, Answers] = {}
     for role, kept in examples.kept.items():
@@ -184,9 +192,9 @@ def _read_texts(
 def _build_answers(
     request: Request, dataset: Dataset, kept: Mapping[str, Values], candidates: Mapping[str, Values]
 ) -> Answers:
-    judged, outputs = postprocess(request, dataset, kept)
+    judged, outputs = postprocess(request, dataset, protect_arrays(kept))
     return Answers(
-        outputs={**outputs, **{f"{CANDIDATES}{name}": values for name, values in candidates.items()}},
+        outputs=protect_arrays({**outputs, **{f"{CANDIDATES}{name}": values for name, values in candidates.items()}}),
         judged=outputs[judged],
         candidates=candidates.get(judged),
         pools=_build_pools(request, dataset, judged, outputs),
