@@ -38,7 +38,7 @@ def find_misfit(text: Text, error: yaml.MarkedYAMLError) -> Misfit | None:
     key = _read_key(text, mark.line) if mark and ABOUT_COLUMNS.search(complaint) else None
     if key is None or mark is None or mark.column + 1 not in (key.column, key.column + len(key.key)):
         return None
-    lines = [line for line in range(min(mark.line, len(text.lines))) if COMMENT.sub("", text.lines[line]).strip()]
+    lines = [line for line in range(mark.line) if COMMENT.sub("", text.read_line(line)).strip()]
     above = [read for line in lines if (read := _read_key(text, line))]
     if not above:
         return None
@@ -101,5 +101,5 @@ def _is_start(outer: _KeyLine, error: yaml.MarkedYAMLError) -> bool:
 
 
 def _read_key(text: Text, line: int) -> _KeyLine | None:
-    match = KEY.match(text.lines[line]) if line < len(text.lines) else None
+    match = KEY.match(text.read_line(line))
     return match and _KeyLine(line, match.start("key") + 1, match["key"], COMMENT.sub("", match["value"]).strip())

@@ -41,7 +41,7 @@ def find_slip(text: Text, error: yaml.MarkedYAMLError) -> Slip | None:
     mark, began = error.problem_mark, error.context_mark
     if mark is None:
         return None
-    previous = next((line for line in range(mark.line - 1, -1, -1) if _read_line(text, line).strip()), 0)
+    previous = next((line for line in range(mark.line - 1, -1, -1) if text.read_line(line).strip()), 0)
     in_flow = "flow" in (error.context or "")
     first = began.line if began else previous
     return (
@@ -51,11 +51,6 @@ def find_slip(text: Text, error: yaml.MarkedYAMLError) -> Slip | None:
     )
 
 
-def _read_line(text: Text, number: int) -> str:
-    """Return a line of the file; empty at its end, where the parser may stop."""
-    return text.lines[number] if number < len(text.lines) else ""
-
-
 def name_character(letter: str) -> str:
     """Return the number and name of a character, as in Unicode's tables."""
     return f"U+{ord(letter):04X}, {unicodedata.name(letter, 'a control character')}"
@@ -63,7 +58,7 @@ def name_character(letter: str) -> str:
 
 def _find_odd_space(text: Text, first: int, last: int, *, in_flow: bool) -> Slip | None:
     """Return a character that looks like a space and indents a key or follows its colon."""
-    if in_flow and (match := ODD_IN_BRACES.search(_hide_quoted(_read_line(text, first)))):
+    if in_flow and (match := ODD_IN_BRACES.search(_hide_quoted(text.read_line(first)))):
         span = text.build_span(first + 1, match.end("odd"))
         return Slip(span, f"{name_character(match['odd'])}, cannot follow a ':'", "a space")
     for number in range(first, min(last + 1, len(text.lines))):
@@ -85,7 +80,7 @@ def _find_smart_quote(text: Text, first: int, last: int) -> Slip | None:
 
 def _find_separator(text: Text, line: int, column: int) -> Slip | None:
     """Return the place between two keys of braces that are not separated by a comma, both on a line."""
-    source = _read_line(text, line)
+    source = text.read_line(line)
     if source[column : column + 1] == ";":
         return Slip(text.build_span(line + 1, column + 1), SEMICOLON, "','")
     following = NEXT_KEY.match(source, column)
@@ -107,12 +102,12 @@ def _find_joined(text: Text, error: yaml.MarkedYAMLError, previous: int) -> Slip
     if began and "simple key" in (error.context or ""):
         number, column = began.line, began.column
     elif mark and re.search("mapping values|expected key|<block end>|<document start>", complaint):
-        source = _read_line(text, mark.line)
+        source = text.read_line(mark.line)
         number = mark.line if JOINED_BRACES.match(source) else previous
         column = len(source) - len(source.lstrip(" -"))
     else:
         return None
-    match = JOINED.fullmatch(COMMENT.sub("", _read_line(text, number)).rstrip())
+    match = JOINED.fullmatch(COMMENT.sub("", text.read_line(number)).rstrip())
     if match is None or match.start("pair") != column:
         return None
     pair = match["pair"]

@@ -92,7 +92,7 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
     """Note a parser's complaint at its position."""
     mark = error.problem_mark or error.context_mark
     line, column = (mark.line, mark.column) if mark else (0, 0)
-    source = text.lines[line] if line < len(text.lines) else ""
+    source = text.read_line(line)
     indent = source[: len(source) - len(source.lstrip())]
     if "\t" in indent and column <= len(indent):
         problems.add(text.build_span(line + 1, indent.index("\t") + 1), TAB, expected=SPACES)

@@ -39,9 +39,13 @@ class Text(Record, frozen=True):
     text: str
     lines: tuple[str, ...]
 
+    def read_line(self, number: int) -> str:
+        """Return a line, counted from 0; empty at the end of the file, where a parser may stop."""
+        return self.lines[number] if number < len(self.lines) else ""
+
     def build_span(self, line: int, column: int, width: int = 1) -> Span:
         """Return a stretch of a line; line and column count from 1."""
-        source = self.lines[line - 1] if line <= len(self.lines) else ""
+        source = self.read_line(line - 1)
         return Span(self.file, line, column, max(1, min(width, len(source) - column + 1)), source)
 
 
