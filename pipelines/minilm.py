@@ -8,7 +8,7 @@ from transformers import BertModel
 
 
 class SentenceEncoder(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
-    """A BERT whose last hidden states are averaged over the text and normalised, as the model was trained."""
+    """A BERT whose last hidden states are averaged over the text and normalized, as the model was trained."""
 
     def __init__(self, bert: BertModel) -> None:
         super().__init__()

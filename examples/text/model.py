@@ -10,7 +10,7 @@ FOLDER = get_model_path()  # any folder that `save_pretrained` wrote, or the nam
 
 
 class Encoder(torch.nn.Module):
-    """A transformer whose hidden states are averaged over the text and normalised, as it was trained."""
+    """A transformer whose hidden states are averaged over the text and normalized, as it was trained."""
 
     def __init__(self, transformer: PreTrainedModel) -> None:
         super().__init__()
@@ -24,5 +24,5 @@ class Encoder(torch.nn.Module):
 
 
 def load() -> Encoder:
-    """Return the encoder. Attention is eager: `optimize/transformer` recognises that form."""
+    """Return the encoder. Attention is eager: `optimize/transformer` recognizes that form."""
     return Encoder(AutoModel.from_pretrained(FOLDER, attn_implementation="eager", add_pooling_layer=False))

@@ -19,7 +19,7 @@ from orun.environment.distributions import (
     list_developed,
     list_exact,
     list_installed,
-    normalise,
+    normalize,
 )
 from orun.environment.venv_builder import make
 from orun.errors import EnvironmentFailed
@@ -114,7 +114,7 @@ class Versions:
         differing = [pinned for pinned in requirements if not _is_here(pinned, here)]
         if not differing:
             return None
-        required = {normalise(pinned.partition("==")[0]) for pinned in requirements}
+        required = {normalize(pinned.partition("==")[0]) for pinned in requirements}
         constraints = tuple(
             f"{name}=={version}"
             for name, version in sorted(list_installed().items())
@@ -138,18 +138,18 @@ def pin(kind: str, subject: str, value: str) -> str:
     if kind not in (ComponentKind.TOOL, ComponentKind.IMPORTED) or value in ("", ABSENT, PRESENT):
         return ""
     name, _, version = value.rpartition(" ") if kind == ComponentKind.TOOL else (subject, "", value)
-    return "" if normalise(name) == "orun" else f"{name}=={version}"
+    return "" if normalize(name) == "orun" else f"{name}=={version}"
 
 
 def name_slot(pinned: str) -> str:
     """Return a package's slot: its name, and one name for all builds of ONNX Runtime, which exclude one another."""
-    name = normalise(pinned.partition("==")[0])
+    name = normalize(pinned.partition("==")[0])
     return RUNTIME if name in BUILDS else name
 
 
 def _is_here(pinned: str, here: Mapping[str, str]) -> bool:
     name, _, version = pinned.partition("==")
-    name = normalise(name)
+    name = normalize(name)
     return here.get(name) == version or (
         name in list_developed() and list_installed()[name] == version
     )  # in the project itself

@@ -16,10 +16,10 @@ from orun.errors import MissingPackages, OrunError, UsageError
 
 def explain_missing_package(error: ModuleNotFoundError) -> UsageError | None:
     """Return the message for a missing package of orun or of one of its extras; None for any other module."""
-    from orun.environment.distributions import OF_MODULES, list_metadata_paths, normalise, read_requirements
+    from orun.environment.distributions import OF_MODULES, list_metadata_paths, normalize, read_requirements
 
     module = (error.name or "").partition(".")[0]
-    name = normalise(OF_MODULES.get(module, module))
+    name = normalize(OF_MODULES.get(module, module))
     if "orun" not in list_metadata_paths() or name not in read_requirements("orun") or find_spec(module):
         return None
     with suppress(ModuleNotFoundError):  # what looks up the extras needs what orun needs

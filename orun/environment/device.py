@@ -31,7 +31,7 @@ def fingerprint(
         stage_class: `portable` results hold for a Python minor, a system and an architecture; `device` ones also for
             the processor and the accelerator of the target; `measurement` ones also for this host and its clocks.
         target: the target that the stage runs for, if it names one.
-        packages: versions of the packages that the stage runs with, by normalised name; orun's own when None.
+        packages: versions of the packages that the stage runs with, by normalized name; orun's own when None.
 
     Raises:
         DeviceUnknown: if a GPU or library that the target needs cannot be read. A guess could reuse an engine on a

@@ -25,14 +25,14 @@ BUILDS = (
 )  # fmt: skip
 
 
-def normalise(name: str) -> str:
+def normalize(name: str) -> str:
     """Return the name of a distribution as package indexes compare it (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 @cache_calls
 def list_installed() -> Mapping[str, str]:
-    """Return the version of every distribution on `sys.path`, by normalised name; the first on the path wins."""
+    """Return the version of every distribution on `sys.path`, by normalized name; the first on the path wins."""
     return list_installed_in(sys.path)
 
 
@@ -49,11 +49,11 @@ def list_exact() -> Mapping[str, str]:
 
 @cache_calls
 def list_modules() -> frozenset[str]:
-    """Return the normalised names of the top-level modules in the folders of installed packages."""
+    """Return the normalized names of the top-level modules in the folders of installed packages."""
     names = (name for folder in sys.path if holds_packages(folder) for name in _list_names(folder))
     tops = (name.partition(".")[0] for name in names if "." not in name or name.endswith(MODULES))
     names_of_modules = {*tops, *_list_developed_modules()}
-    return frozenset(name.lower() if name.isalnum() else normalise(name) for name in names_of_modules)  # most are
+    return frozenset(name.lower() if name.isalnum() else normalize(name) for name in names_of_modules)  # most are
 
 
 def _list_developed_modules() -> list[str]:
@@ -74,7 +74,7 @@ def find_owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
         modules: absolute paths of files or folders of each module.
 
     Returns:
-        Their normalised names by module; modules of no distribution are left out.
+        Their normalized names by module; modules of no distribution are left out.
     """
     owners_of: dict[str, list[str]] = {}
     lines_in: dict[str, dict[str, list[bytes]]] = {}  # by folder of packages and module
@@ -103,17 +103,17 @@ def _read_recorded(paths: Iterable[str], folder: str) -> list[bytes]:
 
 
 def read_requirements(distribution: str) -> frozenset[str]:
-    """Return the normalised names of everything that an installed distribution may require, extras included."""
+    """Return the normalized names of everything that an installed distribution may require, extras included."""
     metadata = list_metadata_paths()[distribution]
     text = _read_text(metadata, "METADATA") or re.sub(
         rb"(?m)^", b"Requires-Dist: ", _read_text(metadata, "requires.txt")
     )
-    return frozenset(normalise(name.decode()) for name in REQUIREMENT.findall(text))
+    return frozenset(normalize(name.decode()) for name in REQUIREMENT.findall(text))
 
 
 @cache_calls
 def list_metadata_paths() -> Mapping[str, str]:
-    """Return the folder of metadata of every distribution on `sys.path`, by normalised name."""
+    """Return the folder of metadata of every distribution on `sys.path`, by normalized name."""
     return {name: metadata for name, (_, metadata) in _scan(sys.path).items()}
 
 
@@ -142,7 +142,7 @@ def _read_exact() -> dict[str, str]:
 
 @cache_calls
 def list_developed() -> Mapping[str, str]:
-    """Return the source folder of every editable install, by normalised name."""
+    """Return the source folder of every editable install, by normalized name."""
     noted = {name: metadata for name, (_, metadata) in _scan(sys.path).items() if _is_noted(metadata)}
     if not noted:
         return {}
@@ -171,7 +171,7 @@ def _read_state(folder: str) -> tuple[int, int] | None:
 
 
 def list_installed_in(folders: Iterable[str]) -> dict[str, str]:
-    """Return the version of every distribution in some folders, by normalised name; the first folder wins."""
+    """Return the version of every distribution in some folders, by normalized name; the first folder wins."""
     return {name: version for name, (version, _) in _scan(folders).items()}
 
 
@@ -181,14 +181,14 @@ def list_exact_in(folders: Iterable[str]) -> dict[str, str]:
 
 
 def _scan(folders: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return the version and the metadata folder of every distribution, by normalised name."""
+    """Return the version and the metadata folder of every distribution, by normalized name."""
     distributions: dict[str, tuple[str, str]] = {}
     for folder in folders:
         for name in _list_metadata_folders(folder):
             distribution, _, version = name.rpartition(".")[0].partition("-")
             if version:  # else the `.egg-info` of a project's own folder
                 distributions.setdefault(
-                    normalise(distribution), (version.partition("-py")[0], f"{folder or '.'}/{name}")
+                    normalize(distribution), (version.partition("-py")[0], f"{folder or '.'}/{name}")
                 )
     return distributions
 
@@ -228,11 +228,11 @@ def find(tool: str, packages: Mapping[str, str] | None = None) -> tuple[str, str
     Args:
         tool: a distribution, or alternatives that exclude one another, joined by `|`. Any build of ONNX Runtime stands
             for `onnxruntime`.
-        packages: versions by normalised name; the installed ones when None.
+        packages: versions by normalized name; the installed ones when None.
     """
     packages = list_exact() if packages is None else packages
     names = tool.split("|")
     for name in (*names, *(BUILDS if "onnxruntime" in names else ())):
-        if version := packages.get(normalise(name)):
+        if version := packages.get(normalize(name)):
             return name, version
     return None

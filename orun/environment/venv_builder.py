@@ -16,7 +16,7 @@ from pathlib import Path
 from orun.core.serialization import encode
 from orun.core.targets import Environment
 from orun.environment import processes, venv_contents, venvs
-from orun.environment.distributions import normalise
+from orun.environment.distributions import normalize
 from orun.errors import EnvironmentFailed
 from orun.fs.durable import replace_file
 from orun.fs.locks import Lock
@@ -141,9 +141,9 @@ def _build_input(environment: Environment) -> Sequence[str]:
 
 
 def _list_names(lines: Iterable[str]) -> list[str]:
-    """Return the normalised names in lines of requirements, except lines with a marker."""
+    """Return the normalized names in lines of requirements, except lines with a marker."""
     matches = (NAME.match(line) for line in lines if ";" not in line)
-    return [normalise(match[0]) for match in matches if match]
+    return [normalize(match[0]) for match in matches if match]
 
 
 def _list_packages(environment: Environment) -> list[str]:

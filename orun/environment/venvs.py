@@ -38,7 +38,7 @@ class EnvironmentRecord(Record, frozen=True):
     """Contents of an environment: a request and what it resolved to."""
 
     requirements: tuple[str, ...]  # lines of the request
-    packages: Mapping[str, str] = field(default_factory=dict)  # that pip installed, by normalised name
+    packages: Mapping[str, str] = field(default_factory=dict)  # that pip installed, by normalized name
     exact: Mapping[str, str] = field(default_factory=dict)  # with a build label, if no index served it
 
 

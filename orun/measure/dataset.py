@@ -55,9 +55,9 @@ class Dataset:
     fields: Mapping[str, Array] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "inputs", _normalise("inputs", self.inputs))
+        object.__setattr__(self, "inputs", _normalize("inputs", self.inputs))
         if self.candidates is not None:
-            object.__setattr__(self, "candidates", _normalise("candidates", self.candidates))
+            object.__setattr__(self, "candidates", _normalize("candidates", self.candidates))
         if self.labels is not None:
             hint = "make an object of each row: labels = np.empty(len(rows), object); labels[:] = rows"
             labels = _as_array("the labels of a dataset", self.labels, hint)
@@ -241,7 +241,7 @@ def _stack(values: Values, indices: NDArray[np.intp]) -> Array:
     return np.stack([values[index] for index in indices])
 
 
-def _normalise(part: str, values: Mapping[str, Values]) -> dict[str, Values]:
+def _normalize(part: str, values: Mapping[str, Values]) -> dict[str, Values]:
     if not isinstance(values, Mapping) or not values:
         raise UsageError(
             f"the {part} of a dataset must map the names of a model's inputs to arrays",

@@ -11,7 +11,7 @@ from orun.pipeline.files import add_missing
 from orun.pipeline.nodes import Map, Node, Path, Scalar
 from orun.pipeline.problems import Problems
 from orun.pipeline.requirements import Requirements, explain_error
-from orun.pipeline.values import localise
+from orun.pipeline.values import localize
 
 KEY = "environment"
 
@@ -45,7 +45,7 @@ class Environments:
             self.digests |= requirements.digests
 
     def _read_file(self, node: Scalar, root: FilePath, requirements: Requirements) -> None:
-        path = root / localise(node, root)
+        path = root / localize(node, root)
         try:
             requirements.read(path)
         except (OSError, ValueError) as error:

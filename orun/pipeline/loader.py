@@ -31,7 +31,7 @@ from orun.pipeline.stages import make
 from orun.pipeline.targets import read_targets
 from orun.pipeline.unused import list_unused
 from orun.pipeline.validate import validate
-from orun.pipeline.values import Surroundings, localise
+from orun.pipeline.values import Surroundings, localize
 from orun.stages import registry
 from orun.stages.codefile import CodeFiles
 from orun.stages.kind import Kind
@@ -126,7 +126,7 @@ class Loader:
         """Return the kind of a stage; None for an unknown one, which is noted."""
         if uses.broken or not isinstance(uses.value, str):
             return None  # reported already, or later by the schema
-        name = localise(uses, self.root) if registry.FILE_KIND.fullmatch(uses.text) else uses.text
+        name = localize(uses, self.root) if registry.FILE_KIND.fullmatch(uses.text) else uses.text
         if name not in self.kinds:
             try:
                 self.kinds[name] = registry.find(name, self.root, self.code)

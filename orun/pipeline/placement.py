@@ -11,7 +11,7 @@ from orun.pipeline.instances import Instance
 from orun.pipeline.nodes import List, Map, Node, Scalar
 from orun.pipeline.nodes import Path as NodePath
 from orun.pipeline.problems import Problems
-from orun.pipeline.values import localise
+from orun.pipeline.values import localize
 
 RUNS_ON, SHIP = "runs_on", "ship"
 Labels = Mapping[str, str]
@@ -59,7 +59,7 @@ def read_shipped(tree: Map, root: Path, unsound: Collection[NodePath], problems:
     for number, item in enumerate(listed.items):
         if (SHIP, number) in unsound or not isinstance(item, Scalar):
             continue
-        path = localise(item, root)
+        path = localize(item, root)
         if not os.path.lexists(root / path):
             problems.add(
                 item.span, f"there is no file or folder {item.text!r}", expected="a path relative to this file"

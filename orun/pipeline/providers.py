@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from orun.core.serialization import decode, encode, replace
-from orun.environment.distributions import normalise
+from orun.environment.distributions import normalize
 from orun.environment.entry_points import Group, name_package
 from orun.pipeline.nodes import List, Map, Scalar, Span
 from orun.pipeline.problems import Problems
@@ -74,5 +74,5 @@ def _load(points: tuple[EntryPoint, ...]) -> ProviderSpec:
         spec = decode(ProviderSpec, encode(spec))
     except (ValueError, TypeError) as error:
         raise SPECS.build_broken_error(point, f"{point.value}: {error}") from error
-    libraries = dict.fromkeys(map(normalise, (*spec.libraries, name_package(point))))
+    libraries = dict.fromkeys(map(normalize, (*spec.libraries, name_package(point))))
     return replace(spec, libraries=tuple(libraries), module=point.module)

@@ -14,7 +14,7 @@ from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.placement import RUNS_ON
 from orun.pipeline.problems import Problems
-from orun.pipeline.values import localise
+from orun.pipeline.values import localize
 from orun.providers.registry import PROVIDERS, SESSION_ENTRIES
 from orun.providers.spec import OptionType, ProviderSpec
 from orun.stages.params import list_params
@@ -121,7 +121,7 @@ def _parse_provider_options(spec: ProviderSpec | None, node: Node | None) -> dic
 
 def _parse_library(node: Scalar, root: FilePath, problems: Problems) -> str:
     """Return the path of a plug-in relative to `root`; note a file that is missing or no library."""
-    written = localise(node, root)
+    written = localize(node, root)
     path = root / written
     if not path.is_file():
         expected = "the file of a plug-in of ONNX Runtime, relative to the pipeline file"
@@ -158,7 +158,7 @@ def _locate_libraries(target: Target, node: Map, root: FilePath, problems: Probl
     named = []
     for item in listed.items:
         written = cast("Scalar", item)
-        named.append(written.text if written.text == EXTENSIONS else localise(written, root))
+        named.append(written.text if written.text == EXTENSIONS else localize(written, root))
         if named[-1] != EXTENSIONS and not (root / named[-1]).is_file():
             problems.add(
                 written.span,

@@ -109,7 +109,7 @@ class Values:
         """Note a code file in place of a function in it."""
         try:
             names = self.surroundings.code.get(
-                self.surroundings.root / localise(node, self.surroundings.root)
+                self.surroundings.root / localize(node, self.surroundings.root)
             ).list_functions()
         except (OSError, PipelineError):
             names = ()
@@ -164,7 +164,7 @@ class Values:
         return number
 
     def _parse_path(self, node: Scalar, name: str) -> str:
-        written = localise(node, self.surroundings.root)
+        written = localize(node, self.surroundings.root)
         path = self.surroundings.root / written
         if not _exists(path):
             relocation = suggest_link_target(node, node.text)
@@ -210,7 +210,7 @@ class Values:
         return True
 
     def _parse_code(self, node: Scalar, name: str) -> str:
-        written = localise(node, self.surroundings.root)
+        written = localize(node, self.surroundings.root)
         file, _, function = written.rpartition(":")
         path = self.surroundings.root / file
         try:
@@ -239,7 +239,7 @@ class Values:
         self.surroundings.problems.add(node.span, message, expected=expected, suggestion=suggestion, hint=hint)
 
 
-def localise(node: Scalar, root: Path) -> str:
+def localize(node: Scalar, root: Path) -> str:
     """Return a path (or `path:function`) relative to `root`; it is relative to the file that wrote it."""
     folder = Path(node.file).parent if Path(node.file).is_absolute() else root
     if folder == root or Path(node.text).is_absolute():

@@ -76,7 +76,7 @@ def observe_state(
         root: the pipeline's folder, which relative paths start from.
         files: digests of files.
         secrets: the variables whose values do not count.
-        packages: versions by normalised name of what it runs with; of what orun runs with when None.
+        packages: versions by normalized name of what it runs with; of what orun runs with when None.
         variables: states of the environment variables that it finds; those of this process when None.
     """
     if packages is None:
@@ -210,7 +210,7 @@ def carry_over(
         root: the pipeline's folder.
         files: digests of files.
         secrets: the variables whose values do not count.
-        packages: versions by normalised name of what it runs with.
+        packages: versions by normalized name of what it runs with.
     """
     for run in earlier:
         now = observe_state(run, root, files, secrets, packages)

@@ -225,7 +225,7 @@ class StageExecution(Record, frozen=True):
             return
         spec = self._kind.spec
         tools = (distributions.find(tool, then) or distributions.find(tool, now) for tool in spec.tools)
-        names = {distributions.normalise(tool[0]) for tool in tools if tool}
+        names = {distributions.normalize(tool[0]) for tool in tools if tool}
         for name in sorted({*names, *result.packages}):
             versions = [packages.get(name, distributions.ABSENT) for packages in (then, now)]
             if len(set(versions)) > 1:

@@ -240,7 +240,7 @@ def _choose_values(request: Request) -> dict[str, Any]:
 
 def _build_fusion(request: Request) -> StageText:
     parameters: dict[str, Any] = {"model_type": request.facts.family} if request.facts.family else {}
-    comment = "Fuse attention and normalisation into single operators."
+    comment = "Fuse attention and normalization into single operators."
     if request.target.precision == "integers" and not request.goal:
         parameters["multi_head_attention"] = True
         comment += " MultiHeadAttention leaves the projections apart, so that they can be quantized."

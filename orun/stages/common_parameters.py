@@ -36,4 +36,4 @@ MadeUpDims = Annotated[
     ),
 ]
 Excluded = Annotated[list[str], Doc("Names of nodes to leave as they are.")]
-Preprocess = Annotated[bool, Doc("Fold constants and batch normalisations first, by ONNX Runtime at level `basic`.")]
+Preprocess = Annotated[bool, Doc("Fold constants and batch normalizations first, by ONNX Runtime at level `basic`.")]

@@ -15,9 +15,9 @@ SEPARATORS = re.compile(r"[^a-z0-9]")
 
 def resolve_alias(word: str, options: Iterable[str]) -> str:
     """Return the option that another tool calls by that name, or an empty text."""
-    known, plain = set(options), _normalise(word)
+    known, plain = set(options), _normalize(word)
     return next(
-        (name for name, aliases in read_names().items() if name in known and plain in map(_normalise, aliases)), ""
+        (name for name, aliases in read_names().items() if name in known and plain in map(_normalize, aliases)), ""
     )
 
 
@@ -29,7 +29,7 @@ def note(word: str, noun: str) -> str:
         noun: what it was meant to be: `key of a stage`, `parameter of quantize/dynamic`.
     """
     entries = (entry for place, its_notes in read_notes().items() if noun.startswith(place) for entry in its_notes)
-    return next((entry["instead"] for entry in entries if _normalise(word) in map(_normalise, entry["names"])), "")
+    return next((entry["instead"] for entry in entries if _normalize(word) in map(_normalize, entry["names"])), "")
 
 
 def read_names() -> Mapping[str, list[str]]:
@@ -52,5 +52,5 @@ def _read_table() -> Mapping[str, Any]:
     return tomllib.loads(files(__package__).joinpath("aliases.toml").read_text("utf-8"))
 
 
-def _normalise(name: str) -> str:
+def _normalize(name: str) -> str:
     return SEPARATORS.sub("", name.lower())

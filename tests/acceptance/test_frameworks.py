@@ -24,7 +24,7 @@ TENSORFLOW = pytest.mark.skipif(
         ("sklearn.yaml", "accuracy", ["linear", "forest", "accuracy", "check", "release"]),
     ],
 )
-def test_digits_are_recognised(tmp_path: Path, name: str, judged: str, stages: list[str]) -> None:
+def test_digits_are_recognized(tmp_path: Path, name: str, judged: str, stages: list[str]) -> None:
     folder = copy_pipelines(tmp_path)
     code, result = run_json(folder, name)
     assert (code, {stage["stage"] for stage in result["stages"]}) == (0, set(stages)), result

@@ -25,7 +25,7 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_every_installed_distribution_has_the_version_that_importlib_reports() -> None:
     tools.list_installed.cache_clear()
     expected = {
-        tools.normalise(distribution.metadata["Name"]): distribution.version
+        tools.normalize(distribution.metadata["Name"]): distribution.version
         for distribution in importlib.metadata.distributions()
     }
     assert dict(tools.list_installed()) == expected

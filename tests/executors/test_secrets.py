@@ -170,7 +170,7 @@ def test_a_new_value_of_a_secret_changes_nothing(project: Project, monkeypatch: 
     assert named(result["ask"].inputs)["looked up TEST_DSN"] == "secret"
 
 
-def test_a_run_with_nothing_to_do_is_recognised(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_with_nothing_to_do_is_recognized(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.edit("pipeline.yaml", "  fail: {uses: ./ask.py:fail}\n", "")
     assert not project.run().repeats
     monkeypatch.setenv("MY_API_TOKEN", "rotated-since")

@@ -1,4 +1,4 @@
-"""The short way: a run with nothing to do, recognised from a note of the run before it."""
+"""The short way: a run with nothing to do, recognized from a note of the run before it."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_byte_code_of_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.usefixtures("native_reads")
 def test_byte_code_of_another_text_in_a_program(tmp_path: Path) -> None:
-    """Each level of optimisation has byte code of its own."""
+    """Each level of optimization has byte code of its own."""
     options = {"none": "-u", "first": "-O", "second": "-OO"}
     code = {name: code_of(f"start({option!r})", STARTS) for name, option in options.items()}
     project = make_expression_stages(tmp_path, code)

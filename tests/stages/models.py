@@ -144,7 +144,7 @@ def store_weights(model: onnx.ModelProto, sizes: Mapping[str, tuple[int, ...]]) 
 
 
 def convolution() -> onnx.ModelProto:
-    """From images `[n, 3, 8, 8]` to scores `[n, 5]`, with a batch normalisation, by made-up weights."""
+    """From images `[n, 3, 8, 8]` to scores `[n, 5]`, with a batch normalization, by made-up weights."""
     random = np.random.default_rng(0)
     model = parser.parse_model("""
     <ir_version: 9, opset_import: ["" : 20]>

@@ -36,6 +36,6 @@ class MetadataLookups:
         metadata.Distribution.discover = classmethod(record_and_discover)
 
     def _record(self, name: str, caller: str) -> None:
-        normal = distributions.normalise(name)
+        normal = distributions.normalize(name)
         if name and caller != "orun" and normal not in self.versions:
             self.versions[normal] = distributions.list_installed().get(normal, distributions.ABSENT)

@@ -83,9 +83,9 @@ def find_packages(modules: Modules, absent: Iterable[str]) -> dict[str, str]:
         modules: installed modules.
         absent: modules that are not installed; each name is taken for that of its distribution.
     """
-    unowned_names = map(distributions.normalise, modules.keys() - _find_owners(modules).keys())
+    unowned_names = map(distributions.normalize, modules.keys() - _find_owners(modules).keys())
     versions = {name: distributions.PRESENT for name in unowned_names if name in distributions.list_modules()}
-    for name in map(distributions.normalise, absent):
+    for name in map(distributions.normalize, absent):
         versions[name] = distributions.list_installed().get(name, distributions.ABSENT)
     versions |= {name: distributions.list_installed()[name] for name in _list_distributions(modules)}
     return dict(sorted(versions.items()))
@@ -103,11 +103,11 @@ def _list_distributions(modules: Modules) -> set[str]:
 
 
 def _find_owners(modules: Modules) -> dict[str, list[str]]:
-    """Return the normalised names of the distributions of each module that has any."""
+    """Return the normalized names of the distributions of each module that has any."""
     named = {
         name: [normal]
         for name in modules
-        if (normal := distributions.normalise(name)) in distributions.list_installed()
+        if (normal := distributions.normalize(name)) in distributions.list_installed()
     }
     rest = tuple(sorted((name, tuple(sorted(modules[name]))) for name in modules.keys() - named.keys()))
     return named | _read_owners(rest)
@@ -128,7 +128,7 @@ def stands_alone(path: str) -> bool:
     folder, _, file = path.rpartition("/")
     return (
         folder.endswith(PACKAGES)
-        and distributions.normalise(file.removesuffix(".py")) not in distributions.list_installed()
+        and distributions.normalize(file.removesuffix(".py")) not in distributions.list_installed()
     )
 
 

@@ -1,7 +1,7 @@
 """Sequential test of whether a model is slower than another one. It stops as soon as the answer is clear.
 
 Each launch gives one log ratio of the two models' times. The test weighs "not slower" against "slower by d": Wald's
-sequential probability ratio test (1945, Annals of Mathematical Statistics 16:117-186), with the likelihoods maximised
+sequential probability ratio test (1945, Annals of Mathematical Statistics 16:117-186), with the likelihoods maximized
 over the unknown spread. That makes it as careful about few launches as Student's t is. A floor under the spread keeps
 a few launches that agree by luck from looking certain.
 

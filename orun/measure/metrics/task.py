@@ -160,7 +160,7 @@ def rank_candidates(queries: NDArray[Any], candidates: NDArray[Any], labels: NDA
 
 
 def ndcg(k: int | None, output: NDArray[Any], labels: NDArray[Any]) -> Floats:
-    """Return the normalised discounted cumulative gain of each example's items, as scikit-learn's `ndcg_score`.
+    """Return the normalized discounted cumulative gain of each example's items, as scikit-learn's `ndcg_score`.
 
     The gain is the relevance itself, its discount the logarithm to the base 2. Items with equal scores share the mean
     of their discounts. An example without a relevant item has 0.

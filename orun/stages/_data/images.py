@@ -1,4 +1,4 @@
-"""Reader of a folder of images: resized, cropped and normalised as in the training of vision models."""
+"""Reader of a folder of images: resized, cropped and normalized as in the training of vision models."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ def patch_shape_inference() -> Any:
     """Extend ONNX Runtime's shape inference, which its optimizer then uses too, and return the extended class.
 
     It lacks the reductions of opset 18 and the operators of opset 23, and takes the standard's Attention for its own. A
-    single such operator (a normalised embedding ends in ReduceL2) fails the inference of the whole model, and then no
+    single such operator (a normalized embedding ends in ReduceL2) fails the inference of the whole model, and then no
     SkipLayerNormalization is fused. Versions before 1.31 also take the Shape of some axes, which PyTorch's dynamo
     exporter uses, for the Shape of all axes.
     """

@@ -107,10 +107,10 @@ def stop_training(module: nn.Module) -> nn.Module:
 
 
 def freeze(module: nn.Module, exporter: str) -> nn.Module:
-    """Fix the learned ranges of rounding and fold batch normalisations, in place; return the module.
+    """Fix the learned ranges of rounding and fold batch normalizations, in place; return the module.
 
     ONNX has no counterpart of `FusedMovingAvgObsFakeQuantize`, which PyTorch's defaults use. A convolution trained with
-    its batch normalisation (`ConvBn2d` of `torch.ao`) scales its weights and divides its result by that scale, so that
+    its batch normalization (`ConvBn2d` of `torch.ao`) scales its weights and divides its result by that scale, so that
     no runtime could compute it in integers.
     """
     plain = _list_plain_classes()
@@ -131,7 +131,7 @@ def find_fakes(module: nn.Module) -> list[tuple[str, Any]]:
 
 
 def _list_plain_classes() -> Mapping[type, type]:
-    """Return, for each class of convolution with a batch normalisation, the class without."""
+    """Return, for each class of convolution with a batch normalization, the class without."""
     fused, single = (sys.modules.get(name) for name in ("torch.ao.nn.intrinsic.qat", "torch.ao.nn.qat"))
     if fused is None or single is None:
         return {}
@@ -143,7 +143,7 @@ def _list_plain_classes() -> Mapping[type, type]:
 
 
 def _fold(trained: Any, plain: type) -> None:
-    """Fold a convolution's batch normalisation into its weights before they are rounded."""
+    """Fold a convolution's batch normalization into its weights before they are rounded."""
     norm = trained.bn
     trained.weight, trained.bias = fuse_conv_bn_weights(
         trained.weight, trained.bias, norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias

@@ -76,7 +76,7 @@ class Transformers:
         str, Doc("Class, such as `BertForSequenceClassification`; by default that of its configuration.")
     ] = ""
     attention: Annotated[
-        Literal["eager", "sdpa"], Doc("How attention is computed: `eager` is what `optimize/transformer` recognises.")
+        Literal["eager", "sdpa"], Doc("How attention is computed: `eager` is what `optimize/transformer` recognizes.")
     ] = "eager"
 
 

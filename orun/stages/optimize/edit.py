@@ -50,7 +50,7 @@ class Edit:
     types: Annotated[
         dict[str, InputType] | None,
         Doc(
-            "Types that inputs take from now on, cast and normalised inside: `{image: {dtype: uint8, scale: 0.0039}}`."
+            "Types that inputs take from now on, cast and normalized inside: `{image: {dtype: uint8, scale: 0.0039}}`."
         ),
     ] = None
     add_outputs: Annotated[list[str] | None, Doc("Inner values that become outputs as well.")] = None

@@ -1,7 +1,7 @@
 """Put the preparation of inputs and the reading of outputs into the model, so that users need no code for them.
 
 - `image`: the model takes the bytes of a JPEG or PNG file, `image_bytes [1, bytes]`, and decodes, resizes, crops and
-  normalises the image as Pillow does. The keys are those of a dataset of images (see `measure/accuracy`). Photos that
+  normalizes the image as Pillow does. The keys are those of a dataset of images (see `measure/accuracy`). Photos that
   their file says to turn (EXIF orientation) are not turned: turn them before. CMYK JPEGs are not read, and a file of
   another format may end the process.
 - `text`: the model takes texts, `text [batch]`, and makes the tokens of a BERT WordPiece tokenizer.

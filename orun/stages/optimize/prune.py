@@ -3,7 +3,7 @@
 - `magnitude` sets weights of Conv, Gemm and MatMul to zero. Size and speed stay, but the model compresses better, and
   runs faster where a runtime uses zeros.
 - `structured` removes the output channels with the smallest weights from convolutions and matrix products, along with
-  the biases, normalisations and depthwise convolutions after them and the rows of the layers that read them. A layer
+  the biases, normalizations and depthwise convolutions after them and the rows of the layers that read them. A layer
   keeps channels that reach anything else (a residual sum, a Reshape, an output of the model); the log says why.
 
 Only real data show how good the result is: put `measure/accuracy` after it. This stage only checks that it runs.

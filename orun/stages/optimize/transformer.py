@@ -11,7 +11,7 @@ position. A wrong fusion fails the stage.
 `method: rules` fuses every attention of these models of `transformers` 5, with eager or sdpa attention, from both of
 PyTorch's exporters:
 
-| family | attention | normalisation | other |
+| family | attention | normalization | other |
 |---|---|---|---|
 | BERT, RoBERTa, DistilBERT | Attention | EmbedLayerNormalization, SkipLayerNormalization | BiasGelu |
 | ALBERT, ELECTRA, MPNet | Attention | EmbedLayerNormalization, SkipLayerNormalization | BiasGelu, FastGelu |

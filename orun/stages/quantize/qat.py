@@ -5,7 +5,7 @@ DequantizeLinear whose scales training has found, so that no calibration is need
 
 - PyTorch's FakeQuantize modules, placed by hand, by `prepare_qat` or by `prepare_qat_fx`. Pass the trained module,
   before `convert`, to `convert/torch`; either exporter works. It fixes the ranges, also those of the fused variant that
-  PyTorch's defaults use, and folds a batch normalisation that was trained within its convolution. After `convert`, use
+  PyTorch's defaults use, and folds a batch normalization that was trained within its convolution. After `convert`, use
   `exporter: torchscript`.
 - torchao's `prepare_qat_pt2e` and `convert_pt2e` (tried: 0.18). Pass the converted module to `convert/torch` with
   `exporter: dynamo`, or its program in a `.pt2` file, which no longer needs torchao.

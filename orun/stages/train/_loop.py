@@ -107,7 +107,7 @@ def train(
 def _shuffle(dataset: Dataset, size: int, numbers: np.random.Generator) -> list[NDArray[np.intp]]:
     """Return the examples of each batch, in a random order.
 
-    A batch of one example is left out if there are others: a batch normalisation cannot learn from it.
+    A batch of one example is left out if there are others: a batch normalization cannot learn from it.
     """
     shuffled = group(dataset.inputs, size, numbers.permutation(len(dataset)))
     kept = [examples for examples in shuffled if len(examples) > 1] or shuffled

@@ -142,7 +142,7 @@ def test_the_bounds_of_a_domain() -> None:
     ],
 )
 def test_pixels_that_are_scaled_otherwise_than_the_model_expects(low: float, high: float, note: str | None) -> None:
-    """The slack is a share of what the data span: 1 % of the domain would hide all values of normalised pixels."""
+    """The slack is a share of what the data span: 1 % of the domain would hide all values of normalized pixels."""
     inputs = {"x": np.repeat([low, high], 2000).astype(np.float32).reshape(-1, 1, 2)}
     assert list(warn_of_bounds({"x": InputValues(low=0, high=255)}, inputs)) == ([note] if note else [])
 

@@ -16,7 +16,7 @@ from tests.stages.models import ADD, parse
 
 
 def normalized(operator: str = "SimplifiedLayerNormalization") -> onnx.ModelProto:
-    """`ADD` with a normalisation of its input, whose scale is its own vector."""
+    """`ADD` with a normalization of its input, whose scale is its own vector."""
     model = parse(ADD)
     model.graph.node.insert(0, helper.make_node(operator, ["x", "one"], ["normal"], axis=-1))
     model.graph.node[1].input[0] = "normal"

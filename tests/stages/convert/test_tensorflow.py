@@ -466,7 +466,7 @@ def test_a_model_that_draws_random_numbers_is_refused(tmp_path: Path) -> None:
 
 def test_a_model_that_no_graph_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(export, "GRAPH_LIMIT", 2000)
-    # 4 x (9 + 1) of the convolution, 4 x 4 of the normalisation, 64 x 10 + 10 of the product, in float32
+    # 4 x (9 + 1) of the convolution, 4 x 4 of the normalization, 64 x 10 + 10 of the product, in float32
     assert refusal(tmp_path, "sequential") == (
         "the model's variables take 2.82 kB, and it cannot be converted from TensorFlow\n"
         "  tf2onnx makes constants of them in one graph of TensorFlow, which ends at 2 GiB\n"

@@ -135,7 +135,7 @@ def test_pixels_are_those_of_pillow(tmp_path: Path, resample: str, steps: int, r
 
     Where `nearest` is halfway between two pixels, it may take either; few of these sizes have such a place.
     """
-    step = 1 / 255 / 0.224  # of a normalised pixel, at most
+    step = 1 / 255 / 0.224  # of a normalized pixel, at most
     (tmp_path / "photos").mkdir()
     for number, (mode, size) in enumerate([("RGB", (63, 47)), ("RGB", (31, 77)), ("L", (40, 40)), ("RGBA", (51, 41))]):
         photograph(number, mode, size).save(tmp_path / "photos" / f"{number}.png")

@@ -49,7 +49,7 @@ def top_1(path: Path) -> float:
     ],
 )
 def test_what_pytorch_prepared_runs_in_integers(tmp_path: Path, model: str, exporter: str, in_float: int) -> None:
-    """Fused fake quantization, activations in 7 bits, batch normalisation trained within its convolution."""
+    """Fused fake quantization, activations in 7 bits, batch normalization trained within its convolution."""
     fake = convert(tmp_path, model, exporter=exporter)
     operators = Counter(node.op_type for node in onnx.load(fake.model).graph.node)
     assert not {"BatchNormalization", "Div"} & set(operators)

@@ -399,7 +399,7 @@ def test_nothing_to_quantize(tmp_path: Path) -> None:
     assert str(caught.value) == NOTHING
 
 
-# A normalisation into two products, a residual, and a product of something else; x has one channel far above the rest.
+# A normalization into two products, a residual, and a product of something else; x has one channel far above the rest.
 OUTLIERS = """
 <ir_version: 9, opset_import: ["" : 20]>
 outliers (float[n, 4] x) => (float[n, 4] y)
@@ -427,7 +427,7 @@ def test_outliers_move_into_the_weights(tmp_path: Path) -> None:
     assert errors[1] < errors[0] * 0.6
     assert "3 products with smoothed inputs:\n  query\n  key\n  other" in smooth.log
     assert "compared the smoothed float model with the model before it on" in smooth.log
-    assert operators(smooth)["Mul"] == 1  # before `other` alone: the normalisation has taken the factors of the rest
+    assert operators(smooth)["Mul"] == 1  # before `other` alone: the normalization has taken the factors of the rest
 
 
 def test_a_normalisation_that_others_use_stays_as_it_is(tmp_path: Path) -> None:

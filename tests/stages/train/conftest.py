@@ -1,4 +1,4 @@
-"""A teacher that the tests of training share, and how many digits a module recognises."""
+"""A teacher that the tests of training share, and how many digits a module recognizes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def accuracy(module: torch.nn.Module, weights: Path) -> float:
-    """Share of the unseen digits that a module recognises."""
+    """Share of the unseen digits that a module recognizes."""
     module.load_state_dict(torch.load(weights / "weights.pt", weights_only=True))
     unseen = learning.held_out()
     with torch.inference_mode():

@@ -14,7 +14,7 @@ OpTypes = Annotated[list[str], Doc("All nodes of these operators.")]
 
 @dataclass(frozen=True)
 class InputType:
-    """New type of an input: it is cast to the former one, then normalised."""
+    """New type of an input: it is cast to the former one, then normalized."""
 
     dtype: Annotated[
         Literal["uint8", "int8", "uint16", "int16", "int32", "int64", "float16", "float32", "float64", "bool"],

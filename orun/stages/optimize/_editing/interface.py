@@ -104,7 +104,7 @@ def set_shapes(draft: Draft, shapes: Mapping[str, Sequence[int | str]], place: s
 
 
 def set_types(draft: Draft, types: Mapping[str, InputType], place: str) -> None:
-    """Let inputs take another type, and cast and normalise inside the model."""
+    """Let inputs take another type, and cast and normalize inside the model."""
     inputs = draft.inputs
     require_known(place, types, inputs)
     for name, change in types.items():
@@ -115,8 +115,8 @@ def _set_type(draft: Draft, value: ir.Value, change: InputType, place: str) -> N
     name, former, graph = value.name or "", value.dtype, draft.model.graph
     if former is None or former in (ir.DataType.STRING, ir.DataType.BOOL):
         raise draft.failed(place, f"input {name!r} is of {former}, and only numbers can be cast")
-    normalised = change.scale != 1 or change.mean or change.std
-    if normalised and not former.is_floating_point():
+    normalized = change.scale != 1 or change.mean or change.std
+    if normalized and not former.is_floating_point():
         raise draft.failed(place, f"input {name!r} is of {former}: `scale`, `mean` and `std` need floats")
     if name in draft.fixed_values:
         raise draft.failed(place, f"{name!r} was a constant until an edit before", hint="leave its type as it is")

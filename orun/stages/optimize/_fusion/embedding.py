@@ -1,4 +1,4 @@
-"""Fusion of token, position and segment embeddings with the layer normalisation of their sum."""
+"""Fusion of token, position and segment embeddings with the layer normalization of their sum."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Lookup:
 
 
 def fuse_embedding(edit: Rewriter) -> None:
-    """Fuse the sum of two or three lookups and its normalisation to one EmbedLayerNormalization."""
+    """Fuse the sum of two or three lookups and its normalization to one EmbedLayerNormalization."""
     _measure_ids(edit)
     for norm in edit.list_nodes("LayerNormalization"):
         lookups = _find_lookups(require_input(norm, 0))

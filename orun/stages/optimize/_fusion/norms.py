@@ -1,4 +1,4 @@
-"""Fusion of layer and RMS normalisations with the residual sums before them."""
+"""Fusion of layer and RMS normalizations with the residual sums before them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SKIPPED = {
     "RMSNormalization": "SkipSimplifiedLayerNormalization",
 }
 BIAS = {"SkipLayerNormalization": 4, "SkipSimplifiedLayerNormalization": 3}  # index of the bias among the inputs
-SUM = 3  # index of the sum among the outputs of a skip normalisation
+SUM = 3  # index of the sum among the outputs of a skip normalization
 
 
 def fuse_rms_normalization(edit: Rewriter) -> None:
@@ -48,7 +48,7 @@ def fuse_rms_normalization(edit: Rewriter) -> None:
 
 
 def _match_root_mean_square(normal: ir.Value) -> tuple[ir.Value, float] | None:
-    """Return the value before its RMS normalisation, and the epsilon."""
+    """Return the value before its RMS normalization, and the epsilon."""
     node = find_producer(normal, "Div", "Mul")
     if node is None:
         return None
@@ -80,7 +80,7 @@ def _find_epsilon(source: ir.Value, root: ir.Value) -> float | None:
 
 
 def fuse_skip(edit: Rewriter) -> None:
-    """Fuse a sum of two values of the same shape with the normalisation after it."""
+    """Fuse a sum of two values of the same shape with the normalization after it."""
     for norm in edit.list_nodes(*SKIPPED):
         total = find_producer(norm.inputs[0], "Add")
         if total is None or not _can_skip(norm, total):
@@ -110,7 +110,7 @@ def _can_skip(norm: ir.Node, total: ir.Node) -> bool:
 
 
 def fuse_bias_skip(edit: Rewriter) -> None:
-    """Fuse the bias of a summand into the skip normalisation that adds it."""
+    """Fuse the bias of a summand into the skip normalization that adds it."""
     for node in edit.list_nodes(*BIAS, domain=MICROSOFT):
         place = BIAS[node.op_type]
         if find_input(node, place) is not None:

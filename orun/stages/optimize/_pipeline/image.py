@@ -1,4 +1,4 @@
-"""Images from the bytes of a file: decoded, resized, cropped and normalised as `images` of a dataset is by Pillow."""
+"""Images from the bytes of a file: decoded, resized, cropped and normalized as `images` of a dataset is by Pillow."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def add_decoding(draft: Draft, images: Images) -> None:
     channels = _move_channels_first(nodes, colours, grey=images.channels == "grey")
     size = nodes.add("Shape", channels, start=2)
     resized = _resize(nodes, channels, size, images)
-    scaled = _normalise(nodes, resized, images)
+    scaled = _normalize(nodes, resized, images)
     if images.layout == "nhwc":
         scaled = nodes.add("Transpose", scaled, perm=[0, 2, 3, 1])
     nodes.add("Cast", scaled, outputs=[images.input], to=element)
@@ -106,7 +106,7 @@ def _resize(nodes: Nodes, channels: str, size: str, images: Images) -> str:
     return nodes.add("Slice", resized, start, nodes.add("Add", start, wanted), nodes.add_constant(_to_integers(2, 3)))
 
 
-def _normalise(nodes: Nodes, pixels: str, images: Images) -> str:
+def _normalize(nodes: Nodes, pixels: str, images: Images) -> str:
     floats = nodes.add("Cast", pixels, to=TensorProto.FLOAT)
     scaled = nodes.add("Mul", floats, nodes.add_constant(np.array(images.scale, np.float32)))
     mean, std = (np.array(values, np.float32).reshape(-1, 1, 1) for values in (images.mean, images.std))

@@ -32,7 +32,7 @@ class Place:
     Attributes:
         back: their axis, counted from the last axis, which is 1.
         repeat: number of neighbouring values for each channel; 0 when not known yet.
-        second: whether it is also the second axis, where normalisations and pools expect channels.
+        second: whether it is also the second axis, where normalizations and pools expect channels.
     """
 
     back: int

@@ -165,7 +165,7 @@ def summarize(
 ) -> dict[str, Any]:
     """Return what a line says of the arrays of a request: its rows, and the statistics of one of them.
 
-    A request of several rows is summarised by one row, chosen at random: statistics of more rows would spread less
+    A request of several rows is summarized by one row, chosen at random: statistics of more rows would spread less
     than those of the release's examples. Its rows are its first axis, if that is equally long in all arrays.
 
     Args:
@@ -198,7 +198,7 @@ def _summarize_array(array: Array, *, is_output: bool) -> dict[str, Any]:
 def compute_statistics(array: Array, *, is_output: bool) -> Statistics:
     """Return the statistics of an array by their names; None for a statistic that has no value.
 
-    Texts are summarised by their lengths. Outputs have the top class along their last axis, too.
+    Texts are summarized by their lengths. Outputs have the top class along their last axis, too.
 
     Args:
         array: the values, of any type and shape.
