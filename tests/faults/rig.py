@@ -53,8 +53,9 @@ class Ended:
         return next(tuple(record["reasons"]) for record in self.document["stages"] if record["stage"] == stage)
 
     def notices(self) -> tuple[str, ...]:
-        """What it said of damage and repair."""
-        lines = (Path(self.document["folder"]) / "events.jsonl").read_text().splitlines()
+        """What it said of damage and repair; nothing if the store could not be written to."""
+        events = Path(self.document["folder"]) / "events.jsonl"
+        lines = events.read_text().splitlines() if events.exists() else []
         return tuple(event["text"] for event in map(json.loads, lines) if event["event"] == "notice")
 
 
