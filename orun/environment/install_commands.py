@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from orun.environment import distributions
-from orun.environment.package_origin import format_requirement as requirement_of
+from orun.environment.package_origin import read_origin
 
 # Extra of orun that includes a distribution, for the hint about a missing one.
 EXTRAS: Mapping[str, str] = {
@@ -104,14 +104,25 @@ def _list_extras(names: list[str], other_names: list[str], extra: str, packages:
     return sorted(extras)
 
 
-def format_requirement(distribution: str, extras: Iterable[str] = (), *, pinned: bool = True) -> str:
-    """Return an installed distribution as an argument of pip: the folder, file or repository that it came from.
+def format_requirement(distribution: str, extras: Sequence[str] = (), *, pinned: bool = True) -> str:
+    """Return an installed distribution as an argument of pip, quoted for a shell: where it came from.
 
     Only a distribution without such a note (PEP 610) came from an index, which knows it by its name.
+
+    Args:
+        distribution: its name.
+        extras: its extras.
+        pinned: whether to name the commit that it was built from, and not the newest of its repository.
     """
-    return requirement_of(
-        distributions.list_metadata_paths().get(distribution, ""), distribution, tuple(extras), pinned=pinned
-    )
+    brackets = f"[{','.join(extras)}]" if extras else ""
+    origin = read_origin(distributions.list_metadata_paths().get(distribution, ""))
+    if origin.dir_info is not None:
+        return f"{'-e ' if origin.is_editable else ''}{shlex.quote(origin.folder + brackets)}"
+    if not origin.url:
+        return f'"{distribution}{brackets}"' if extras else distribution
+    commit = f"@{origin.vcs_info.commit_id}" if pinned else ""
+    url = f"{origin.vcs_info.vcs}+{origin.url}{commit}" if origin.vcs_info.vcs else origin.url
+    return f'"{distribution}{brackets} @ {url}"'
 
 
 def choose_installer() -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -42,6 +40,16 @@ class Origin(msgspec.Struct, frozen=True):
     archive_info: Archive = Archive()
     dir_info: Folder | None = None
 
+    @property
+    def folder(self) -> str:
+        """The folder that it was built from; empty if it came from elsewhere."""
+        return unquote(self.url.removeprefix("file://")) if self.dir_info else ""
+
+    @property
+    def is_editable(self) -> bool:
+        """Whether it still runs from that folder."""
+        return self.dir_info is not None and self.dir_info.editable
+
 
 def build_label(metadata: str, *, development: bool = False) -> str:
     """Return `commit.`, `sha256.` or `files.` with the beginning of a digest; empty if the version fixes the content.
@@ -50,8 +58,8 @@ def build_label(metadata: str, *, development: bool = False) -> str:
         metadata: folder of the distribution's metadata, which holds `NOTE`.
         development: whether to label an editable install by its folder (`editable.`).
     """
-    origin = _read_origin(metadata)
-    if origin.dir_info and origin.dir_info.editable:  # its files are watched like the user's own
+    origin = read_origin(metadata)
+    if origin.is_editable:  # its files are watched like the user's own
         return f"editable.{blake3(origin.url.encode()).hexdigest()[:SHOWN]}" if development else ""
     if origin.vcs_info.commit_id:
         return f"commit.{origin.vcs_info.commit_id[:SHOWN]}"
@@ -63,32 +71,12 @@ def build_label(metadata: str, *, development: bool = False) -> str:
 
 def find_development_folder(metadata: str) -> str:
     """Return the source folder of an editable install, else an empty text. Arguments as for `build_label`."""
-    origin = _read_origin(metadata)
-    return unquote(origin.url.removeprefix("file://")) if origin.dir_info and origin.dir_info.editable else ""
+    origin = read_origin(metadata)
+    return origin.folder if origin.is_editable else ""
 
 
-def format_requirement(metadata: str, name: str, extras: Sequence[str], *, pinned: bool) -> str:
-    """Return a distribution with extras as an argument of pip, quoted for a shell.
-
-    Args:
-        metadata: the folder with its metadata.
-        name: its name, which an index serves if no origin is noted.
-        extras: its extras.
-        pinned: whether to name the commit that it was built from, and not the newest of its repository.
-    """
-    brackets = f"[{','.join(extras)}]" if extras else ""
-    origin = _read_origin(metadata)
-    if origin.dir_info is not None:
-        folder = unquote(origin.url.removeprefix("file://"))
-        return f"{'-e ' if origin.dir_info.editable else ''}{shlex.quote(folder + brackets)}"
-    if not origin.url:
-        return f'"{name}{brackets}"' if extras else name
-    commit = f"@{origin.vcs_info.commit_id}" if pinned else ""
-    url = f"{origin.vcs_info.vcs}+{origin.url}{commit}" if origin.vcs_info.vcs else origin.url
-    return f'"{name}{brackets} @ {url}"'
-
-
-def _read_origin(metadata: str) -> Origin:
+def read_origin(metadata: str) -> Origin:
+    """Return where a distribution came from; empty if it came from an index. Arguments as for `build_label`."""
     try:
         return msgspec.json.decode(Path(metadata, NOTE).read_bytes(), type=Origin)
     except (OSError, msgspec.DecodeError):

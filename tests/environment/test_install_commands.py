@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from orun.environment import distributions, install_commands, package_origin
+from orun.environment import distributions, install_commands
 from tests.project import ROOT
 
 
@@ -87,10 +87,13 @@ def test_what_reaches_the_environment_of_this_python(tmp_path: Path, monkeypatch
     ],
     ids=["index", "editable", "folder", "wheel", "repository"],
 )
-def test_orun_is_installed_again_from_where_it_came(tmp_path: Path, note: str, argument: str) -> None:
+def test_orun_is_installed_again_from_where_it_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, note: str, argument: str
+) -> None:
     if note:
         (tmp_path / "direct_url.json").write_text(note)
-    assert package_origin.format_requirement(str(tmp_path), "orun", ["cpu", "torch"], pinned=True) == argument
+    monkeypatch.setattr(distributions, "list_metadata_paths", lambda: {"orun": str(tmp_path)})
+    assert install_commands.format_requirement("orun", ["cpu", "torch"]) == argument
 
 
 def test_a_plug_in_is_upgraded_from_where_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
