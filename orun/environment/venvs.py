@@ -19,6 +19,7 @@ from pathlib import Path
 import blake3
 import msgspec
 
+import orun
 from orun.core.serialization import Record, decode, field, from_json
 from orun.core.targets import Environment, Interpreter
 from orun.environment import distributions, venv_contents
@@ -26,10 +27,9 @@ from orun.environment.user_cache import locate_cache
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 
-PACKAGE = Path(__file__).parent.parent
 # Packages that a stage's process imports to run orun's code. They are linked, not installed, so that they do not
 # constrain the environment's versions. Compiled modules fit, because the interpreter is the same.
-LINKED = {"orun": PACKAGE} | {library.__name__: Path(str(library.__file__)).parent for library in (blake3, msgspec)}
+LINKED = {library.__name__: Path(str(library.__file__)).parent for library in (orun, blake3, msgspec)}
 RECORD = "packages.json"
 BRINGERS = frozenset({"pip", "setuptools", "wheel"})  # they may only serve to install the others
 

@@ -25,7 +25,7 @@ from orun.environment.device import find_nvidia_smi_index
 from orun.environment.processor import count_usable_cores
 
 POWERCAP = Path("/sys/class/powercap")
-PACKAGE = "package-"  # begins the name of a package's domain
+PACKAGE_DOMAIN = "package-"  # begins the name of a processor's domain
 QUERY = "utilization.gpu,power.draw"
 SAMPLE_MILLISECONDS = 100
 START_SECONDS = 10.0  # for the first sample
@@ -64,7 +64,7 @@ class EnergyCounters:
     """
 
     def __init__(self, folder: Path = POWERCAP) -> None:
-        domains = sorted(path for path in folder.glob("*-rapl:*") if _read(path / "name").startswith(PACKAGE))
+        domains = sorted(path for path in folder.glob("*-rapl:*") if _read(path / "name").startswith(PACKAGE_DOMAIN))
         if not domains:
             raise Unreadable(f"{folder} has no RAPL counter of a processor package; virtual machines have none")
         self._files = [domain / "energy_uj" for domain in domains]

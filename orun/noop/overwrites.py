@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from orun.environment.python_path import PACKAGE
 from orun.errors import StoreError, UsageError
 from orun.fs.observed_state import find_project, stat_presence
 from orun.noop.check import NoopRecord, Request, join_paths
@@ -103,7 +104,7 @@ def list_common_files(folder: Path) -> Iterator[Path]:
     yield from list_key_files(project)
     yield from list_remote_folders(Remote(), project)
     yield from (top / ".git" for top in (folder, *folder.parents))
-    yield from (Path(__file__).parents[1], Path(os.__file__).parent)
+    yield from (PACKAGE, Path(os.__file__).parent)
     yield from (Path(sys.prefix) / name for name in ("pyvenv.cfg", "bin"))
     yield from (Path(place) for place in sys.path if place.endswith(("site-packages", "dist-packages")))
 

@@ -17,6 +17,7 @@ from orun.core.run_record import RunResult
 from orun.core.serialization import Record, encode, replace
 from orun.environment import distributions, venvs
 from orun.environment.env_vars import list_signing_keys, read_stage_value
+from orun.environment.python_path import PACKAGE
 from orun.environment.secret_variables import SECRET
 from orun.errors import PipelineError, StoreError
 from orun.fs.durable import replace_file
@@ -34,7 +35,6 @@ from orun.remote.settings import list_trusted_files
 from orun.store import StatCache
 from orun.store.checksummed_json import encode_checksummed
 
-PACKAGE = Path(__file__).parents[1]  # orun itself
 SECOND = 1_000_000_000  # nanoseconds
 
 
