@@ -98,7 +98,7 @@ class Probe:
         extended.CopyFrom(model)
         inner = [name for name in dict.fromkeys(names) if name not in present]
         extended.graph.output.extend(helper.make_empty_tensor_value_info(name) for name in inner)
-        self.session = open_model(extended, target, as_is=as_is)
+        self.session = _open_in_memory(extended, target, as_is=as_is)
         self.types = {item.name: item.type for item in (*self.session.get_outputs(), *self.session.get_inputs())}
         self._fed = {item.name for item in self.session.get_inputs()}
         self._fetched = [item.name for item in self.session.get_outputs() if item.type.startswith("tensor(")]
@@ -125,7 +125,7 @@ class Probe:
         return {name: int(TensorProto.DataType.Value(kind)) for name, kind in types.items()}
 
 
-def open_model(model: ModelProto, target: Target, *, as_is: bool) -> InferenceSession:
+def _open_in_memory(model: ModelProto, target: Target, *, as_is: bool) -> InferenceSession:
     """Open a session of a model in memory, on one thread, for inputs of any size."""
     level = {"graph_optimization_level": "disable"} if as_is else {}
     with NamedTemporaryFile(dir=".", suffix=".onnx") as file:  # next to the weights

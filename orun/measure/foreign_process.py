@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self
 from orun.core.targets import Interpreter, Target
 from orun.errors import OrunError, UsageError
 from orun.measure.framework_model import FrameworkSession, Opener, Value
-from orun.measure.session import open_model
+from orun.measure.session import open_session_or_source
 from orun.text.library_messages import shorten_message
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class _SessionServer:
         self.title = model.name  # for errors
 
     def open(self) -> str:
-        self._session = open_model(self._model, self._target, self._source)
+        self._session = open_session_or_source(self._model, self._target, self._source)
         if not isinstance(self._session, FrameworkSession):
             return ""
         self.title = f"the source model ({self._session.title})"

@@ -122,7 +122,7 @@ def _describe_types(model: Path, refusal: str) -> str:
     return f", whose inputs are {names}" if names else ""
 
 
-def open_model(
+def open_session_or_source(
     model: Path, target: Target, source: Opener | None, *, checked: bool = True
 ) -> InferenceSession | FrameworkSession:
     """Open an ONNX model as `open_session` does, or in its place the model of another framework that it comes from."""

@@ -26,7 +26,7 @@ from orun.measure.latency.cuda_streams import Stream, StreamTimes, make_stream, 
 from orun.measure.latency.nodes import Profile
 from orun.measure.latency.warmup import Warmth, warm_up
 from orun.measure.plugins import is_on_processor
-from orun.measure.session import check_placement, open_model, open_session
+from orun.measure.session import check_placement, open_session, open_session_or_source
 from orun.text.library_messages import shorten_message
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class _CaseServer:
     def open(self, warmup: float, longest: float) -> SessionInfo:
         case = self._case
         start = time.perf_counter()
-        session = open_model(case.model, case.target, case.source, checked=False)
+        session = open_session_or_source(case.model, case.target, case.source, checked=False)
         self._hold(session)
         self._load = time.perf_counter() - start
         if not isinstance(session, FrameworkSession):

@@ -48,7 +48,9 @@ class Source:
     tensors: Sequence[str]
 
 
-def open_model(context: Context, source: Source, *, timed: bool = False, threads: int | None = None) -> Function | Lite:
+def load_source(
+    context: Context, source: Source, *, timed: bool = False, threads: int | None = None
+) -> Function | Lite:
     """Open the model as a function of named inputs, in inference mode, on the CPU.
 
     A `timed` model is to be fast, instead of having the same results every time; its number of threads is TensorFlow's

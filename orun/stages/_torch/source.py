@@ -59,7 +59,7 @@ class Source:
     attention: str
 
 
-def open_model(context: Context, source: Source, inputs: Sequence[Input]) -> Bound:
+def load_source(context: Context, source: Source, inputs: Sequence[Input]) -> Bound:
     """Open the model and match its inputs.
 
     Raises:

@@ -109,9 +109,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.processor import check_result
     from orun.stages._tf.export import export
     from orun.stages._tf.limits import build_limits
-    from orun.stages._tf.source import open_model
+    from orun.stages._tf.source import load_source
 
-    source = open_model(context, _build_source(context, params))
+    source = load_source(context, _build_source(context, params))
     model = export(context, source, params.opset, params.outputs)
     inputs = _build_inputs(context, params, source, model)
     tries = tuple(make_cases(inputs, params.dims, context.seed))
@@ -134,10 +134,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 def source(context: Context, params: Params, runtime: str, threads: int | None) -> FrameworkModel:
     """Open the model as a reference."""
-    from orun.stages._tf.source import open_model
+    from orun.stages._tf.source import load_source
 
     del runtime  # there is one
-    return open_model(context, _build_source(context, params), timed=True, threads=threads)
+    return load_source(context, _build_source(context, params), timed=True, threads=threads)
 
 
 def _build_source(context: Context, params: Params) -> Source:

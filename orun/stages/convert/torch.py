@@ -156,11 +156,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._torch.export import require_exporter
     from orun.stages._torch.limits import build_limits
     from orun.stages._torch.rotary_angles import expand_rotary_angles
-    from orun.stages._torch.source import open_model
+    from orun.stages._torch.source import load_source
 
     inputs = _build_inputs(params)
     _require_names(context, params)
-    bound = open_model(context, _build_source(context, params), inputs)
+    bound = load_source(context, _build_source(context, params), inputs)
     require_exporter(bound, params.exporter)
     if len(bound.renamed) > 1:  # a single input cannot be confused with another
         pairs = ", ".join(f"{parameter} = {name}" for parameter, name in bound.renamed.items())
@@ -191,11 +191,11 @@ def source(context: Context, params: Params, runtime: str, threads: int | None) 
     import torch
 
     from orun.stages._torch.reference import TorchReference
-    from orun.stages._torch.source import open_model
+    from orun.stages._torch.source import load_source
 
     if threads:
         torch.set_num_threads(threads)
-    bound = open_model(context, _build_source(context, params), _build_inputs(params))
+    bound = load_source(context, _build_source(context, params), _build_inputs(params))
     return TorchReference(bound, compiled=runtime == "torch.compile")
 
 
