@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from orun.agent.frames import FactsFailed, FactsRequest, Message
 from orun.agent.orders import fetch_project
 from orun.agent.portability import to_failure
 from orun.agent.project_folders import ProjectFolders
-from orun.agent.remotes import Fetch, Remotes
+from orun.agent.remotes import Remotes
 from orun.core.events import Event, Notice
 from orun.core.machines import Machine, MachineFacts
 from orun.environment.resources import Resources
 from orun.errors import OrunError, UsageError
-from orun.remote.artifacts import Artifacts, Steps
+from orun.remote.artifacts import Artifacts, Download, Steps
 from orun.remote.transfers import Transfers
 from orun.runner.machine_facts import collect_facts
 from orun.store import Store
@@ -35,7 +36,7 @@ class Question:
     _lacks_project: bool = False
 
     def __post_init__(self) -> None:
-        self._fetch = Fetch(self.request.remote, self._run_steps(), self.remotes)
+        self._download = Download(self._run_steps(), partial(self.remotes.submit, self.request.remote))
 
     def _run_steps(self) -> Steps:
         yield Transfers.forget  # a run begins: somebody may have emptied the remote since the last one
@@ -49,8 +50,10 @@ class Question:
             Exception: one of `orun.remote.connection.FAILURES`, if the remote fails.
         """
         try:
-            if not self._fetch.advance():
+            if not self._download.advance():
                 return False
+            if self._download.failure:
+                raise self._download.failure
             answer: Message = self._collect_facts()
         except OrunError as error:
             failure = to_failure(error, self.machine.id, self.folders.read_place(self.request.snapshot))

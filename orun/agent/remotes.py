@@ -1,4 +1,4 @@
-"""Remotes of the drivers: one connection for each URL, and downloads that advance while operations end."""
+"""Remotes of the drivers: one connection for each URL."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orun.remote.artifacts import Steps
 from orun.remote.connection import Connection
 from orun.remote.options import Remote
 from orun.remote.settings import resolve
@@ -54,28 +53,3 @@ class Remotes:
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
-
-
-class Fetch:
-    """Download from a remote that advances without waiting."""
-
-    def __init__(self, url: str, steps: Steps, remotes: Remotes) -> None:
-        self.url = url
-        self._steps = steps
-        self._remotes = remotes
-        self._operation: Future[Any] | None = None
-
-    def advance(self) -> bool:
-        """Continue as far as results are there; return whether it has ended.
-
-        Raises:
-            OrunError: that the download raises.
-            Exception: one of `orun.remote.connection.FAILURES`, if the remote fails.
-        """
-        while self._operation is None or self._operation.done():
-            result = self._operation.result() if self._operation else None
-            try:
-                self._operation = self._remotes.submit(self.url, self._steps.send(result))
-            except StopIteration:
-                return True
-        return False

@@ -8,9 +8,9 @@ from typing import Literal
 
 from orun.agent.frames import Message
 from orun.agent.orders import StageOrder
-from orun.agent.remotes import Fetch
 from orun.core.machines import Built, Failed, Lost
 from orun.executors import LocalExecutor
+from orun.remote.artifacts import Download
 from orun.remote.transfers import Pushed
 from orun.runner.stage_locks import RunLocks
 
@@ -23,7 +23,7 @@ class Task:
 
     owner: Owner
     work: StageOrder
-    fetch: Fetch
+    download: Download  # of its inputs
     phase: Literal["fetching", "waiting", "running", "pushing"] = "fetching"
     locks: RunLocks | None = None  # what it waits for or holds
     executor: LocalExecutor | None = None

@@ -10,6 +10,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -19,7 +20,7 @@ from orun.agent.orders import RefusedError, StageOrder
 from orun.agent.portability import is_of_machine, to_failure
 from orun.agent.project_folders import ProjectFolders
 from orun.agent.questions import Question
-from orun.agent.remotes import Fetch, Remotes
+from orun.agent.remotes import Remotes
 from orun.agent.task import Owner, Task, describe_end
 from orun.agent.upkeep import Upkeep
 from orun.core.events import Notice
@@ -31,6 +32,7 @@ from orun.environment.secret_variables import Secrets
 from orun.errors import OrunError, StageFailed
 from orun.executors import Finished, Mask, Progress
 from orun.fs.os_errors import quote, to_store_error
+from orun.remote.artifacts import Download
 from orun.remote.connection import FAILURES
 from orun.runner.scheduler import fits_beside
 from orun.store import Action, Store
@@ -70,7 +72,8 @@ class Work:
             send(Lost(order.stage, self.machine.id, self._leaving, started=False))
             return
         work = StageOrder(order, self.machine.id, self.store, self._folders, send)
-        self._tasks.append(Task(owner, work, Fetch(order.remote, work.fetch_inputs(), self._remotes)))
+        download = Download(work.fetch_inputs(), partial(self._remotes.submit, order.remote))
+        self._tasks.append(Task(owner, work, download))
 
     def add_question(self, owner: Owner, request: FactsRequest, send: Callable[[Message], None]) -> None:
         """Begin to find the facts of a snapshot; `MachineFacts` or `FactsFailed` is sent at the end."""
@@ -192,8 +195,10 @@ class Work:
 
     def _fetch(self, task: Task) -> None:
         with self._ending_failed(task):
-            if not task.fetch.advance():
+            if not task.download.advance():
                 return
+            if task.download.failure:
+                raise task.download.failure
             if task.work.is_stored and (action := task.work.decide().cached_action):
                 self._push_stored(task, action)
             else:

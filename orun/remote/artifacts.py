@@ -1,13 +1,14 @@
 """Artifacts and results from a remote, by digest and by key.
 
-A download is a generator: it yields operations, is sent their results, and returns whether it got what it was for. Its
-caller runs the operations; everything else happens in the caller's thread.
+The steps of a download are a generator: it yields operations, is sent their results, and returns whether it got what it
+was for. `Download` runs the operations; everything else happens in the caller's thread.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from orun.core.events import Event, Notice, StageWaiting
 from orun.environment.secret_variables import Secrets
 from orun.fs.os_errors import convert_os_errors, ensure_space
+from orun.remote.connection import FAILURES
 from orun.remote.envelope import RefusedError
 from orun.remote.names import UNKNOWN
 from orun.remote.transfers import Fetched, Piece, Records, Transfers
@@ -27,6 +29,43 @@ from orun.text.units import show
 Steps = Generator[Callable[[Transfers], Any], Any, bool]
 
 REFUSALS_SHOWN = 3  # of one stage
+
+
+class Download:
+    """Download in progress, which never waits.
+
+    Args:
+        steps: the download.
+        submit: starts an operation.
+
+    Attributes:
+        failure: one of `orun.remote.connection.FAILURES`, with which an operation ended the download; None if none did.
+    """
+
+    def __init__(self, steps: Steps, submit: Callable[[Callable[[Transfers], Any]], Future[Any]]) -> None:
+        self.failure: Exception | None = None
+        self._steps = steps
+        self._submit = submit
+        self._operation: Future[Any] | None = None
+
+    def advance(self) -> bool:
+        """Continue as far as results are there; return whether it has ended.
+
+        Raises:
+            OrunError: that the steps raise.
+        """
+        while self._operation is None or self._operation.done():
+            # Not raised here: its traceback would keep this frame, and by it the store, alive.
+            error = self._operation.exception() if self._operation else None
+            if isinstance(error, FAILURES):
+                self.failure = error
+                return True
+            result = self._operation.result() if self._operation else None
+            try:
+                self._operation = self._submit(self._steps.send(result))
+            except StopIteration:
+                return True
+        return False
 
 
 @dataclass

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orun.core.events import Notice
 from orun.core.serialization import replace
 from orun.fs.digests import digest_bytes
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
-from orun.remote.artifacts import Artifacts, Steps
-from orun.remote.connection import FAILURES, Connection
+from orun.remote.artifacts import Artifacts, Download, Steps
+from orun.remote.connection import Connection
 from orun.remote.envelope import RefusedError
 from orun.remote.known_results import CheckedResults, KnownResults
 from orun.remote.transfers import Records, Transfers
@@ -27,14 +26,6 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.05
 MOST = 64  # downloads at a time; each holds the lock of its key
-
-
-@dataclass
-class Download:
-    """A download in progress, and the operation that it waits for."""
-
-    steps: Steps
-    operation: Future[Any] | None = None
 
 
 @dataclass
@@ -91,7 +82,7 @@ class Downloads:
         """
         name = step.stage.id
         if name not in self._running:
-            self._running[name] = Download(self._fetch_result(step))
+            self._begin(name, self._fetch_result(step))
         if not self._advance(name):
             return False
         self._ended.add((name, step.key))
@@ -101,7 +92,7 @@ class Downloads:
         """Continue to fetch a result that another machine has built; return whether that has ended. Never waits."""
         name = step.stage.id
         if name not in self._running:
-            self._running[name] = Download(self._take_built(step, built))
+            self._begin(name, self._take_built(step, built))
         return self._advance(name)
 
     def take_arrived(self, step: Step) -> Action | None:
@@ -119,7 +110,7 @@ class Downloads:
             RemoteError: if the remote fails and is required.
         """
         for name, digest in models.items():
-            self._running[name] = Download(self._artifacts.fetch(name, digest, noun="the accepted model"))
+            self._begin(name, self._artifacts.fetch(name, digest, noun="the accepted model"))
         while waiting := [name for name in list(self._running) if not self._advance(name)]:
             if self.connection.state == "down":
                 for name in waiting:
@@ -127,23 +118,18 @@ class Downloads:
                 return
             self.connection.wait(POLL_SECONDS)
 
+    def _begin(self, name: str, steps: Steps) -> None:
+        self._running[name] = Download(steps, self.connection.submit)
+
     def _advance(self, name: str) -> bool:
         """Continue a download as far as results are there; return whether it has ended."""
         download = self._running[name]
-        while download.operation is None or download.operation.done():
-            # Not raised here: its traceback would keep this frame, and by it the store, alive.
-            error = download.operation.exception() if download.operation else None
-            if isinstance(error, FAILURES):
-                del self._running[name]
-                self.connection.fail(error, name, "read")
-                return True
-            result = download.operation.result() if download.operation else None
-            try:
-                download.operation = self.connection.submit(download.steps.send(result))
-            except StopIteration:
-                del self._running[name]
-                return True
-        return False
+        if not download.advance():
+            return False
+        del self._running[name]
+        if download.failure:
+            self.connection.fail(download.failure, name, "read")
+        return True
 
     def _fetch_result(self, step: Step) -> Steps:
         """Fetch what is damaged or missing of a result in the store, else a result of the step's key."""
