@@ -9,7 +9,6 @@ from typing import Any
 from numpy.typing import NDArray
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
-from orun.errors import StageFailed
 from orun.measure.extension_operators import DOMAIN
 from orun.stages._graph.domains import find_standard_opset
 from orun.stages._graph.io import iter_graphs, list_input_names
@@ -57,11 +56,11 @@ class Draft:
             name for graph in iter_graphs(self.model) for node in graph.node for name in (*node.input, *node.output)
         }
         if any(name.startswith(f"{step}/") for name in names):
-            raise self.failed(f"the model has a step {step!r} already")
+            raise self.context.failed(f"the model has a step {step!r} already")
         if (opset := find_standard_opset(self.model)) < least:
-            raise self.failed(
+            raise self.context.failed(
                 f"the model is of operator set {opset}, and this needs {least}",
-                f"put a stage of `convert/opset` with `version: {least}` before this one",
+                hint=f"put a stage of `convert/opset` with `version: {least}` before this one",
             )
         return Nodes(step)
 
@@ -76,18 +75,22 @@ class Draft:
         """Return an output of the model; the only one when no name is given."""
         outputs: dict[str, ValueInfoProto] = {value.name: value for value in self.model.graph.output}
         if name is None and len(outputs) > 1:
-            raise self.failed(f"the model has {len(outputs)} outputs", f"say which in `output`: {', '.join(outputs)}")
+            raise self.context.failed(
+                f"the model has {len(outputs)} outputs", hint=f"say which in `output`: {', '.join(outputs)}"
+            )
         chosen = next(iter(outputs)) if name is None else name
         require_known("output", [chosen], outputs)
         if all(chosen not in node.output for node in self.model.graph.node):
-            raise self.failed(f"output {chosen!r} is an input or a weight, and no node yields it")
+            raise self.context.failed(f"output {chosen!r} is an input or a weight, and no node yields it")
         return outputs[chosen]
 
     def replace_inputs(self, names: Sequence[str], new: ValueInfoProto, nodes: Nodes) -> None:
         """Let nodes compute some inputs of the model from one new input."""
         graph = self.model.graph
         if any(value.name == new.name for value in (*graph.input, *graph.output)):
-            raise self.failed(f"the model has a value {new.name!r} already", "rename it: `rename` of `optimize/edit`")
+            raise self.context.failed(
+                f"the model has a value {new.name!r} already", hint="rename it: `rename` of `optimize/edit`"
+            )
         place = min(number for number, value in enumerate(graph.input) if value.name in names)
         kept = [value for value in graph.input if value.name not in names]
         kept.insert(place, new)
@@ -108,10 +111,6 @@ class Draft:
         kept = [item for value in graph.output for item in (new if value.name == name else [value])]
         used = {value.name for value in (*graph.input, *graph.output)} - {name}
         if clashing := {value.name for value in new} & used:
-            raise self.failed(f"the model has an input or output {min(clashing)!r} already")
+            raise self.context.failed(f"the model has an input or output {min(clashing)!r} already")
         set_items(graph.output, kept)
         graph.node.extend(nodes.nodes)
-
-    def failed(self, message: str, hint: str = "") -> StageFailed:
-        """Return the failure of the stage."""
-        return self.context.failed(message, hint=hint)

@@ -56,13 +56,13 @@ def add_decoding(draft: Draft, images: Images) -> None:
 
 def _require_supported(draft: Draft, images: Images, element: int) -> None:
     if images.resample not in RESIZE:
-        raise draft.failed(
+        raise draft.context.failed(
             f"`resample: {images.resample}` has no operator",
-            f"take one of {', '.join(RESIZE)}, and prepare the data of the training in the same way",
+            hint=f"take one of {', '.join(RESIZE)}, and prepare the data of the training in the same way",
         )
     if element not in FLOATS:
         name = TensorProto.DataType.Name(element).lower()
-        raise draft.failed(f"input {images.input!r} is of {name}, and prepared images are floats")
+        raise draft.context.failed(f"input {images.input!r} is of {name}, and prepared images are floats")
     channels = 3 if images.channels == "rgb" else 1
     wanted = [1, channels, *images.size] if images.layout == "nchw" else [1, *images.size, channels]
     declared = name_axes(draft.require_input(images.input))
@@ -71,9 +71,9 @@ def _require_supported(draft: Draft, images: Images, element: int) -> None:
     )
     if not fits:
         shown = ", ".join("?" if isinstance(size, str) else str(size) for size in declared)
-        raise draft.failed(
+        raise draft.context.failed(
             f"input {images.input!r} has the shape [{shown}], and prepared images have {wanted}",
-            "correct `size`, `channels` or `layout`",
+            hint="correct `size`, `channels` or `layout`",
         )
 
 

@@ -60,12 +60,14 @@ def add_labels(draft: Draft, labels: Labels) -> None:
     tensor = output.type.tensor_type
     axes = name_axes(output)
     if len(axes) != 2 or tensor.elem_type not in (TensorProto.FLOAT, TensorProto.FLOAT16, TensorProto.DOUBLE):  # noqa: PLR2004
-        raise draft.failed(f"output {output.name!r} has no scores `[batch, classes]` to take labels from")
+        raise draft.context.failed(f"output {output.name!r} has no scores `[batch, classes]` to take labels from")
     classes = axes[1] if isinstance(axes[1], int) else None
     if classes is not None and labels.names and len(labels.names) != classes:
-        raise draft.failed(f"`names` has {len(labels.names)} names, and output {output.name!r} has {classes} scores")
+        raise draft.context.failed(
+            f"`names` has {len(labels.names)} names, and output {output.name!r} has {classes} scores"
+        )
     if (most := classes or len(labels.names)) and labels.top > most:
-        raise draft.failed(f"`top` is {labels.top}, and there are {most} classes", f"`top: {most}`")
+        raise draft.context.failed(f"`top` is {labels.top}, and there are {most} classes", hint=f"`top: {most}`")
     nodes = draft.begin_step(LABELS)
     values = draft.take_output(output.name, nodes)
     if labels.softmax:
@@ -95,7 +97,7 @@ def add_boxes(draft: Draft, boxes: Boxes) -> None:
     output = draft.require_output(boxes.output)
     tensor = output.type.tensor_type
     if len(tensor.shape.dim) != 3 or tensor.elem_type != TensorProto.FLOAT:  # noqa: PLR2004 - batch, values, boxes
-        raise draft.failed(f"output {output.name!r} has no boxes `[batch, 4 + classes, boxes]` of float32")
+        raise draft.context.failed(f"output {output.name!r} has no boxes `[batch, 4 + classes, boxes]` of float32")
     nodes = draft.begin_step(BOXES, SPLITTING)
     start, corners, end, axis = (
         nodes.add_constant(np.array([number], np.int64)) for number in (0, CORNERS, np.iinfo(np.int64).max, 1)

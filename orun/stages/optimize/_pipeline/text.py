@@ -27,7 +27,9 @@ def add_tokenizer(draft: Draft, tokenizer: WordPiece) -> None:
     _require_tokens(draft, inputs)
     fixed = next((size for name in inputs if isinstance(size := name_axes(draft.require_input(name))[1], int)), None)
     if fixed not in (None, tokenizer.length):
-        raise draft.failed(f"the model takes {fixed} tokens, and `length` is {tokenizer.length}", f"`length: {fixed}`")
+        raise draft.context.failed(
+            f"the model takes {fixed} tokens, and `length` is {tokenizer.length}", hint=f"`length: {fixed}`"
+        )
     nodes = draft.begin_step(TEXT)
     tokens = dict(zip(ORDER, _tokenize(nodes, tokenizer), strict=True))
     if fixed is None:
@@ -53,7 +55,7 @@ def _require_tokens(draft: Draft, inputs: list[str]) -> None:
         tensor = draft.require_input(name).type.tensor_type
         if tensor.elem_type not in INTEGERS or len(tensor.shape.dim) != 2:  # noqa: PLR2004 - batch and tokens
             kind = TensorProto.DataType.Name(tensor.elem_type).lower()
-            raise draft.failed(
+            raise draft.context.failed(
                 f"input {name!r} is {kind} of {len(tensor.shape.dim)} axes, and tokens are int64 or int32 of two"
             )
 
