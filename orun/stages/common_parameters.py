@@ -1,10 +1,10 @@
-"""Parameters of several kinds: values of an input, targets, nodes to leave out."""
+"""Parameters of several kinds: values of an input, targets, sizes and tolerance of comparisons, nodes to leave out."""
 
 from __future__ import annotations
 
 from typing import Annotated, Literal, TypeAlias
 
-from orun.stages.params import Doc, TargetName
+from orun.stages.params import Doc, Range, TargetName
 
 DType = Literal["float32", "float16", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
 
@@ -35,5 +35,14 @@ MadeUpDims = Annotated[
         "and width of images in color also 64 and 48."
     ),
 ]
+Dims = Annotated[
+    dict[str, list[int]],
+    Doc(
+        "Sizes to try for each dynamic axis, by its name; when left out, those of the model's input domain, or 1, 2 "
+        "and 7, and for the height and width of images in color also 64 and 48."
+    ),
+]
+Atol = Annotated[float, Doc("Largest allowed absolute error, in addition to `rtol` times the value."), Range(0)]
+Rtol = Annotated[float, Doc("Largest allowed relative error, in addition to `atol`."), Range(0)]
 Excluded = Annotated[list[str], Doc("Names of nodes to leave as they are.")]
 Preprocess = Annotated[bool, Doc("Fold constants and batch normalizations first, by ONNX Runtime at level `basic`.")]

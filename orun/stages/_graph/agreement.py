@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from orun.core.metrics import Metric
 from orun.core.targets import Target
@@ -18,7 +18,6 @@ from orun.stages._graph.leniency import Agreement, Leniency
 from orun.stages._graph.limits import Limit, Limits, build_limits
 from orun.stages._graph.sessions import Model, open_model
 from orun.stages.contract import Context
-from orun.stages.params import Doc, Range
 from orun.text.library_messages import shorten_message
 
 if TYPE_CHECKING:
@@ -28,23 +27,6 @@ if TYPE_CHECKING:
 
 EXAMPLES = 16  # examples of a dataset to compare on
 UNFIT = "say which sizes the axes can take, `dims: {axis: [16, 32]}`, or give inputs, `inputs: file.py:function`"
-
-Dims = Annotated[
-    dict[str, list[int]],
-    Doc(
-        "Sizes to try for each dynamic axis, by its name; when left out, those of the model's input domain, or 1, 2 "
-        "and 7, and for the height and width of images in color also 64 and 48."
-    ),
-]
-Inputs = Annotated[
-    Examples | Declarations | None,
-    Doc(
-        "A dataset of inputs to compare with (see `measure/accuracy`); made up within the model's input domain when "
-        "left out. Or values by input that replace those of the domain: `{mask: {fill: right-padded}}`."
-    ),
-]
-Atol = Annotated[float, Doc("Largest allowed absolute error, in addition to `rtol` times the value."), Range(0)]
-Rtol = Annotated[float, Doc("Largest allowed relative error, in addition to `atol`."), Range(0)]
 
 
 class Compared(Protocol):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from orun.core.serialization import Record, decode, encode, field, from_json, to_json
 from orun.errors import UsageError
+from orun.stages._data.source import Examples
 from orun.stages.common_parameters import Fill, FillName, High, Low
 from orun.stages.contract import MODEL, Spec
 from orun.stages.params import Doc
@@ -38,6 +39,13 @@ Declarations: TypeAlias = dict[str, DeclaredInput]
 DeclaredInputs = Annotated[
     Declarations,
     Doc("Values of the inputs, by name. They are stored in the model, and later stages make up inputs within them."),
+]
+ComparedInputs = Annotated[
+    Examples | Declarations | None,
+    Doc(
+        "A dataset of inputs to compare with (see `measure/accuracy`); made up within the model's input domain when "
+        "left out. Or values by input that replace those of the domain: `{mask: {fill: right-padded}}`."
+    ),
 ]
 
 

@@ -31,10 +31,11 @@ from typing import TYPE_CHECKING
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed, UsageError
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages._web.interface import find_array, iter_inputs_and_outputs, list_unfit
 from orun.stages._web.operators import PROVIDERS, count_nodes, read_table
 from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, Threads, build_runtime
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ class Params:
     runtime: Runtime = "chromium"
     threads: Threads = 1
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-4
     rtol: Rtol = 1e-3
 

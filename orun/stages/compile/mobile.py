@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 
@@ -42,7 +43,7 @@ class Params:
     ] = None
     types: Annotated[bool, Doc("Also list the types that each operator needs, for a smaller build.")] = True
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-4
     rtol: Rtol = 1e-3
 

@@ -27,8 +27,8 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Dims
 from orun.stages._graph.input_domain import DeclaredInputs
+from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, FilePath

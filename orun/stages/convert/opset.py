@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.library_errors import failing
 from orun.stages.params import Doc, Range
@@ -22,7 +23,7 @@ class Params:
 
     version: Annotated[int, Doc("Version of the operator set of the result."), Range(7)]
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-5
     rtol: Rtol = 1e-3
 

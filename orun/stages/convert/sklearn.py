@@ -38,7 +38,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.stages._data.source import LABELS, DType, Examples, Source
-from orun.stages._graph.agreement import Atol, Rtol
+from orun.stages.common_parameters import Atol, Rtol
 from orun.stages.contract import Context, Spec
 from orun.stages.datasets import CODE
 from orun.stages.params import Code, Doc, FilePath, Range, Ratio

@@ -30,9 +30,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Rtol
 from orun.stages._tf.inputs import InputSpec
-from orun.stages.common_parameters import ExternalData
+from orun.stages.common_parameters import Atol, Dims, ExternalData, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import CODE
 from orun.stages.params import Code, Doc, FilePath, Range

@@ -35,8 +35,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Rtol
-from orun.stages.common_parameters import DType, ExternalData, Fill, High, Low
+from orun.stages.common_parameters import Atol, Dims, DType, ExternalData, Fill, High, Low, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import CODE
 from orun.stages.library_errors import failing

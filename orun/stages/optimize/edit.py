@@ -23,7 +23,8 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.optimize._editing.declarations import OTHER, Extract, InputType, Merge, Remove, Replace
 from orun.stages.params import Doc, OneKey
@@ -79,7 +80,7 @@ class Params:
     edits: Annotated[list[Annotated[Edit, OneKey()]], Doc("What to change, in this order.")]
     check: Annotated[bool, Doc("Compare with the model before it; if off, the result must only run.")] = True
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-5
     rtol: Rtol = 1e-3
 

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.library_errors import failing
 from orun.stages.name_checks import require_known
@@ -48,7 +49,7 @@ class Params:
     block_nodes: Annotated[list[str], Doc("Names of nodes that stay float32.")] = field(default_factory=list)
     mixed: Annotated[bool, Doc("Search for further nodes that must stay float32 to meet `atol` and `rtol`.")] = False
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-2
     rtol: Rtol = 1e-2
 

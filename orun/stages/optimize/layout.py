@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
@@ -39,7 +40,7 @@ class Params:
     to: Annotated[Literal["nhwc", "nchw"], Doc("New place of the channels: last, or second.")] = "nhwc"
     values: Annotated[list[str] | None, Doc("Inputs and outputs to change; by default those of four axes.")] = None
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-5
     rtol: Rtol = 1e-3
 

@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
 from orun.stages._data.source import Examples
-from orun.stages._graph.agreement import Dims, Inputs
-from orun.stages.common_parameters import Excluded
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Dims, Excluded
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range, Ratio
@@ -66,7 +66,7 @@ class Params:
     )
     exclude: Excluded = field(default_factory=list)
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
 
 
 SPEC = Spec(

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.stages._data.source import Images
-from orun.stages._graph.agreement import Dims
+from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.optimize._pipeline.outputs import Boxes, Labels
 from orun.stages.params import Doc, FilePath, Range

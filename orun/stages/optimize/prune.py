@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Dims, Inputs
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range, Ratio
@@ -48,7 +49,7 @@ class Params:
         ),
     ] = field(default_factory=list)
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
 
 
 SPEC = Spec(

@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.ensure import check_interface
 from orun.stages.params import Code, Doc
@@ -36,7 +37,7 @@ class Params:
         Literal["same", "changed"], Doc("Whether the result has the inputs and outputs of the model before it.")
     ] = "same"
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-5
     rtol: Rtol = 1e-3
 

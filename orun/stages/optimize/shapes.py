@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core import dynamic_axes
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
@@ -32,7 +33,7 @@ class Params:
         default_factory=dict
     )
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-5
     rtol: Rtol = 1e-3
 

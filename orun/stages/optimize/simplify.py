@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.library_errors import failing
 from orun.stages.params import Doc
@@ -60,7 +61,7 @@ class Params:
         ),
     ] = None
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-5
     rtol: Rtol = 1e-3
 

@@ -51,7 +51,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.optimize._fusion import COUNTED, Settings
 from orun.stages.params import Doc
@@ -70,7 +71,7 @@ class Params(Settings):
         dict[str, int], Doc("Number of nodes that the result must have, by operator type: `{Attention: 12}`.")
     ] = field(default_factory=dict)
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-4
     rtol: Rtol = 1e-3
 

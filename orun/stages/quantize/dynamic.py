@@ -14,8 +14,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Dims, Inputs
-from orun.stages.common_parameters import Excluded, Preprocess
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Dims, Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
@@ -49,7 +49,7 @@ class Params:
     exclude: Excluded = field(default_factory=list)
     preprocess: Preprocess = True
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
 
 
 SPEC = Spec(

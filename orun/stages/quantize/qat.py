@@ -32,7 +32,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Dims, Inputs
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range
 
@@ -56,7 +57,7 @@ class Params:
         Range(0),
     ] = 2.0  # fmt: skip
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
 
 
 SPEC = Spec(

@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.stages._data.source import Examples
-from orun.stages._graph.agreement import Dims, Inputs
+from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages._graph.precision import TYPES, Override
-from orun.stages.common_parameters import Excluded, Preprocess
+from orun.stages.common_parameters import Dims, Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range
@@ -118,7 +118,7 @@ class Params:
     ] = field(default_factory=dict)
     preprocess: Preprocess = True
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
 
 
 SPEC = Spec(

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
 from orun.stages._data.source import Examples
-from orun.stages._graph.agreement import Dims, Inputs
-from orun.stages.common_parameters import Excluded
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Dims, Excluded
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
@@ -71,7 +71,7 @@ class Params:
     ] = "qoperator"
     exclude: Excluded = field(default_factory=list)
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
 
 
 SPEC = Spec(

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
 from orun.errors import UnknownName
-from orun.stages._graph.agreement import Atol, Dims, Inputs, Rtol
+from orun.stages._graph.input_domain import ComparedInputs
+from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import MODEL, Context, Port, Spec
 from orun.stages.params import Doc
 
@@ -64,7 +65,7 @@ class Params:
         Doc("In a bundle with several models, the folder of the one to check (`encoder`; `.` is the first)."),
     ] = ""
     dims: Dims = field(default_factory=dict)
-    inputs: Inputs = None
+    inputs: ComparedInputs = None
     atol: Atol = 1e-4
     rtol: Rtol = 1e-3
 

@@ -25,8 +25,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from orun.core.metrics import Metric
-from orun.stages._graph.agreement import Atol, Rtol
 from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, build_runtime
+from orun.stages.common_parameters import Atol, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 from orun.stages.release._bundle_files import CARD, fill_bundle, seal_bundle
