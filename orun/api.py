@@ -180,13 +180,14 @@ def _explain_stage(planner: Planner, stage: str) -> Step:
             hint=f"orun explain {quote(steps[0].stage.position.file)} {quote(ids[0])}{options}",
         )
     (step,) = steps
+    facts = planner.find_facts(step.machine)
     if step.machine:
-        step = replace(step, facts=planner.list_facts(step))
+        step = replace(step, facts=facts.list_components(step.stage))
     step = replace(step, left_out=plan.left_out)
     latest = planner.store.find_latest(planner.pipeline.name, step.stage.id)
     if latest is None:
         return step
-    now = planner.observe_state(step, latest.implicit_deps)
+    now = facts.observe_state(step.stage, latest.implicit_deps, planner.store.files)
     return replace(step, used=(latest.implicit_deps.components, now.components))
 
 

@@ -6,7 +6,7 @@ whose inputs are known; the runner asks it again once the stages before are done
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -33,7 +33,7 @@ from orun.planning.plan import DUE, Done, Plan, Step
 from orun.planning.provenance import Provenance, iter_source_components
 from orun.planning.stage_context import StageContext
 from orun.planning.stored_results import StoredResults, list_step_changes
-from orun.store import Action, ImplicitDependencies, Store
+from orun.store import Action, Store
 
 if TYPE_CHECKING:
     from orun.planning.assignment import Assignment, Candidates
@@ -151,11 +151,11 @@ class Planner:
 
     def decide_for(self, stage: Stage, done: Mapping[str, Done], earlier: Step, machine: str) -> Step:
         """Return the decision on a stage with the facts of one machine; takes the arguments of `decide`."""
-        return self._decide(stage, done, earlier, (self._find_facts(machine),))
+        return self._decide(stage, done, earlier, (self.find_facts(machine),))
 
     def list_components(self, stage: Stage, done: Mapping[str, Done], machine: str) -> Components:
         """Return the present components of the key of a stage whose inputs are known, with the facts of a machine."""
-        return self._list_components(stage, done, self._list_inputs(stage, done), self._find_facts(machine))
+        return self._list_components(stage, done, self._list_inputs(stage, done), self.find_facts(machine))
 
     def _list_classes(self, stage: Stage) -> Classes:
         """Return the facts of the machines that can run a stage, those with the same key together."""
@@ -280,23 +280,12 @@ class Planner:
             action: its result.
             machine: the machine that must agree; when None, one of those that can run the stage must.
         """
-        machines = chain.from_iterable(self._list_classes(stage)) if machine is None else [self._find_facts(machine)]
+        machines = chain.from_iterable(self._list_classes(stage)) if machine is None else [self.find_facts(machine)]
         _, differences = self.results.find_agreement(stage, action, machines)
         return differences
 
-    def observe_state(self, step: Step, dependencies: ImplicitDependencies) -> ImplicitDependencies:
-        """Return the present state of what a stage saw when it ran, on the machine of a decision."""
-        return self._find_facts(step.machine).observe_state(step.stage, dependencies, self.store.files)
-
-    def list_facts(self, step: Step) -> Components:
-        """Return the components of a stage's key that the machine of a decision decides."""
-        return self._find_facts(step.machine).list_components(step.stage)
-
-    def read_variables(self, variables: Iterable[str], machine: str) -> dict[str, str]:
-        """Return the state of environment variables on a machine."""
-        return {name: self._find_facts(machine).read_variable(name) for name in variables}
-
-    def _find_facts(self, machine: str) -> Facts:
+    def find_facts(self, machine: str) -> Facts:
+        """Return the facts of a machine; those of this one for an empty id."""
         return self.assignment.find_facts(machine) if self.assignment else self._local[0][0]
 
     @cached_property

@@ -196,7 +196,8 @@ class Downloads:
         for record in records.accepted:
             try:
                 action = validate_record(step, record)
-                present = self.planner.read_variables(action.implicit_deps.environment, step.machine)
+                facts = self.planner.find_facts(step.machine)
+                present = {name: facts.read_variable(name) for name in action.implicit_deps.environment}
                 action = unkey_states(action, self.planner.pipeline.private, present)
                 shared = {name: self._intern(getattr(action, name)) for name in ("host", "implicit_deps")}
                 actions.append(replace(action, **shared))
