@@ -10,7 +10,7 @@ from orun.stages.name_checks import require_known
 from orun.stages.params import Doc
 
 if TYPE_CHECKING:
-    from onnx import ModelProto, NodeProto
+    from onnx import ModelProto
 
 Width = Literal["int8", "uint8", "int16", "uint16"]
 TYPES: Mapping[str, str] = {"int8": "QInt8", "uint8": "QUInt8", "int16": "QInt16", "uint16": "QUInt16"}
@@ -38,8 +38,10 @@ def make_tensor_overrides(
     """
     from onnxruntime.quantization import QuantType
 
+    from orun.stages._graph.nodes import find_channel_axis
+
     nodes = {node.name: node for node in model.graph.node if node.name}
-    axes = {name: _find_axis(node) for node in model.graph.node for name in node.input[1:2]}
+    axes = {name: find_channel_axis(node) for node in model.graph.node for name in node.input[1:2]}
     weights = {tensor.name for tensor in model.graph.initializer}
     values = {name for node in model.graph.node for name in (*node.input, *node.output) if name}
     require_known("overrides", overrides, nodes.keys() | values)
@@ -50,12 +52,7 @@ def make_tensor_overrides(
         for tensor in filter(None, (*node.input[:2], *node.output)) if node else [name]:
             width = override.weight_type if tensor in weights else override.activation_type
             if width is not None:
-                axis = {"axis": axes[tensor]} if per_channel and tensor in weights and tensor in axes else {}
-                result[tensor] = [{"quant_type": QuantType[TYPES[width]], **axis}]
+                axis = axes.get(tensor) if per_channel and tensor in weights else None
+                by_channel = {} if axis is None else {"axis": axis}
+                result[tensor] = [{"quant_type": QuantType[TYPES[width]], **by_channel}]
     return result
-
-
-def _find_axis(node: NodeProto) -> int:
-    """Return the axis of the output channels in a node's weight."""
-    transposed = any(attribute.name == "transB" and attribute.i for attribute in node.attribute)
-    return 0 if node.op_type == "Conv" or transposed else 1

@@ -479,6 +479,14 @@ def test_one_node_in_more_bits(tmp_path: Path) -> None:
     assert zeros == {"x": "uint16", "normal": "uint8", "q": "uint8", "k": "uint8", "o": "uint16"}
 
 
+def test_a_constant_of_another_operator_than_a_product_has_one_scale(tmp_path: Path) -> None:
+    shifted = artifact(tmp_path, parse(OUTLIERS.replace("y = Add (p, o)", "y = Add (o, scale)")))
+    options = {"op_types": ["MatMul", "Gemm", "Add"], "per_channel": True, "preprocess": False}
+    result = quantize(tmp_path, shifted, "rows", overrides={"scale": {"weight_type": "int16"}}, **options)
+    weights = weights_of(onnx.load(result.model))
+    assert (weights["scale_quantized"].dtype.name, weights["scale_scale"].size) == ("int16", 1)
+
+
 def test_overrides_that_do_not_fit(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(OUTLIERS))
     with pytest.raises(UnknownName) as unknown:
