@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -18,8 +18,6 @@ Values: TypeAlias = Array | Sequence[Array]
 """One array `[n, ...]`, or n arrays of any shapes."""
 LABEL_COLUMNS = ("labels", "label", "target", "class", "y")  # usual names of a column of labels
 GOLDEN = (5**0.5 - 1) / 2  # golden ratio
-TOKENS = "input_ids"  # the input that a tokenizer makes of a text
-NOT_OF_TEXTS = ("decoder_", "past_key_values", "position_ids")  # prefixes of inputs that no tokenizer makes
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,48 +79,18 @@ class Dataset:
         return dataclasses.replace(self, inputs=inputs, labels=labels, fields=fields)
 
 
-@dataclass(frozen=True)
-class Origin:
-    """Source of the examples of a dataset, for errors.
+def require_dataset(returned: object, function: str) -> Dataset:
+    """Return what a function of the user has returned.
 
-    Attributes:
-        title: the dataset as the pipeline file names it; empty if it is made up.
-        is_folder: whether it is a folder of images.
-        tokenizer: folder of the tokenizer that makes the inputs of texts; empty if none does.
-        list_columns: returns the names of the columns or arrays of a file.
+    Raises:
+        UsageError: if that is no dataset.
     """
-
-    title: str = ""
-    is_folder: bool = False
-    tokenizer: str = ""
-    list_columns: Callable[[], Collection[str]] = tuple
-
-    @property
-    def is_function(self) -> bool:
-        """Whether a function returns the dataset."""
-        return ".py:" in self.title
-
-    @property
-    def has_columns(self) -> bool:
-        """Whether its inputs are columns or arrays of a file."""
-        return bool(self.title) and not (self.is_function or self.is_folder or self.tokenizer)
-
-    def suggest_inputs(self, missing: Collection[str], inputs: Mapping[str, Values]) -> str:
-        """Return how the dataset can have values for inputs that it lacks.
-
-        Args:
-            missing: names of these inputs.
-            inputs: values that it has.
-        """
-        if self.tokenizer and (never := [name for name in missing if name.startswith(NOT_OF_TEXTS)]):
-            listed = ", ".join(never)
-            return f"no tokenizer makes {listed}: write file.py:function that returns an orun.Dataset with all inputs"
-        if self.tokenizer:
-            return f"{self.tokenizer} does not make {', '.join(missing)}: is it the model's own tokenizer?"
-        has_texts = any(np.asarray(values[0]).dtype.kind in "OUS" for values in inputs.values())
-        if TOKENS in missing and has_texts and not self.is_function:
-            return "tokenize the texts: `text: {tokenizer: FOLDER}`"
-        return "name the arrays of the dataset after the model's inputs"
+    if not isinstance(returned, Dataset):
+        raise UsageError(
+            f"{function} must return an orun.Dataset, not a {type(returned).__name__}",
+            hint="wrap the arrays: orun.Dataset({'input name': array})",
+        )
+    return returned
 
 
 def spread_indices(total: int, examples: int) -> NDArray[np.intp]:

@@ -18,7 +18,8 @@ from orun.stages.contract import to_module_name
 
 TYPE_CHECKING = ("TYPE_CHECKING", "typing.TYPE_CHECKING")  # conditions that hold for type checkers alone
 
-# Modules that pass values on, remember them, end processes, or refuse to begin: they cannot change what a stage makes.
+# Modules that pass values on, remember them, end processes, refuse to begin, or word why a stage failed: they cannot
+# change what a stage makes.
 HARMLESS = frozenset(
     {
         "orun",
@@ -31,6 +32,7 @@ HARMLESS = frozenset(
         "orun.fs.machine_folder",
         "orun.environment.processes",
         "orun.environment.user_cache",
+        "orun.measure.dataset_origin",
         "orun.stages.contract",
         "orun.stages.library_errors",
         "orun.stages.library_warnings",

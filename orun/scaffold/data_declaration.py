@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from orun.errors import UsageError
-from orun.measure.dataset import LABEL_COLUMNS, TOKENS
+from orun.measure.dataset import LABEL_COLUMNS
+from orun.measure.dataset_origin import TOKENS
 from orun.scaffold.data_text import MATRIX, Declaration, name_columns
 from orun.scaffold.image_declaration import WRITE_FUNCTION, declare_images
 from orun.scaffold.model_facts import InputFact, ModelFacts

@@ -101,22 +101,13 @@ def _read_label_kind(source: str, column: str, inputs: Sequence[str]) -> LabelKi
 
 def _call(source: str, inputs: Sequence[str]) -> Dataset:
     """Return the dataset of a function; refuse one without the inputs of the model."""
-    from orun.measure.dataset import Dataset
+    from orun.measure.dataset import require_dataset
+    from orun.measure.dataset_origin import Origin
     from orun.stages.code import load_function
 
     path, _, function = source.rpartition(":")
-    dataset = load_function(Path(path).parent, f"{Path(path).name}:{function}", ())()
-    if not isinstance(dataset, Dataset):
-        raise UsageError(
-            f"{source} must return an orun.Dataset, not a {type(dataset).__name__}",
-            hint="wrap the arrays: orun.Dataset({'input name': array})",
-        )
-    if missing := [name for name in inputs if name not in dataset.inputs]:
-        raise UsageError(
-            f"the dataset of {source} has no {', '.join(missing)}, which the model takes",
-            why=f"it has {', '.join(dataset.inputs)}",
-            hint="name its arrays after the model's inputs",
-        )
+    dataset = require_dataset(load_function(Path(path).parent, f"{Path(path).name}:{function}", ())(), source)
+    Origin(source).require_inputs(inputs, dataset.inputs)
     return dataset
 
 

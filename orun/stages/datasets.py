@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from orun.measure.accuracy.request import Request
-    from orun.measure.dataset import Dataset, Origin, Values
+    from orun.measure.dataset import Dataset, Values
+    from orun.measure.dataset_origin import Origin
 
 CODE = re.compile(r".+\.py:[A-Za-z_]\w*")
 MASK = "attention_mask"
@@ -36,16 +37,17 @@ def load_dataset(
             stage's model are, too.
 
     Raises:
-        StageFailed: when it is no dataset, or has no values for one of the inputs.
-        UsageError: when a file is wrong, naming file, column and row; when the first example does not fit the types and
-            shapes of these inputs of the model; when an example has a length of 0 that the model does not survive.
+        UsageError: when it is no dataset, or has no values for one of the inputs; when a file is wrong, naming file,
+            column and row; when the first example does not fit the types and shapes of these inputs of the model; when
+            an example has a length of 0 that the model does not survive.
     """
+    from orun.measure.dataset import require_dataset
     from orun.stages._graph.fitting import require_steps
     from orun.stages._graph.io import list_input_names, load_graph
 
     model = load_graph(context.model()) if "model" in context.inputs else None
     if isinstance(examples, str) and CODE.fullmatch(examples):
-        dataset = _call(context, Code(examples))
+        dataset = require_dataset(context.load(Code(examples), ())(), examples)
     else:
         from orun.stages._data.files import read
         from orun.stages._data.images import note_ignored_files
@@ -53,13 +55,7 @@ def load_dataset(
         source = to_source(examples)
         dataset = read(context.root, source, {*columns, *inputs, *(list_input_names(model) if model else ())})
         note_ignored_files(context, source)
-    for name in inputs:
-        if name not in dataset.inputs:
-            raise context.failed(
-                f"{format_title(examples)} has no values for the input {name!r} of the model",
-                why=f"it has {', '.join(dataset.inputs)}",
-                hint=find_origin(context.root, examples).suggest_inputs([name], dataset.inputs),
-            )
+    find_origin(context.root, examples).require_inputs(inputs, dataset.inputs)
     if model is None:
         return dataset
     require_steps(format_title(examples), model, dataset.inputs)
@@ -103,12 +99,13 @@ def _reshape_columns(model: ModelProto, dataset: Dataset) -> Dataset:
 
 def find_origin(root: Path, examples: Examples) -> Origin:
     """Return where the examples of a parameter come from, for errors; `root` is the folder of the pipeline."""
-    from orun.measure.dataset import Origin
-    from orun.stages._data.files import list_columns
+    from orun.measure.dataset_origin import Origin
 
     name = format_title(examples)
     if isinstance(examples, str) and CODE.fullmatch(examples):
         return Origin(name)
+    from orun.stages._data.files import list_columns
+
     source = to_source(examples)
     return Origin(
         name,
@@ -121,18 +118,6 @@ def find_origin(root: Path, examples: Examples) -> Origin:
 def format_title(examples: Examples) -> str:
     """Return the name of a dataset for messages."""
     return str(to_source(examples).path)
-
-
-def _call(context: Context, reference: Code) -> Dataset:
-    from orun.measure.dataset import Dataset
-
-    dataset = context.load(reference, ())()
-    if not isinstance(dataset, Dataset):
-        raise context.failed(
-            f"{reference} must return an orun.Dataset, not a {type(dataset).__name__}",
-            hint="wrap the arrays: orun.Dataset({'input name': array})",
-        )
-    return dataset
 
 
 def find_constants(inputs: Mapping[str, Values]) -> dict[str, float]:

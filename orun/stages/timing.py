@@ -95,7 +95,7 @@ def make_feeds(
     for name, model in graphs.items():
         inputs = build_inputs(model, over)
         if dataset:
-            own = _from_dataset(inputs, dataset, sizes.batch)
+            own = _from_dataset(name, inputs, dataset, sizes.batch)
         else:
             _require_batch(name, inputs, sizes.batch)
             own = _make_up(inputs, sizes, find_sizes(model), seed)
@@ -128,14 +128,12 @@ def _require_batch(name: str, inputs: Sequence[Input], batch: int) -> None:
         )
 
 
-def _from_dataset(inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
+def _from_dataset(role: str, inputs: tuple[Input, ...], dataset: Dataset, batch: int) -> dict[str, Array]:
     from orun.measure.dataset import iter_batches, list_unbatched
+    from orun.measure.dataset_origin import Origin
     from orun.stages._graph.fitting import require_fitting
 
-    for item in inputs:
-        if item.name not in dataset.inputs:
-            why = f"it has {', '.join(dataset.inputs)}"
-            raise UsageError(f"the dataset has no values for input {item.name!r}", why=why)
+    Origin().require_inputs([item.name for item in inputs], dataset.inputs, role)
     most = 0
     values = {item.name: dataset.inputs[item.name] for item in inputs}
     unbatched = list_unbatched(values, {item.name: item.shape for item in inputs})

@@ -48,9 +48,9 @@ def test_what_the_labels_of_a_function_are(
         (
             "orun.Dataset({'y': np.ones((2, 3)), 'z': np.ones(2)})",
             """\
-the dataset of data.py:test has no x, which the model takes
+data.py:test has no values for x, which the model takes
   it has y, z
-  hint: name its arrays after the model's inputs""",
+  hint: name the arrays of the dataset after the model's inputs""",
         ),
         (
             "{'x': np.ones((2, 3))}",

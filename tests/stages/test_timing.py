@@ -172,4 +172,7 @@ def test_a_dataset_without_an_input(models: dict[str, Path]) -> None:
         make_feeds(
             models, Sizes(), 3, Dataset({"ids": np.zeros((2, 3), np.int64), "extra": np.zeros((2, 2), np.float32)})
         )
-    assert str(caught.value) == "the dataset has no values for input 'mask'\n  it has ids, extra"
+    assert str(caught.value) == (
+        "the dataset has no values for mask, which the model takes\n  it has ids, extra\n"
+        "  hint: name the arrays of the dataset after the model's inputs"
+    )

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from orun.core.metrics import Better, Metric, Unit
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.names import ERRORS, FIDELITY, SHARES
-from orun.measure.dataset import LABEL_COLUMNS, Dataset, Origin, Values
+from orun.measure.dataset import LABEL_COLUMNS, Dataset, Values
+from orun.measure.dataset_origin import Origin
 
 if TYPE_CHECKING:
     from orun.measure.metrics.boxes import BoxOutputs

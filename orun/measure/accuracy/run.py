@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from orun.core.dynamic_axes import find_batch_index
 from orun.errors import StageFailed, UsageError
 from orun.measure.accuracy.names import MODEL, REFERENCE, format_title
-from orun.measure.dataset import TOKENS, Array, Batch, Origin, Values, count, iter_batches, list_unbatched, suggest_type
+from orun.measure.dataset import Array, Batch, Values, count, iter_batches, list_unbatched, suggest_type
+from orun.measure.dataset_origin import TOKENS, Origin
 from orun.measure.metrics.fidelity import Difference, compare, concatenate
 
 if TYPE_CHECKING:
@@ -137,14 +138,7 @@ def run_models(
 
 def _match_inputs(plan: Plan, role: str, session: InferenceSession, inputs: Mapping[str, Values]) -> list[str]:
     names = [value.name for value in session.get_inputs()]
-    missing = [name for name in names if name not in inputs]
-    if missing:
-        raise StageFailed(
-            plan.stage,
-            f"the dataset has no {', '.join(missing)}, which the {format_title(role)} takes",
-            why=f"it has {', '.join(inputs)}",
-            hint=plan.origin.suggest_inputs(missing, inputs),
-        )
+    plan.origin.require_inputs(names, inputs, format_title(role))
     return names
 
 

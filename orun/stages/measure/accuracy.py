@@ -274,7 +274,9 @@ def _note_warnings(
 
     input_names = {role: [value.name for value in session.get_inputs()] for role, session in sessions.items()}
     if not (request.functions or request.postprocess):  # they may read inputs that no model has
-        for note in warn_of_unused_inputs(input_names, dataset, has_columns=request.origin.has_columns):
+        origin = request.origin
+        has_columns = bool(origin.title) and not (origin.is_function or origin.is_folder or origin.tokenizer)
+        for note in warn_of_unused_inputs(input_names, dataset, has_columns=has_columns):
             context.note(note)
     if (request.task or request.functions) and (note := warn_of_duplicates(dataset)):
         context.note(note)
@@ -299,7 +301,7 @@ def _strip_output(metric: str) -> str:
 
 def _build_request(context: Context, params: Params) -> Request:
     from orun.measure.accuracy.request import Request
-    from orun.measure.dataset import Origin
+    from orun.measure.dataset_origin import Origin
     from orun.measure.metrics.boxes import BoxOutputs
     from orun.stages._data.packages import need
     from orun.stages._graph.io import load_graph

@@ -548,7 +548,7 @@ def test_outputs_go_by_name(folder: Path) -> None:
             ["data.py:first_score"],
             {},
             (
-                "the dataset has no x, which the model takes\n"
+                "data.py:misnamed has no values for x, which the model takes\n"
                 "  it has image\n"
                 "  hint: name the arrays of the dataset after the model's inputs"
             ),

@@ -72,7 +72,7 @@ def test_labels_are_sought_among_the_columns_of_the_file(folder: Path, path: str
 def test_texts_without_a_tokenizer(folder: Path) -> None:
     params = {"dataset": {"path": "t.csv", "labels": "label"}, "metrics": ["accuracy"]}
     assert refusal(folder, params, model=SHORT) == (
-        "the dataset has no input_ids, attention_mask, which the model takes\n  it has text\n"
+        "t.csv has no values for input_ids, attention_mask, which the model takes\n  it has text\n"
         "  hint: tokenize the texts: `text: {tokenizer: FOLDER}`"
     )
 
@@ -80,7 +80,7 @@ def test_texts_without_a_tokenizer(folder: Path) -> None:
 def test_a_tokenizer_that_does_not_make_what_the_model_takes(folder: Path) -> None:
     dataset = {"path": "t.csv", "text": {"tokenizer": TOKENIZER}, "labels": "label"}
     assert refusal(folder, {"dataset": dataset, "metrics": ["accuracy"]}, model=SPEECH) == (
-        "the dataset has no sound, which the model takes\n  it has input_ids, token_type_ids, attention_mask\n"
+        "t.csv has no values for sound, which the model takes\n  it has input_ids, token_type_ids, attention_mask\n"
         f"  hint: {TOKENIZER} does not make sound: is it the model's own tokenizer?"
     )
 
@@ -88,7 +88,7 @@ def test_a_tokenizer_that_does_not_make_what_the_model_takes(folder: Path) -> No
 def test_an_input_that_no_tokenizer_makes(folder: Path) -> None:
     dataset = {"path": "t.csv", "text": {"tokenizer": TOKENIZER}, "labels": "label"}
     assert refusal(folder, {"dataset": dataset, "metrics": ["accuracy"]}, model=DECODER) == (
-        "the dataset has no decoder_input_ids, sound, which the model takes\n"
+        "t.csv has no values for decoder_input_ids, sound, which the model takes\n"
         "  it has input_ids, token_type_ids, attention_mask\n"
         "  hint: no tokenizer makes decoder_input_ids: write file.py:function that returns an orun.Dataset with all "
         "inputs"

@@ -372,16 +372,16 @@ def test_data_with_values_that_are_missing(tmp_path: Path) -> None:
 
 def test_data_that_does_not_fit(tmp_path: Path) -> None:
     before = artifact(tmp_path, convolution())
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UsageError) as caught:
         quantize(tmp_path, before, "wrong")
     assert str(caught.value) == (
         "examples.py:wrong must return an orun.Dataset, not a list\n"
         "  hint: wrap the arrays: orun.Dataset({'input name': array})"
     )
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UsageError) as caught:
         quantize(tmp_path, before, "rows")
     assert str(caught.value) == (
-        "examples.py:rows has no values for the input 'image' of the model\n  it has x\n"
+        "examples.py:rows has no values for image, which the model takes\n  it has x\n"
         "  hint: name the arrays of the dataset after the model's inputs"
     )
 

@@ -97,7 +97,7 @@ def test_refusals(tmp_path: Path) -> None:
         "learning.py:number must return a torch.nn.Module\n  it returned a int"
     )
     assert refusal(tmp_path, inputs=["pixel"]) == (
-        "learning.py:training has no values for the input 'pixel' of the model\n  it has pixels\n"
+        "learning.py:training has no values for pixel, which the model takes\n  it has pixels\n"
         "  hint: name the arrays of the dataset after the model's inputs"
     )
 
