@@ -25,13 +25,13 @@ PIPELINES = (".yaml", ".yml")
 SEARCHED = 100  # newest runs that are searched for one of the pipeline
 
 
-def explain_no_bundle(target: str, store: Path | None) -> UsageError:
+def build_no_bundle_error(target: str, store: Path | None) -> UsageError:
     """Return the error of a path that is not a folder: why there is no bundle, and the next command."""
     from orun.stages.release._manifest import MANIFEST
 
     look = f"ls {options.format_outputs_folder(_find_store_above(target) or store)}"
     if not os.path.lexists(target):
-        return _explain_not_built(target) or UsageError(f"there is no bundle {target}", why=BUNDLE, hint=look)
+        return _find_not_built_error(target) or UsageError(f"there is no bundle {target}", why=BUNDLE, hint=look)
     path = Path(target)
     folder = next((target[: -len(ending)] for ending in ARCHIVES if target.lower().endswith(ending)), "")
     if folder:
@@ -65,7 +65,7 @@ def note_earlier_run(target: str) -> str:
     return f"it is of an earlier run, as the last run of {file} built none: {'; '.join(_list_causes(run, stage))}"
 
 
-def _explain_not_built(target: str) -> UsageError | None:
+def _find_not_built_error(target: str) -> UsageError | None:
     """Return the error of a checkout that the last run left out; None for another path."""
     run, stage = _find_last_build(target)
     if run is None or stage is None:

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from orun.errors import MissingPackages, OrunError, UsageError
 
 
-def explain_missing_package(error: ModuleNotFoundError) -> UsageError | None:
+def find_missing_package_error(error: ModuleNotFoundError) -> UsageError | None:
     """Return the message for a missing package of orun or of one of its extras; None for any other module."""
     from orun.environment.distributions import OF_MODULES, list_metadata_paths, normalize, read_requirements
 

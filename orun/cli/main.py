@@ -14,7 +14,7 @@ import click
 from click.exceptions import Exit
 
 from orun import __version__
-from orun.cli.verb import Verbs, explain_lost_folder
+from orun.cli.verb import Verbs, find_lost_folder_error
 from orun.errors import MORE_MEMORY, Interrupted, MissingPackages, OrunError, PipelineError, StoreError, UsageError
 
 BUG = 5
@@ -107,9 +107,9 @@ def _run_command_line(command_line: list[str]) -> int:
         if error.ctx and isinstance(error, getattr(click.exceptions, "NoArgsIsHelpError", ())):  # of click 8.2
             click.echo(error.ctx.get_help(), err=True)
             return UsageError.exit_code
-        from orun.cli.usage import explain
+        from orun.cli.usage import build_usage_error
 
-        return _fail(explain(error, command_line), command_line)
+        return _fail(build_usage_error(error, command_line), command_line)
     except KeyboardInterrupt:
         return _fail(Interrupted("interrupted"), command_line)
     except MemoryError:
@@ -122,16 +122,16 @@ def _run_command_line(command_line: list[str]) -> int:
 
 def _fail_unexpectedly(error: Exception, command_line: Sequence[str]) -> int:
     """Tell of an error that no code expected: of the machine, of a package that is not installed, or a bug of ours."""
-    from orun.cli.crash import explain_missing_package, report_bug
+    from orun.cli.crash import find_missing_package_error, report_bug
     from orun.fs.os_errors import to_store_error
 
     refused: OrunError | None = None
     if isinstance(error, OSError):
-        refused = explain_lost_folder() or (
+        refused = find_lost_folder_error() or (
             to_store_error(error, "go on", Path.cwd()) if error.errno in FAILING else None
         )
     elif isinstance(error, ModuleNotFoundError):
-        refused = explain_missing_package(error)
+        refused = find_missing_package_error(error)
     if refused is None:
         refused = report_bug(error, command_line)
         refused.exit_code = BUG

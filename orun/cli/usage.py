@@ -12,7 +12,7 @@ from orun.cli.other_tools import OPTIONS, VERBS, translate
 from orun.errors import UsageError
 
 
-def explain(error: click.UsageError, command_line: Sequence[str]) -> UsageError:
+def build_usage_error(error: click.UsageError, command_line: Sequence[str]) -> UsageError:
     """Return the same complaint with the nearest option and the command that shows the help."""
     path = error.ctx.command_path if error.ctx else "orun"
     see = f"to see the options: {path} --help"

@@ -29,7 +29,7 @@ def write_examples(formatter: click.HelpFormatter, examples: Examples) -> None:
             formatter.write(f"  # {meaning}\n  {command}\n")
 
 
-def explain_lost_folder() -> UsageError | None:
+def find_lost_folder_error() -> UsageError | None:
     """Return the error of a current folder that was removed or cannot be entered any more; None where all is well."""
     try:
         os.getcwd()  # noqa: PTH109 - its name is not needed
@@ -67,7 +67,7 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; relative paths need a current folder."""
-        if lost := explain_lost_folder():
+        if lost := find_lost_folder_error():
             raise lost
         if sys.platform == "win32" and self.name not in ON_WINDOWS:
             from orun.environment.platforms import require_posix
@@ -149,14 +149,14 @@ class Verbs(click.Group):
                     accept_init(first)
                 return "init", self.get_command(ctx, "init"), args
         if not (os.path.lexists(first) or first.endswith((".yaml", ".yml")) or os.sep in first):
-            raise self._explain_unknown_verb(first)
+            raise self._build_unknown_verb_error(first)
         if len(args) > 1 and args[1] in self.verbs:
             from orun.fs.os_errors import quote
 
             raise UsageError("the verb comes before the file", hint=f"orun {args[1]} {quote(first)}")
         return DEFAULT, self.get_command(ctx, DEFAULT), args
 
-    def _explain_unknown_verb(self, name: str) -> UsageError:
+    def _build_unknown_verb_error(self, name: str) -> UsageError:
         from difflib import get_close_matches
 
         from orun.cli.other_tools import VERBS, translate

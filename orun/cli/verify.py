@@ -62,9 +62,9 @@ def command(target: str, rebuild: Sequence[str], overrides: Sequence[str], store
         names = [] if ALL in rebuild else rebuild
         return _rebuild(target, names, options.parse_overrides(overrides), store, as_json=as_json)
     if observe_presence(target) != FOLDER:
-        from orun.cli.bundle_checkout import explain_no_bundle
+        from orun.cli.bundle_checkout import build_no_bundle_error
 
-        raise explain_no_bundle(target, store)
+        raise build_no_bundle_error(target, store)
     return _verify_bundle(Path(target), as_json=as_json)
 
 

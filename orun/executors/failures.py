@@ -78,14 +78,14 @@ def from_end(job: Job, ended: Ended) -> StageError:
         advice = f"Give it more (memory: in {show_path(job.file)}), or less to do at a time"
         return _build_error(StageCrashed, job, message, advice=advice)
     if os.WIFSIGNALED(ended.status):
-        return _explain_crash(job, ended, os.WTERMSIG(ended.status))
+        return _build_crash_error(job, ended, os.WTERMSIG(ended.status))
     status = os.waitstatus_to_exitcode(ended.status)
     message = f"{job.stage} ended its process with exit status {status} before its function returned"
     why = "something in it called os._exit, or the like in native code"
     return _build_error(StageFailed, job, message, why)
 
 
-def explain_lost_supervisor(job: Job, log: str) -> StageError:
+def build_lost_supervisor_error(job: Job, log: str) -> StageError:
     """Return the error of a stage whose supervisor died.
 
     Args:
@@ -97,20 +97,20 @@ def explain_lost_supervisor(job: Job, log: str) -> StageError:
     return _build_error(StageCrashed, job, message, why)
 
 
-def _explain_crash(job: Job, ended: Ended, number: int) -> StageError:
+def _build_crash_error(job: Job, ended: Ended, number: int) -> StageError:
     try:
         name = signal.Signals(number).name
     except ValueError:  # real-time signals have no name
         name = f"signal {number}"
     name = f"{name} ({signal.strsignal(number)})"
     if number == signal.SIGKILL:
-        return _explain_kill(job, ended, name)
+        return _build_kill_error(job, ended, name)
     location = _find_crash_location(job)
     why = f"in native code, called {location}" if location else ""
     return _build_error(StageCrashed, job, f"{job.stage} crashed: {name}", why)
 
 
-def _explain_kill(job: Job, ended: Ended, name: str) -> StageError:
+def _build_kill_error(job: Job, ended: Ended, name: str) -> StageError:
     sizes = f"{units.show(ended.peak_memory, 'B')} of the {units.show(measure_memory(), 'B')} here"
     if ended.out_of_memory:
         why = f"the kernel ended it because memory ran out: its largest process had {sizes}"

@@ -189,13 +189,13 @@ def serve_session(connection: Connection, argument: tuple[Path, Target, Opener |
     )
 
 
-def serve_requests(connection: Connection, server: object, explain: Callable[[Exception], OrunError]) -> None:
+def serve_requests(connection: Connection, server: object, build_error: Callable[[Exception], OrunError]) -> None:
     """Answer requests until the other process ends the connection or is gone.
 
     Args:
         connection: to the other process.
         server: has a method for each request.
-        explain: turns an error of a library into the error that the other process raises.
+        build_error: turns an error of a library into the error that the other process raises.
     """
     while (message := _receive(connection)) is not None:
         request, arguments = message
@@ -205,7 +205,7 @@ def serve_requests(connection: Connection, server: object, explain: Callable[[Ex
             answer = False, error
         except Exception as error:  # noqa: BLE001 - the runtime's errors share no other base
             traceback.print_exc()
-            answer = False, explain(error)
+            answer = False, build_error(error)
         connection.send(answer)
 
 

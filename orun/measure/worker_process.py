@@ -41,10 +41,10 @@ def serve(connection: Connection, case: BenchmarkCase) -> None:
     gc.disable()
     die_with(os.getppid(), signal.SIGKILL)  # a stopped process would never see that its parent is gone
     server = _CaseServer(replace(case, target=case.target.here))
-    serve_requests(connection, server, lambda error: _explain_failure(case, error))
+    serve_requests(connection, server, lambda error: _build_failure_error(case, error))
 
 
-def _explain_failure(case: BenchmarkCase, error: Exception) -> UsageError:
+def _build_failure_error(case: BenchmarkCase, error: Exception) -> UsageError:
     shapes = ", ".join(f"{name} {list(array.shape)} {array.dtype}" for name, array in case.feeds.items())
     return UsageError(
         f"{'its framework' if case.source else 'ONNX Runtime'} cannot run {case.model.name} on {shapes}",

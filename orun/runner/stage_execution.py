@@ -208,14 +208,15 @@ class StageExecution(Record, frozen=True):
         for reference in self.step.stage.references:
             content = find_value(self.step.components, ComponentKind.CONTENT, reference.parameter)
             if self.store.files.digest_path(self.pipeline.root / reference.path) != content:
-                raise self._refuse(Path(reference.path).as_posix())
+                raise self._build_error(Path(reference.path).as_posix())
         now = _sign_declared(self.pipeline, self.store, self.step)
         same = self.store.files.is_same
         if edited := sorted(path for path, seen in self.declared.items() if not same(path, seen, now.get(path))):
-            raise self._refuse(os.path.relpath(edited[0], self.pipeline.root))  # and put back before the stage ended
+            # It was edited and put back before the stage ended.
+            raise self._build_error(os.path.relpath(edited[0], self.pipeline.root))
         for port, tree in self.step.inputs.items():
             if self.store.check(tree):
-                raise self._refuse(f"input {port}")
+                raise self._build_error(f"input {port}")
 
     def _require_packages(self, result: JobResult) -> None:
         """Raise InputChanged if a package changed since the run began: the cache key has the version of then."""
@@ -231,7 +232,7 @@ class StageExecution(Record, frozen=True):
             if len(set(versions)) > 1:
                 raise build_changed_error(self.step.stage.id, f"package {name} was changed ({' -> '.join(versions)})")
 
-    def _refuse(self, path: str) -> InputChanged:
+    def _build_error(self, path: str) -> InputChanged:
         return build_changed_error(self.step.stage.id, f"{path} was edited")
 
     def _read_undeclared_writes(self, result: JobResult) -> dict[str, UndeclaredWrite]:

@@ -33,7 +33,7 @@ def inspect_function(source: str, name: str, inputs: tuple[InputFact, ...]) -> M
         raise UsageError(f"there is no {path}", hint="name a Python file and a function in it: file.py:function")
     file = parse(path)
     if not {function, EVERYTHING} & {*file.list_names()}:
-        raise strip_function(path, f"{path} has no function {function!r}", function)
+        raise build_no_function_error(path, f"{path} has no function {function!r}", function)
     _require_no_arguments(file, path, function)
     model = load_function(path.parent, f"{path.name}:{function}", ())()
     frameworks = {base.__module__.partition(".")[0] for base in type(model).__mro__}
@@ -50,7 +50,7 @@ def inspect_function(source: str, name: str, inputs: tuple[InputFact, ...]) -> M
     )
 
 
-def strip_function(path: Path, problem: str, wanted: str = "") -> UsageError:
+def build_no_function_error(path: Path, problem: str, wanted: str = "") -> UsageError:
     """Return the error for a Python file that lacks a function, with a hint on one that may return the model."""
     names = _list_callables(parse(path))
     why = f"it has {', '.join(names)}" if names else "it has none"

@@ -235,10 +235,10 @@ def _build_missing_error(source: str) -> UsageError:
 
 def _build_unknown_error(path: Path) -> UsageError:
     """Return the error for a file that is not a model, with a hint on what to name instead."""
-    from orun.scaffold.function_inspection import strip_function
+    from orun.scaffold.function_inspection import build_no_function_error
 
     if path.suffix == ".py":
-        return strip_function(path, f"{path} does not say which function returns the model")
+        return build_no_function_error(path, f"{path} does not say which function returns the model")
     if path.name.lower().endswith(KERAS_WEIGHTS):
         why = "it holds weights without the layers that use them"
         return UsageError(f"{path} is not a whole model", why=why, hint="save it all: model.save('model.keras')")

@@ -48,10 +48,10 @@ def download(url: str, path: Path, digest: str, progress: Progress) -> None:
         raise UsageError(f"{url} cannot be fetched", why=str(getattr(error, "reason", error) or error)) from error
     if actual != digest.lower():
         path.unlink()
-        raise refuse_digest(url, actual, digest)
+        raise build_digest_error(url, actual, digest)
 
 
-def refuse_digest(name: str, actual: str, digest: str) -> UsageError:
+def build_digest_error(name: str, actual: str, digest: str) -> UsageError:
     """Return the error for a file, by its name or address, that has another digest than the pipeline says."""
     return UsageError(
         f"{name} is not the file that its digest names",

@@ -123,7 +123,7 @@ def _find_plug_in(uses: str, root: Path, files: CodeFiles) -> Kind:
     if points := offered.get(uses):
         return plugins.load(points)
     if in_file := PYTHON_FILE.fullmatch(uses):
-        raise _explain_no_function(in_file["file"], in_file["rest"] or "", root, files)
+        raise _build_no_function_error(in_file["file"], in_file["rest"] or "", root, files)
     from orun.text.aliases import note, resolve_alias  # lazy: only for errors
 
     known, instead = (*BUILTIN, *offered), note(uses, "kind of stage")
@@ -142,7 +142,7 @@ def _list_same_folder(name: str, known: Sequence[str]) -> str:
     return format_choices(kind for kind in known if kind.partition("/")[0] == folder) or EXPECTED
 
 
-def _explain_no_function(name: str, rest: str, root: Path, files: CodeFiles) -> Unknown:
+def _build_no_function_error(name: str, rest: str, root: Path, files: CodeFiles) -> Unknown:
     """Return the error for the path of a Python file without a valid function name after it."""
     try:
         functions = files.get(root / name).list_functions()

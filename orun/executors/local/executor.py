@@ -216,7 +216,7 @@ class LocalExecutor:
 
         If an import ended it, its jobs run in a server without that module, and fail when they import it themselves.
         """
-        from orun.executors.failures import explain_lost_supervisor
+        from orun.executors.failures import build_lost_supervisor_error
 
         self._open_selector().unregister(self._servers[server])
         self._servers.pop(server).close()
@@ -234,7 +234,8 @@ class LocalExecutor:
                 continue
             del self._running[stage]
             root = self._roots.get(server.interpreter)
-            messages.append(Finished(stage, explain_lost_supervisor(running.job, root.read_log_tail() if root else "")))
+            log = root.read_log_tail() if root else ""
+            messages.append(Finished(stage, build_lost_supervisor_error(running.job, log)))
         return messages
 
     def cancel(self, stage: str) -> None:

@@ -44,7 +44,7 @@ def check_metrics(stage: str, returned: object) -> dict[str, Metric]:
 def _check_name(stage: str, name: object) -> str:
     if not isinstance(name, str) or not name or not name.isprintable():
         why = "a name is a text of printable characters, not empty"
-        raise _build_refusal(stage, f"{stage} returned a metric that is named {name!r}", why=why)
+        raise _build_error(stage, f"{stage} returned a metric that is named {name!r}", why=why)
     return name
 
 
@@ -53,26 +53,24 @@ def _convert_metric(stage: str, name: str, value: object) -> Metric:
         try:
             value = Metric(float(value))
         except OverflowError:
-            raise _build_refusal(stage, f"{stage} returned a metric {name!r} that is too large for a number") from None
+            raise _build_error(stage, f"{stage} returned a metric {name!r} that is too large for a number") from None
     if not isinstance(value, Metric):
         why = f"it is a {type(value).__name__}"
-        raise _build_refusal(stage, f"{stage} returned a metric {name!r} that is no number", why=why)
+        raise _build_error(stage, f"{stage} returned a metric {name!r} that is no number", why=why)
     for field, number in _iter_numbers(value):
         unbounded = math.isinf(number) and field.endswith((".low", ".high"))  # too few samples to bound it
         if not math.isfinite(number) and not unbounded:
-            raise _build_refusal(
+            raise _build_error(
                 stage, f"{stage} returned a metric {name!r} that is not finite", why=f"{field} is {number}"
             )
     for field, (noun, allowed) in CHOICES.items():
         if (chosen := getattr(value, field)) not in allowed:
             listed = ", ".join(choice or "or empty" for choice in allowed)
-            raise _build_refusal(
-                stage, f"{_format_problem(stage, name)}: unknown {noun} {chosen!r} (allowed: {listed})"
-            )
+            raise _build_error(stage, f"{_format_problem(stage, name)}: unknown {noun} {chosen!r} (allowed: {listed})")
     try:
         metric = decode(Metric, encode(replace(_replace_numbers(value), value=float(value.value))))
     except ValueError as error:
-        raise _build_refusal(stage, f"{_format_problem(stage, name)}: {error}") from error
+        raise _build_error(stage, f"{_format_problem(stage, name)}: {error}") from error
     _require_intervals(stage, name, metric)
     return metric
 
@@ -102,7 +100,7 @@ def _require_intervals(stage: str, name: str, metric: Metric) -> None:
     for path, estimate in estimates:
         if not estimate.holds:
             why = f"{path.rstrip('.')}: {estimate.value:g} is not between {estimate.low:g} and {estimate.high:g}"
-            raise _build_refusal(stage, f"{stage} returned a metric {name!r} whose interval does not hold it", why=why)
+            raise _build_error(stage, f"{stage} returned a metric {name!r} whose interval does not hold it", why=why)
 
 
 def _iter_numbers(value: Record) -> Iterator[tuple[str, float]]:
@@ -124,5 +122,5 @@ def _iter_records(value: Record, path: str = "") -> Iterator[tuple[str, Record]]
                 yield from _iter_records(record, f"{path}{field}.{key}.")
 
 
-def _build_refusal(stage: str, message: str, why: str = "") -> OutputRefused:
+def _build_error(stage: str, message: str, why: str = "") -> OutputRefused:
     return OutputRefused(stage, message, why=why, hint=HINT)

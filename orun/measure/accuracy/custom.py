@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from orun.errors import StageFailed
-from orun.measure.accuracy.request import Floats, Function, Request, explain_missing_labels
+from orun.measure.accuracy.request import Floats, Function, Request, build_missing_labels_error
 from orun.measure.dataset import Dataset, Values, choose
 from orun.measure.metrics.pooled import Pooled, Rows, pool_function
 
@@ -29,7 +29,7 @@ class _Unlabelled(Dataset):
     def __getattribute__(self, name: str) -> Any:
         if name == "labels":
             request = self._request
-            raise explain_missing_labels(request, f"the metric {self._metric}", self._dataset)
+            raise build_missing_labels_error(request, f"the metric {self._metric}", self._dataset)
         return super().__getattribute__(name)
 
     def __repr__(self) -> str:

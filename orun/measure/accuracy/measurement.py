@@ -14,7 +14,7 @@ from orun.measure.accuracy.names import (
     RETRIEVAL,
     TRANSCRIPTION,
 )
-from orun.measure.accuracy.request import Report, Request, explain_missing_labels, fail_stage
+from orun.measure.accuracy.request import Report, Request, build_missing_labels_error, fail_stage
 from orun.measure.accuracy.run import TEXT, Plan, choose_outputs, run_models
 from orun.measure.accuracy.task import build_task_report
 from orun.measure.dataset import Array, Dataset, count
@@ -86,7 +86,7 @@ def _check(request: Request, dataset: Dataset, sessions: Mapping[str, InferenceS
                     hint="connect one: needs: {model: ..., reference: ...}",
                 )
         elif dataset.labels is None:
-            raise explain_missing_labels(request, name, dataset)
+            raise build_missing_labels_error(request, name, dataset)
         elif name in RETRIEVAL and dataset.candidates is None:
             raise StageFailed(
                 request.stage,

@@ -86,7 +86,7 @@ def fail_stage(stage: str) -> Iterator[None]:
         raise StageFailed(stage, error.problem, why=error.why, hint=error.hint) from error
 
 
-def explain_missing_labels(request: Request, metric: str, dataset: Dataset) -> StageFailed:
+def build_missing_labels_error(request: Request, metric: str, dataset: Dataset) -> StageFailed:
     """Return the error of a metric that needs labels when the dataset has none.
 
     Args:

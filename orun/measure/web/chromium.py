@@ -122,13 +122,13 @@ class Chromium:
             while view:
                 view = view[os.write(self._writer, view) :]
         except BrokenPipeError as error:
-            raise self._explain_end() from error
+            raise self._build_end_error() from error
 
     def _read(self) -> dict[str, Any]:
         while b"\0" not in self._buffer:
             chunk = os.read(self._reader, CHUNK)
             if not chunk:
-                raise self._explain_end()
+                raise self._build_end_error()
             self._buffer += chunk
         text, _, self._buffer = self._buffer.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
@@ -151,7 +151,7 @@ class Chromium:
             if not address.startswith("data:") and address != params["documentURL"]:
                 self.requests.append(address)
 
-    def _explain_end(self) -> OrunError:
+    def _build_end_error(self) -> OrunError:
         lines = (self._folder / LOG).read_text("utf-8", "replace").strip().splitlines()
         return OrunError("Chromium ended", why="\n".join(lines[-3:]))
 

@@ -24,7 +24,7 @@ def read_npz(path: Path, name: str) -> Columns:
         with np.load(path, allow_pickle=False) as archive:
             return {array: _read_array(archive, array, name) for array in archive.files}
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, TypeError) as error:
-        raise _explain_broken_file(name, "an archive of arrays", error) from error
+        raise _build_broken_file_error(name, "an archive of arrays", error) from error
 
 
 def _read_array(archive: np.lib.npyio.NpzFile, array: str, name: str) -> np.ndarray:
@@ -39,7 +39,7 @@ def read_npy(path: Path, name: str) -> Columns:
     try:
         return {path.stem: np.load(path, allow_pickle=False)}
     except (ValueError, EOFError) as error:
-        raise _explain_broken_file(name, "an array", error) from error
+        raise _build_broken_file_error(name, "an array", error) from error
 
 
 def read_safetensors(path: Path, name: str) -> Columns:
@@ -52,8 +52,8 @@ def read_safetensors(path: Path, name: str) -> Columns:
     try:
         return dict(sorted(load_file(path).items()))
     except SafetensorError as error:
-        raise _explain_broken_file(name, "a file of tensors", error) from error
+        raise _build_broken_file_error(name, "a file of tensors", error) from error
 
 
-def _explain_broken_file(name: str, kind: str, error: Exception) -> UsageError:
+def _build_broken_file_error(name: str, kind: str, error: Exception) -> UsageError:
     return UsageError(f"{name} is not {kind}", why=str(error).strip())

@@ -73,7 +73,7 @@ def _load(path: Path, name: str, texts: Collection[str] = ()) -> pa.Table:
             why = _count_from_1(path, why)
         raise UsageError(f"{name} is not a table", why=why) from error
     except UnicodeDecodeError as error:
-        raise _explain_encoding(name, f"the names of its columns: {error}") from error
+        raise _build_encoding_error(name, f"the names of its columns: {error}") from error
     if not table.num_rows:
         raise UsageError(f"{name} has no rows")
     if twice := sorted(title for title, count in Counter(names).items() if count > 1):
@@ -126,12 +126,12 @@ def _refuse_utf_16(path: Path, name: str) -> None:
     with path.open("rb") as file:
         start = file.read(START)
     if start.startswith(UTF_16):
-        raise _explain_encoding(name, "it begins with the mark of UTF-16")
+        raise _build_encoding_error(name, "it begins with the mark of UTF-16")
     if start.count(0) > len(start) / 3:  # half of the bytes of Latin letters
-        raise _explain_encoding(name, f"byte {start.index(0)} is 0, as in UTF-16")
+        raise _build_encoding_error(name, f"byte {start.index(0)} is 0, as in UTF-16")
 
 
-def _explain_encoding(name: str, why: str) -> UsageError:
+def _build_encoding_error(name: str, why: str) -> UsageError:
     return UsageError(f"{name} is not text in UTF-8", why=why, hint="save it as UTF-8")
 
 
@@ -141,7 +141,7 @@ def read_lines(path: Path, name: str) -> Columns:
     try:
         texts = [line for line in path.read_text("utf-8-sig").split("\n") if line.strip()]
     except UnicodeDecodeError as error:
-        raise _explain_encoding(name, str(error)) from error
+        raise _build_encoding_error(name, str(error)) from error
     if not texts:
         raise UsageError(f"{name} has no lines")
     return {"text": np.array(texts, dtype=object)}
@@ -204,5 +204,5 @@ def _convert_column(column: pa.ChunkedArray, title: str, name: str, *, nan: bool
         try:
             return np.array(column.to_pylist(), dtype=object)
         except UnicodeDecodeError as error:
-            raise _explain_encoding(name, f"column {title!r}: {error}") from error
+            raise _build_encoding_error(name, f"column {title!r}: {error}") from error
     return column.to_numpy()

@@ -53,9 +53,9 @@ def load_graph(path: Path) -> ModelProto:
             raise UsageError(
                 f"{path.name} is not an ONNX model", why="it is a pointer of Git LFS", hint="git lfs pull"
             ) from None
-        raise _explain_no_model(path, str(error)) from error
+        raise _build_no_model_error(path, str(error)) from error
     if not model.HasField("graph"):
-        raise _explain_no_model(path, "it holds no graph")
+        raise _build_no_model_error(path, "it holds no graph")
     with _refusing_bad_data(path):
         locations = list_external_files(model)
     for location in locations:
@@ -63,7 +63,7 @@ def load_graph(path: Path) -> ModelProto:
     return model
 
 
-def _explain_no_model(path: Path, problem: str) -> UsageError:
+def _build_no_model_error(path: Path, problem: str) -> UsageError:
     """Return the error for a file that is not an ONNX model, which says what it is as far as its first bytes tell."""
     with path.open("rb") as file:
         head = file.read(HEAD)

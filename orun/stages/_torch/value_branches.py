@@ -85,7 +85,7 @@ def require_no_value_branch(context: Context, bound: Bound, example: Feed, caugh
     for file, line in sorted(reads.places):
         place = _quote_line(file, line, context.root)
         if is_own(file, context.root):
-            raise _refuse(context, place)
+            raise _build_branch_error(context, place)
         context.note(f"the exported model has as a constant what forward reads from values of its inputs: {place}")
 
 
@@ -109,10 +109,10 @@ def naming_value_branch(context: Context) -> Iterator[None]:
     except Exception as error:
         if (line := _find_value_branch(error, context.root)) is None:
             raise
-        raise _refuse(context, line) from error
+        raise _build_branch_error(context, line) from error
 
 
-def _refuse(context: Context, line: str) -> StageFailed:
+def _build_branch_error(context: Context, line: str) -> StageFailed:
     return context.failed(
         "the module's forward depends on the values of its inputs, which an exported graph cannot",
         why=line,

@@ -83,7 +83,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     if size > ADDRESSABLE:
         problems.append(f"its files have {size} bytes, and WebAssembly can address {ADDRESSABLE}")
     if problems:
-        raise _explain_problems(context, problems)
+        raise _build_problems_error(context, problems)
     error, opened = _compare(context, params, model, runtime)
     folded = load_graph(write_optimized(context.model(), "basic", IN_THE_WAY))
     counts = {provider: count_nodes(folded, read_table(runtime.package, provider)) for provider in PROVIDERS}
@@ -126,13 +126,13 @@ def _compare(context: Context, params: Params, model: ModelProto, runtime: WebRu
         try:
             session = stack.enter_context(WebSession(runtime, context.model(), list_external_files(model)))
         except UsageError as error:
-            raise _explain_problems(context, [error.why]) from error
+            raise _build_problems_error(context, [error.why]) from error
         tries = load_cases(context, model, Trial(params.dims, params.inputs))
         tolerance = Tolerance(params.atol, params.rtol)
         return compare_with_cpu(context, model, tries, session.run, tolerance), session.opened
 
 
-def _explain_problems(context: Context, problems: Sequence[str]) -> StageFailed:
+def _build_problems_error(context: Context, problems: Sequence[str]) -> StageFailed:
     return context.failed(
         f"the model has {len(problems)} problem{'s' if len(problems) > 1 else ''} in onnxruntime-web",
         why="\n".join(problems),

@@ -178,9 +178,9 @@ def _download(context: Context, params: Params) -> Path:
 def _check_digest(context: Context, path: Path, digest: str) -> None:
     import hashlib
 
-    from orun.stages.download import refuse_digest
+    from orun.stages.download import build_digest_error
 
     with path.open("rb") as file:
         actual = hashlib.file_digest(file, "sha256").hexdigest()
     if actual != digest.lower():
-        raise refuse_digest(os.path.relpath(path, context.root), actual, digest)
+        raise build_digest_error(os.path.relpath(path, context.root), actual, digest)

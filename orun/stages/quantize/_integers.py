@@ -45,7 +45,7 @@ def find_integer_weights(model: ModelProto) -> list[str]:
     return [tensor.name for tensor in iter_tensors(model) if tensor.data_type in types and len(tensor.dims) > 1]
 
 
-def explain_nothing_quantized(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
+def build_nothing_quantized_error(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
     """Return the error that nothing could be quantized; weights in another type than float32 replace the reason."""
     types: dict[int, str] = {
         TensorProto.DOUBLE: "float64",
@@ -71,7 +71,7 @@ def require_integers(
     """
     weights = find_integer_weights(model)
     if not weights:
-        raise explain_nothing_quantized(context, model, why, hint)
+        raise build_nothing_quantized_error(context, model, why, hint)
     context.log.info("%d quantized weights:\n  %s", len(weights), "\n  ".join(weights))
     if left := sorted({node.op_type for node in iter_nodes(model) if node.op_type in IN_FLOAT}):
         context.note(f"nodes of {' and '.join(left)} stay in float: ONNX Runtime has no such operator in 8 bits")

@@ -95,7 +95,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.io import iter_nodes, load, save, weigh
     from orun.stages._graph.plain import fold_transposes, hoist, inline, split_gemm
     from orun.stages.quantize._calibration import make_trial
-    from orun.stages.quantize._integers import explain_nothing_quantized
+    from orun.stages.quantize._integers import build_nothing_quantized_error
 
     model = inline(load(context.model()))
     require_known("exclude", params.exclude, [node.name for node in iter_nodes(model)])
@@ -109,7 +109,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     quantized = sum(node.op_type == op_type for node in iter_nodes(result))
     if not quantized:
         why = "it has no MatMul or Gemm whose right side is a constant matrix"
-        raise explain_nothing_quantized(context, result, why, "look at `exclude`")
+        raise build_nothing_quantized_error(context, result, why, "look at `exclude`")
     save(result, context.result)
     compared = make_trial(
         params.dims, params.inputs, ranges_made_up=params.algorithm == "gptq" and params.dataset is None

@@ -61,7 +61,7 @@ def read_wordpiece(root: Path, name: str, length: int | None) -> WordPiece:
         )
     missing = [token for token in tokenizer.special.values() if token not in tokenizer.vocabulary]
     if missing or not all(tokenizer.vocabulary):
-        raise _refuse(name, f"its vocabulary has no {', '.join(missing)}" if missing else "it has an empty token")
+        raise _build_error(name, f"its vocabulary has no {', '.join(missing)}" if missing else "it has an empty token")
     return tokenizer
 
 
@@ -73,11 +73,11 @@ def _from_fast(document: dict[str, Any], config: dict[str, Any], name: str, leng
         ("pre-tokenizer", (document.get("pre_tokenizer") or {}).get("type"), "BertPreTokenizer"),
     ):
         if kind != wanted:
-            raise _refuse(name, f"its {part} is {kind}, and only {wanted} has an operator")
+            raise _build_error(name, f"its {part} is {kind}, and only {wanted} has an operator")
     if model.get("max_input_chars_per_word", LONGEST_WORD) != LONGEST_WORD:
-        raise _refuse(name, f"words of {model['max_input_chars_per_word']} characters are unknown to it")
+        raise _build_error(name, f"words of {model['max_input_chars_per_word']} characters are unknown to it")
     if not normalizer.get("clean_text", True):
-        raise _refuse(name, "it keeps control characters")
+        raise _build_error(name, "it keeps control characters")
     vocabulary = _order_vocabulary(model["vocab"], name)
     special = _read_special(config, model.get("unk_token", "[UNK]"))
     _require_frame(document.get("post_processor") or {}, special, name)
@@ -86,7 +86,7 @@ def _from_fast(document: dict[str, Any], config: dict[str, Any], name: str, leng
         for token in document.get("added_tokens", ())
         if token["content"] not in special.values() and not token["content"].startswith("[unused")
     ]:
-        raise _refuse(name, f"it has tokens of its own: {', '.join(added[:5])}")
+        raise _build_error(name, f"it has tokens of its own: {', '.join(added[:5])}")
     lowercase = bool(normalizer.get("lowercase", True))
     return WordPiece(
         vocabulary,
@@ -101,7 +101,7 @@ def _from_fast(document: dict[str, Any], config: dict[str, Any], name: str, leng
 
 def _from_slow(lines: list[str], config: dict[str, Any], name: str, length: int | None) -> WordPiece:
     if not config.get("do_basic_tokenize", True):
-        raise _refuse(name, "it does not split texts into words (`do_basic_tokenize: false`)")
+        raise _build_error(name, "it does not split texts into words (`do_basic_tokenize: false`)")
     lowercase = bool(config.get("do_lower_case", True))
     return WordPiece(
         tuple(lines),
@@ -127,7 +127,7 @@ def _load(path: Path, name: str) -> dict[str, Any]:
 def _order_vocabulary(vocabulary: dict[str, int], name: str) -> tuple[str, ...]:
     ordered = sorted(vocabulary, key=vocabulary.__getitem__)
     if [vocabulary[token] for token in ordered] != list(range(len(ordered))):
-        raise _refuse(name, "its ids are not the numbers from 0 on")
+        raise _build_error(name, "its ids are not the numbers from 0 on")
     return tuple(ordered)
 
 
@@ -145,7 +145,7 @@ def _require_frame(processor: dict[str, Any], special: dict[str, str], name: str
     elif processor.get("type") == "BertProcessing":
         frame = [processor["cls"][0], "text", processor["sep"][0]]
     if frame != [special["cls"], "text", special["sep"]]:
-        raise _refuse(name, f"it makes {' '.join(frame) or 'nothing'} of a text, and not [CLS] text [SEP]")
+        raise _build_error(name, f"it makes {' '.join(frame) or 'nothing'} of a text, and not [CLS] text [SEP]")
 
 
 def _strips_accents(stated: bool | None, *, lowercase: bool) -> bool:
@@ -162,5 +162,5 @@ def _read_length(config: dict[str, Any], name: str) -> int:
     return int(stated)
 
 
-def _refuse(name: str, why: str) -> UsageError:
+def _build_error(name: str, why: str) -> UsageError:
     return UsageError(f"the tokenizer {name} cannot be part of a model", why=why, hint=HINT)

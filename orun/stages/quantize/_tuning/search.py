@@ -219,7 +219,7 @@ class Search:
                 continue
             judged.append(replace(trial, accuracy=accuracy))
         if not judged:
-            raise self._explain_unreached()
+            raise self._build_unreached_error()
         if self.objective == "size":
             return min(judged, key=self._compute_cost)
         return self._choose_fastest(judged)
@@ -241,7 +241,7 @@ class Search:
     def _place(self, trial: Trial) -> tuple[Path, Target]:
         return self.workshop.build_model(trial.settings, trial.kept), self.places[trial.settings.place]
 
-    def _explain_unreached(self) -> StageFailed:
+    def _build_unreached_error(self) -> StageFailed:
         trials = self.trial_log.trials.values()
         judged = [trial for trial in trials if not trial.refused]
         refusals = dict.fromkeys(trial.refused for trial in trials if trial.refused)
