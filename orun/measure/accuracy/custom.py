@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from orun.errors import StageFailed
+from orun.errors import UsageError
 from orun.measure.accuracy.request import Floats, Function, Request, build_missing_labels_error
 from orun.measure.dataset import Dataset, Values, choose
 from orun.measure.metrics.pooled import Pooled, Rows, pool_function
@@ -53,13 +53,13 @@ def compute_custom_scores(
         One value for each example `[n]`; for one number of all examples `[]`, or `Pooled` if it is resampled.
 
     Raises:
-        StageFailed: if a function returns another number of values, or a value that is not finite.
+        UsageError: if a function returns another number of values, or a value that is not finite.
     """
     pooled = pool_custom_metrics(request, dataset, outputs, np.arange(len(dataset)))
     scores: dict[str, Floats | Pooled] = {}
     for name, function in request.functions.items():
         values = _call(request, name, function, outputs, dataset)
-        _check(request, name, values, len(dataset))
+        _check(name, values, len(dataset))
         scores[name] = values if values.ndim else pooled.get(name, values)
     return scores
 
@@ -87,8 +87,7 @@ def _call_score(
     }
     value = _call(request, name, function, chosen, dataset.choose(examples))
     if value.ndim:
-        raise StageFailed(
-            request.stage,
+        raise UsageError(
             f"the metric {name} returns one number of all examples, and must do so of any examples",
             why=f"it returned an array of shape {list(value.shape)} of {len(examples)} resampled examples",
         )
@@ -103,8 +102,7 @@ def _call(request: Request, name: str, function: Function, outputs: Mapping[str,
             return np.asarray(returned, dtype=np.float64)
     except (TypeError, ValueError):
         pass
-    raise StageFailed(
-        request.stage,
+    raise UsageError(
         f"the metric {name} must return one number, or one for each example",
         why=f"it returned {'nothing' if returned is None else f'a {type(returned).__name__}'}",
     )
@@ -119,7 +117,7 @@ def postprocess(request: Request, dataset: Dataset, outputs: Mapping[str, Values
         outputs: of one model, by name.
 
     Raises:
-        StageFailed: if the function returns no values for an example, or a value that is not finite.
+        UsageError: if the function returns no values for an example, or a value that is not finite.
     """
     function = request.postprocess
     if function is None:
@@ -127,32 +125,27 @@ def postprocess(request: Request, dataset: Dataset, outputs: Mapping[str, Values
     returned = _call_function(request, function.__name__, function, outputs, dataset)
     if not isinstance(returned, Mapping):
         returned = {function.__name__: returned}
-    processed = {
-        str(name): _check_values(request, str(name), values, len(dataset)) for name, values in returned.items()
-    }
+    processed = {str(name): _check_values(str(name), values, len(dataset)) for name, values in returned.items()}
     if not processed:
-        raise StageFailed(request.stage, f"postprocess: {function.__name__} returned no outputs")
+        raise UsageError(f"postprocess: {function.__name__} returned no outputs")
     return next(iter(processed)), {**outputs, **processed}
 
 
-def _check_values(request: Request, name: str, returned: Any, examples: int) -> Values:
+def _check_values(name: str, returned: Any, examples: int) -> Values:
     rows: Values | None = None
     if isinstance(returned, np.ndarray):
         rows = returned if returned.ndim else None
     elif isinstance(returned, Iterable) and not isinstance(returned, str | bytes | Mapping):
         rows = [np.asarray(row) for row in returned]
     if rows is None or len(rows) != examples:
-        raise StageFailed(
-            request.stage,
+        raise UsageError(
             f"postprocess must return a value for each of the {examples} examples, as {name}",
             why=f"it returned {'one ' + type(returned).__name__ if rows is None else f'{len(rows)} values'}",
             hint="return an array `[n, ...]` or a list of n arrays or texts; several of them as a dict by name",
         )
     for example, row in enumerate(rows):
         if np.asarray(row).dtype.kind == "f" and not np.isfinite(row).all():
-            raise StageFailed(
-                request.stage, f"postprocess returned numbers that are not finite for example {example}, as {name}"
-            )
+            raise UsageError(f"postprocess returned numbers that are not finite for example {example}, as {name}")
     if isinstance(rows, np.ndarray) or len({row.shape for row in rows}) > 1:
         return rows
     return np.stack(list(rows))
@@ -199,14 +192,13 @@ def protect_dataset(dataset: Dataset) -> Dataset:
     )
 
 
-def _check(request: Request, name: str, values: Floats, examples: int) -> None:
+def _check(name: str, values: Floats, examples: int) -> None:
     if values.shape not in ((), (examples,)):
-        raise StageFailed(
-            request.stage,
+        raise UsageError(
             f"the metric {name} must return one number, or one for each of the {examples} examples",
             why=f"it returned an array of shape {list(values.shape)}",
         )
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         example = f" for example {bad[0]}" if values.ndim else ""
-        raise StageFailed(request.stage, f"the metric {name} returned {values.flat[bad[0]]}{example}")
+        raise UsageError(f"the metric {name} returned {values.flat[bad[0]]}{example}")

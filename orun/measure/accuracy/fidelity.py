@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from orun.core.metrics import Metric
 from orun.core.serialization import replace
-from orun.errors import StageFailed
+from orun.errors import UsageError
 from orun.measure.accuracy.names import BASELINE, FIDELITY, MODEL, name_metric
 from orun.measure.accuracy.request import Floats, Report, Request
 from orun.measure.accuracy.run import CLASSES, FLOATS, TEXT, ModelOutputs
@@ -43,7 +43,7 @@ def build_fidelity_report(
     compared = _list_judged(request, types)
     families = [name for name in request.metrics if name in FIDELITY]
     for family in families:
-        outputs = _list_comparable(request.stage, family, types, differences.get(MODEL, {}))  # none of texts
+        outputs = _list_comparable(family, types, differences.get(MODEL, {}))  # none of texts
         compared |= {*outputs}
         for role, by_output in differences.items():
             values |= {f"{name_metric(family, name)}/{role}": by_output[name].measure_each(family) for name in outputs}
@@ -92,9 +92,7 @@ def _join(differences: Differences, candidates: ModelOutputs | None) -> Differen
     }
 
 
-def _list_comparable(
-    stage: str, family: str, types: Mapping[str, str], differences: Mapping[str, Difference]
-) -> tuple[str, ...]:
+def _list_comparable(family: str, types: Mapping[str, str], differences: Mapping[str, Difference]) -> tuple[str, ...]:
     """Return the outputs for which a metric is defined: classes have no angle, a single score has neither."""
     allowed = (*FLOATS, *CLASSES) if family.startswith("agreement") else FLOATS
     numbers = [name for name, kind in types.items() if kind in allowed]
@@ -103,8 +101,7 @@ def _list_comparable(
         listed = [
             f"{name} is {kind}{' with a single score' if name in numbers else ''}" for name, kind in types.items()
         ]
-        raise StageFailed(
-            stage,
+        raise UsageError(
             f"no output can be compared by {family}",
             why=", ".join(listed),
             hint="compare single scores by `sqnr`, `relative` or `max_abs`" if numbers else "",

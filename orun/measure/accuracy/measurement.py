@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from orun.errors import StageFailed
+from orun.errors import UsageError
 from orun.measure.accuracy.fidelity import build_fidelity_report
 from orun.measure.accuracy.names import (
     DETECTION,
@@ -14,7 +14,7 @@ from orun.measure.accuracy.names import (
     RETRIEVAL,
     TRANSCRIPTION,
 )
-from orun.measure.accuracy.request import Report, Request, build_missing_labels_error, fail_stage
+from orun.measure.accuracy.request import Report, Request, build_missing_labels_error
 from orun.measure.accuracy.run import TEXT, Plan, choose_outputs, run_models
 from orun.measure.accuracy.task import build_task_report
 from orun.measure.dataset import Array, Dataset, count
@@ -39,17 +39,16 @@ def evaluate(
         progress: called as progress(examples done, of examples, "examples").
 
     Raises:
-        StageFailed: if these models and this dataset do not have what a metric needs, or a model fails on the dataset.
+        UsageError: if these models and this dataset do not have what a metric needs, or a model fails on the dataset.
     """
     _check(request, dataset, sessions)
-    types = choose_outputs(request.stage, sessions, request.outputs)
+    types = choose_outputs(sessions, request.outputs)
     judged = next(iter(types))
     everything = request.functions or request.postprocess or request.boxes
     fidelity = tuple(name for name in request.metrics if name in FIDELITY)
     # Models may detect different numbers of boxes, which only fidelity metrics cannot compare.
     alike = bool(fidelity) or not (request.postprocess or request.boxes)
     plan = Plan(
-        stage=request.stage,
         origin=request.origin,
         highest=request.highest,
         outputs=tuple(types),
@@ -80,24 +79,21 @@ def _check(request: Request, dataset: Dataset, sessions: Mapping[str, InferenceS
     for name in request.metrics:
         if name in FIDELITY:
             if REFERENCE not in sessions:
-                raise StageFailed(
-                    request.stage,
+                raise UsageError(
                     f"{name} compares with a reference, and none is connected",
                     hint="connect one: needs: {model: ..., reference: ...}",
                 )
         elif dataset.labels is None:
             raise build_missing_labels_error(request, name, dataset)
         elif name in RETRIEVAL and dataset.candidates is None:
-            raise StageFailed(
-                request.stage,
+            raise UsageError(
                 f"{name} needs candidates, and the dataset has none",
                 hint="return orun.Dataset(inputs, labels, candidates) from the dataset's function",
             )
         elif name in RETRIEVAL and request.postprocess is not None:
-            raise StageFailed(request.stage, f"{name} judges the model's outputs, and `postprocess` replaces them")
+            raise UsageError(f"{name} judges the model's outputs, and `postprocess` replaces them")
         else:
-            with fail_stage(request.stage):
-                _check_labels(name, dataset.labels)
+            _check_labels(name, dataset.labels)
 
 
 def _check_labels(metric: str, labels: Array) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -11,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.core.metrics import Better, Metric, Unit
-from orun.errors import StageFailed, UsageError
+from orun.errors import UsageError
 from orun.measure.accuracy.names import ERRORS, FIDELITY, SHARES
 from orun.measure.dataset import LABEL_COLUMNS, Dataset, Values
 from orun.measure.dataset_origin import Origin
@@ -28,7 +27,6 @@ class Request:
     """Accuracy measurement to make.
 
     Attributes:
-        stage: id of the stage, for errors.
         metrics: names of built-in metrics.
         functions: custom metrics by name.
         better: direction of custom metrics by name; `higher` when left out.
@@ -46,7 +44,6 @@ class Request:
         normalize: applied to the texts of outputs and labels before errors are counted.
     """
 
-    stage: str
     metrics: tuple[str, ...]
     functions: Mapping[str, Function]
     better: Mapping[str, Better]
@@ -77,16 +74,7 @@ class Request:
         return "lower" if metric in ERRORS else self.better.get(metric, "higher")
 
 
-@contextmanager
-def fail_stage(stage: str) -> Iterator[None]:
-    """Turn the error of outputs or labels that a metric cannot read into a failure of the stage."""
-    try:
-        yield
-    except UsageError as error:
-        raise StageFailed(stage, error.problem, why=error.why, hint=error.hint) from error
-
-
-def build_missing_labels_error(request: Request, metric: str, dataset: Dataset) -> StageFailed:
+def build_missing_labels_error(request: Request, metric: str, dataset: Dataset) -> UsageError:
     """Return the error of a metric that needs labels when the dataset has none.
 
     Args:
@@ -96,8 +84,7 @@ def build_missing_labels_error(request: Request, metric: str, dataset: Dataset) 
     """
     origin = request.origin
     if not origin.title:
-        return StageFailed(
-            request.stage,
+        return UsageError(
             f"{metric} needs labels, and made-up inputs have none",
             hint="name examples with labels: dataset: data.py:function, or a file with `labels`",
         )
@@ -113,9 +100,7 @@ def build_missing_labels_error(request: Request, metric: str, dataset: Dataset) 
         why = f"it has {', '.join(columns)}"
         column = next((name for name in LABEL_COLUMNS if name in columns), "NAME")
         hint = f"say which of these they are: dataset: {{path: {origin.title}, labels: {column}, ...}}"
-    return StageFailed(
-        request.stage, f"{metric} needs labels, and the dataset {origin.title} has none", why=why, hint=hint
-    )
+    return UsageError(f"{metric} needs labels, and the dataset {origin.title} has none", why=why, hint=hint)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from orun.core.dynamic_axes import find_batch_index
-from orun.errors import StageFailed, UsageError
+from orun.errors import UsageError
 from orun.measure.accuracy.names import MODEL, REFERENCE, format_title
 from orun.measure.dataset import Array, Batch, Values, count, iter_batches, list_unbatched, suggest_type
 from orun.measure.dataset_origin import TOKENS, Origin
@@ -40,7 +40,6 @@ class Plan:
     """Plan of a pass over the data.
 
     Attributes:
-        stage: id of the stage, for errors.
         origin: where the examples come from.
         highest: largest value of inputs that have one, by name, for errors.
         outputs: names of the outputs to fetch.
@@ -52,7 +51,6 @@ class Plan:
         class_axis: axis of an output along which the scores of the classes lie.
     """
 
-    stage: str
     origin: Origin
     highest: Mapping[str, float]
     outputs: tuple[str, ...]
@@ -77,11 +75,11 @@ class ModelOutputs:
     kept: Mapping[str, Mapping[str, Values]]
 
 
-def choose_outputs(stage: str, sessions: Mapping[str, InferenceSession], wanted: Sequence[str]) -> dict[str, str]:
+def choose_outputs(sessions: Mapping[str, InferenceSession], wanted: Sequence[str]) -> dict[str, str]:
     """Return the wanted outputs, or all, with their types.
 
     Raises:
-        StageFailed: if a model lacks an output, or an output has a type that cannot be measured.
+        UsageError: if a model lacks an output, or an output has a type that cannot be measured.
     """
     types = {output.name: output.type for output in sessions[MODEL].get_outputs()}
     names = list(wanted) or list(types)
@@ -90,16 +88,14 @@ def choose_outputs(stage: str, sessions: Mapping[str, InferenceSession], wanted:
     for role, outputs in present.items():
         missing = [name for name in names if name not in outputs]
         if missing:
-            raise StageFailed(
-                stage,
+            raise UsageError(
                 f"the {format_title(role)} has no output {', '.join(map(repr, missing))}",
                 why=f"it has {', '.join(outputs)}",
                 hint=f"name outputs that all models have: `outputs: [{', '.join(shared)}]`" if shared else RENAME,
             )
     for name in names:
         if types[name] not in (*FLOATS, *CLASSES, TEXT):
-            raise StageFailed(
-                stage,
+            raise UsageError(
                 f"output '{name}' of the model is a {types[name]}, which cannot be judged",
                 hint="name the outputs to judge in `outputs`, or let the model cast this one to float",
             )
@@ -119,7 +115,7 @@ def run_models(
         tick: called with the number of examples done since the last call.
 
     Raises:
-        StageFailed: if an input is missing, a model fails, an output is not finite, or shapes or types differ.
+        UsageError: if an input is missing, a model fails, an output is not finite, or shapes or types differ.
     """
     feeds = {role: _match_inputs(plan, role, session, inputs) for role, session in sessions.items()}
     collector = _Collector(plan, part, tuple(sessions))
@@ -152,8 +148,7 @@ def _run(
         listed = "\n".join(
             f"{name}: fed {value.dtype} {list(value.shape)}, takes {types[name]}" for name, value in feed.items()
         )
-        raise StageFailed(
-            plan.stage,
+        raise UsageError(
             f"the {format_title(role)} does not run on {part} {batch.examples[0]}",
             why=f"{str(error).strip()}\n{listed}",
             hint=_suggest_type(session, feed)
@@ -167,7 +162,7 @@ def _run(
         has_batch = {name for name, value in outputs.items() if value.shape[:1] == (1,) and name not in later}
         outputs = {name: value if name in has_batch else value[None] for name, value in outputs.items()}
     for name, value in outputs.items():
-        _check_output(plan.stage, f"output '{name}' of the {format_title(role)}", value, part, batch)
+        _check_output(f"output '{name}' of the {format_title(role)}", value, part, batch)
     return outputs
 
 
@@ -213,11 +208,10 @@ def _suggest_length(origin: Origin, feed: Mapping[str, Array]) -> str:
     return f"if the model takes fewer tokens: `text: {{length: N}}`; this example has {feed[TOKENS].shape[-1]}"
 
 
-def _check_output(stage: str, title: str, value: Array, part: str, batch: Batch) -> None:
+def _check_output(title: str, value: Array, part: str, batch: Batch) -> None:
     examples = len(batch.examples)
     if value.shape[:1] != (examples,):
-        raise StageFailed(
-            stage,
+        raise UsageError(
             f"{title} has no batch axis: its shape is {list(value.shape)} for a batch of {examples}",
             hint="name the outputs with a batch axis in `outputs`"
             + ("; or let the model return this one with a batch axis of 1, `output[None]`" if examples == 1 else ""),
@@ -229,8 +223,7 @@ def _check_output(stage: str, title: str, value: Array, part: str, batch: Batch)
         example = value[bad[0]]
         nan, infinite = int(np.isnan(example).sum()), int(np.isinf(example).sum())
         note = _describe_inputs(batch, int(bad[0]), part)
-        raise StageFailed(
-            stage,
+        raise UsageError(
             f"{title} is not finite for {part} {batch.examples[bad[0]]}",
             why=f"{nan} NaN and {infinite} infinite among its {example.size} values{note}",
         )
@@ -284,8 +277,7 @@ class _Collector:
     def _check_form(self, role: str, name: str, value: Array, wanted: Array, batch: Batch) -> None:
         ours, theirs = (f"{array.dtype} {list(array.shape)}" for array in (value, wanted))
         if ours != theirs:
-            raise StageFailed(
-                self.plan.stage,
+            raise UsageError(
                 f"output '{name}' of the {format_title(role)} differs in form from the reference's",
                 why=f"{ours}, and {theirs} in the reference, for {self.part} {batch.examples[0]}",
                 hint="outputs are compared only if shapes and types are equal: make the model keep its reference's",

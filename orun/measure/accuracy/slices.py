@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from orun.errors import StageFailed
+from orun.errors import UsageError
 from orun.measure.accuracy.names import LABEL, slice_name
 from orun.measure.accuracy.request import Request
 from orun.measure.dataset import Array, Dataset
@@ -40,14 +40,13 @@ def list_slices(request: Request, dataset: Dataset) -> list[Slice]:
     """Return the slices by all fields of the request.
 
     Raises:
-        StageFailed: if the dataset lacks a field, or a field has too many values.
+        UsageError: if the dataset lacks a field, or a field has too many values.
     """
     parts: list[Slice] = []
     for field in request.slices:
         values, holds = _group(request, dataset, field)
         if len(values) > MOST:
-            raise StageFailed(
-                request.stage,
+            raise UsageError(
                 f"slices: {field} has {len(values)} values among {len(dataset)} examples",
                 why=f"at most {MOST} slices of a field are measured",
                 hint="add a field of coarser values to the dataset: orun.Dataset(..., fields={...})",
@@ -62,26 +61,24 @@ def _group(request: Request, dataset: Dataset, field: str) -> tuple[list[Any], C
         classes = [image.classes for image in read_labels(dataset.labels)]
         values = np.unique(np.concatenate(classes))
         return values.tolist(), lambda place: np.array([values[place] in held for held in classes])
-    values, of_examples = np.unique(_find_column(request, dataset, field), return_inverse=True)  # all NaN are one value
+    values, of_examples = np.unique(_find_column(dataset, field), return_inverse=True)  # all NaN are one value
     return values.tolist(), lambda place: of_examples == place
 
 
-def _find_column(request: Request, dataset: Dataset, field: str) -> Array:
+def _find_column(dataset: Dataset, field: str) -> Array:
     labels = dataset.labels
     if labels is None or labels.shape[1:] not in ((), (1,)):
         fields = dataset.fields
     else:
         fields = {LABEL: labels.reshape(len(labels)), **dataset.fields}
     if field == LABEL and LABEL not in fields:
-        raise StageFailed(
-            request.stage,
+        raise UsageError(
             "slices: `label` stands for the labels, and "
             + ("the dataset has none" if labels is None else "these have several values for each example"),
             hint="slice by a field: orun.Dataset(..., fields={'scene': [...]}), `slices: [scene]`",
         )
     if field not in fields:
-        raise StageFailed(
-            request.stage,
+        raise UsageError(
             f"slices: the dataset has no field {field}",
             why=f"it has {', '.join(fields) or 'none'}",
             hint=f"add it: orun.Dataset(..., fields={{'{field}': [...]}}); of a table, `fields: [{field}]`",

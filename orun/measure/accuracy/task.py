@@ -29,7 +29,7 @@ from orun.measure.accuracy.names import (
     RETRIEVAL,
     TRANSCRIPTION,
 )
-from orun.measure.accuracy.request import Floats, Report, Request, fail_stage
+from orun.measure.accuracy.request import Floats, Report, Request
 from orun.measure.accuracy.run import ModelOutputs, move_classes_last
 from orun.measure.accuracy.slices import Slice, list_slices
 from orun.measure.dataset import Array, Dataset, Values
@@ -206,23 +206,18 @@ def _build_pools(
 ) -> dict[str, Callable[..., Pooled | None]]:
     labels: Any = dataset.labels
     pools: dict[str, Callable[..., Pooled | None]] = {}
-    with fail_stage(request.stage):
-        if any(name in DETECTION for name in request.task) and request.boxes:
-            boxes = read_labels(labels)
-            match = match_boxes(boxes, read_detections(request.boxes, outputs, boxes))
-            pools |= {name: partial(match, THRESHOLDS[name]) for name in DETECTION if name in request.task}
-        if rates := [name for name in TRANSCRIPTION if name in request.task]:
-            texts = _read_texts(request, rates[0], outputs[judged], labels, f"the output {judged}")
-            pools |= {name: pool_edits(name, *texts, request.normalize) for name in rates}
-        if "ece" in request.task:
-            pools["ece"] = calibration_error(
-                move_classes_last(_require_array(outputs[judged]), request.class_axis), labels
-            )
-        pools |= {
-            name: REGRESSION[name](_require_array(outputs[judged]), labels)
-            for name in REGRESSION
-            if name in request.task
-        }
+    if any(name in DETECTION for name in request.task) and request.boxes:
+        boxes = read_labels(labels)
+        match = match_boxes(boxes, read_detections(request.boxes, outputs, boxes))
+        pools |= {name: partial(match, THRESHOLDS[name]) for name in DETECTION if name in request.task}
+    if rates := [name for name in TRANSCRIPTION if name in request.task]:
+        texts = _read_texts(request, rates[0], outputs[judged], labels, f"the output {judged}")
+        pools |= {name: pool_edits(name, *texts, request.normalize) for name in rates}
+    if "ece" in request.task:
+        pools["ece"] = calibration_error(move_classes_last(_require_array(outputs[judged]), request.class_axis), labels)
+    pools |= {
+        name: REGRESSION[name](_require_array(outputs[judged]), labels) for name in REGRESSION if name in request.task
+    }
     return pools
 
 
@@ -261,17 +256,16 @@ def _compute_built_in(request: Request, dataset: Dataset, answers: Answers) -> S
     output, labels = answers.judged, np.asarray(dataset.labels)  # checked before the models ran
     pooled = {name: pool(np.arange(len(dataset))) for name, pool in answers.pools.items()}
     scores: dict[str, Floats | Pooled | None] = {**pooled}
-    with fail_stage(request.stage):
-        for name, measure in BY_LABEL.items():
-            if name in request.task:
-                scores[name] = measure(move_classes_last(_require_array(output), request.class_axis), labels)
-        for name, pool in POOLED.items():
-            if name in request.task:
-                scores[name] = pool(move_classes_last(_require_array(output), request.class_axis), labels)
-        if answers.candidates is not None and any(name in RETRIEVAL for name in request.task):
-            rank = rank_candidates(_require_array(output), _require_array(answers.candidates), labels)
-            scores["mrr"] = reciprocal_rank(rank)
-            scores.update({name: recall(rank, k) for name, k in RECALL.items()})
+    for name, measure in BY_LABEL.items():
+        if name in request.task:
+            scores[name] = measure(move_classes_last(_require_array(output), request.class_axis), labels)
+    for name, pool in POOLED.items():
+        if name in request.task:
+            scores[name] = pool(move_classes_last(_require_array(output), request.class_axis), labels)
+    if answers.candidates is not None and any(name in RETRIEVAL for name in request.task):
+        rank = rank_candidates(_require_array(output), _require_array(answers.candidates), labels)
+        scores["mrr"] = reciprocal_rank(rank)
+        scores.update({name: recall(rank, k) for name, k in RECALL.items()})
     return {name: values for name in request.task if (values := scores[name]) is not None}
 
 

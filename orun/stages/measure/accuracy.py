@@ -326,7 +326,6 @@ def _build_request(context: Context, params: Params) -> Request:
     if unknown:
         raise context.failed(f"better: {', '.join(unknown)} is not a metric of your own")
     return Request(
-        stage=context.stage,
         metrics=built_in,
         functions=functions,
         better=params.better,

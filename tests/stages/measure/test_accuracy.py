@@ -711,7 +711,7 @@ def test_class_folders_that_are_not_as_many_as_the_scores_are_noted(folder: Path
     assert (named.value("accuracy"), named.notes) == (1, ())
     own = measure(folder, params | {"metrics": ["cosine"]}, model=pixels, reference=pixels)
     assert own.notes == ()
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UsageError) as caught:
         measure(folder, params | {"dataset": source | {"path": "photos/2"}}, model=pixels)
     assert str(caught.value) == (
         "accuracy needs labels, and the dataset photos/2 has none\n"

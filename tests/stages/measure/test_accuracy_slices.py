@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orun.errors import StageFailed, UsageError
+from orun.errors import UsageError
 from orun.measure.dataset import Dataset
 from orun.measure.metrics.paired import estimate_tango_interval
 from tests.stages.measure.test_accuracy import EYE, linear, measure
@@ -166,7 +166,7 @@ def test_task_metrics_are_compared_with_every_reference(folder: Path) -> None:
 )
 def test_slices_that_cannot_be(folder: Path, dataset: str, slices: list[str], message: str) -> None:
     params = {"dataset": f"data.py:{dataset}", "metrics": ["accuracy"], "slices": slices}
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UsageError) as caught:
         measure(folder, params, model=linear(EYE))
     assert str(caught.value) == message
 
@@ -177,7 +177,7 @@ def test_slices_that_cannot_be(folder: Path, dataset: str, slices: list[str], me
 )
 def test_labels_that_cannot_slice(folder: Path, dataset: str, labels: str) -> None:
     params = {"dataset": f"data.py:{dataset}", "metrics": ["data.py:first_score"], "slices": ["label"]}
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UsageError) as caught:
         measure(folder, params, model=linear(EYE))
     assert str(caught.value) == (
         f"slices: `label` stands for the labels, and {labels}\n"
@@ -299,7 +299,7 @@ def test_values_of_each_example_are_not_called_for_anew(folder: Path) -> None:
 
 def test_one_number_of_all_examples_must_be_one_of_any(folder: Path) -> None:
     params = {"dataset": "data.py:pictures", "metrics": ["data.py:listed"], "resamples": 200}
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UsageError) as caught:
         measure(folder, params, model=linear(EYE))
     assert str(caught.value) == (
         "the metric listed returns one number of all examples, and must do so of any examples\n"

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from orun.errors import StageFailed
+from orun.errors import UsageError
 from tests.stages.measure.test_accuracy import EYE, linear, measure
 
 DATA = """
@@ -69,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
 def test_what_asks_for_labels_is_told_that_there_are_none(
     folder: Path, dataset: object, metric: str, message: str
 ) -> None:
-    with pytest.raises(StageFailed) as caught:
+    with pytest.raises(UsageError) as caught:
         measure(folder, {"dataset": dataset, "metrics": [metric]}, model=linear(EYE))
     assert str(caught.value) == message
 
