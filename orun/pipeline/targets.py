@@ -15,7 +15,8 @@ from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.placement import RUNS_ON
 from orun.pipeline.problems import Problems
 from orun.pipeline.values import localize
-from orun.providers.registry import PROVIDERS, SESSION_ENTRIES
+from orun.providers.registry import PROVIDERS
+from orun.providers.session_entries import SESSION_ENTRIES
 from orun.providers.spec import OptionType, ProviderSpec
 from orun.stages.params import list_params
 from orun.text.suggestions import find_closest, find_misspelt

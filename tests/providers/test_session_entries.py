@@ -1,4 +1,4 @@
-"""The table of providers against the installed ONNX Runtime."""
+"""The known entries of a session against the installed ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from onnxruntime.capi import onnxruntime_pybind11_state as library
 
-from orun.providers.registry import SESSION_ENTRIES
+from orun.providers.session_entries import SESSION_ENTRIES
 
 ENTRY = re.compile(rb"(?<=\x00)(?:session|optimization|mlas|memory)\.[a-z_0-9.]+[a-z0-9](?=\x00)")
 
