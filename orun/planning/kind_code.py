@@ -32,6 +32,7 @@ HARMLESS = frozenset(
         "orun.fs.machine_folder",
         "orun.environment.processes",
         "orun.environment.user_cache",
+        "orun.measure.accuracy.failed_feeds",
         "orun.measure.dataset_origin",
         "orun.stages.contract",
         "orun.stages.library_errors",

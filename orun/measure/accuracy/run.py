@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from orun.core.dynamic_axes import find_batch_index
 from orun.errors import UsageError
+from orun.measure.accuracy.failed_feeds import describe_feed, suggest_feed
 from orun.measure.accuracy.names import MODEL, REFERENCE, format_title
-from orun.measure.dataset import Array, Batch, Values, count, iter_batches, list_unbatched, suggest_type
-from orun.measure.dataset_origin import TOKENS, Origin
+from orun.measure.dataset import Array, Batch, Values, count, iter_batches, list_unbatched
+from orun.measure.dataset_origin import Origin
 from orun.measure.metrics.fidelity import Difference, compare, concatenate
 
 if TYPE_CHECKING:
@@ -22,11 +23,6 @@ if TYPE_CHECKING:
 FLOATS = ("tensor(float)", "tensor(double)", "tensor(float16)")
 TEXT = "tensor(string)"
 CLASSES = ("tensor(bool)", *(f"tensor({sign}int{bits})" for sign in ("", "u") for bits in (8, 16, 32, 64)))
-TYPES = {  # numpy's name of ONNX Runtime's types
-    "tensor(float)": "float32",
-    "tensor(double)": "float64",
-    **{f"tensor({name})": name for name in ("float16", "int8", "int16", "int32", "int64", "uint8", "uint16")},
-}
 RENAME = (
     "the models share no output: give their outputs one name, with `outputs: [NAME]` of a convert stage, or `rename` "
     "of optimize/edit"
@@ -144,17 +140,10 @@ def _run(
     try:
         values = session.run(list(plan.outputs), dict(feed))
     except Exception as error:  # ONNX Runtime's errors share no base class but this
-        types = {value.name: f"{TYPES.get(value.type, value.type)} {value.shape}" for value in session.get_inputs()}
-        listed = "\n".join(
-            f"{name}: fed {value.dtype} {list(value.shape)}, takes {types[name]}" for name, value in feed.items()
-        )
         raise UsageError(
             f"the {format_title(role)} does not run on {part} {batch.examples[0]}",
-            why=f"{str(error).strip()}\n{listed}",
-            hint=_suggest_type(session, feed)
-            or _suggest_rank(session, feed)
-            or _suggest_table(plan, feed)
-            or _suggest_length(plan.origin, feed),
+            why=f"{str(error).strip()}\n{describe_feed(session, feed)}",
+            hint=suggest_feed(session, feed, plan.origin, plan.highest),
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     if batch.is_unbatched:
@@ -164,48 +153,6 @@ def _run(
     for name, value in outputs.items():
         _check_output(f"output '{name}' of the {format_title(role)}", value, part, batch)
     return outputs
-
-
-def _suggest_type(session: InferenceSession, feed: Mapping[str, Array]) -> str:
-    """Say how to convert the first input whose type the model does not take; empty if there is none."""
-    types = {value.name: TYPES.get(value.type) for value in session.get_inputs()}
-    wrong = [name for name, value in feed.items() if types[name] and types[name] != value.dtype.name]
-    return "".join(suggest_type(name, str(types[name])) for name in wrong[:1])
-
-
-def _suggest_rank(session: InferenceSession, feed: Mapping[str, Array]) -> str:
-    """Say how to feed examples that have a batch axis of their own, or too few axes; empty if there are none."""
-    for value in session.get_inputs():
-        axes, fed = len(value.shape or ()), feed[value.name]
-        if fed.ndim == axes + 1 and fed.shape[1:2] == (1,):
-            return (
-                f"each example of {value.name} has a batch axis of 1, and batching adds another: give each example "
-                "without it, `values[0]`, or all examples as one array `[n, ...]`"
-            )
-        if fed.ndim < axes:
-            return (
-                f"an example of {value.name} is {list(fed.shape[1:])}, and the model takes {value.shape[1:]}: a row of "
-                "a table is one example, so make windows in a function, or store them in a .npz"
-            )
-    return ""
-
-
-def _suggest_table(plan: Plan, feed: Mapping[str, Array]) -> str:
-    """Name the first input of integers that are more than the model takes, as rows of a table; empty without one."""
-    for name, value in feed.items():
-        highest = plan.highest.get(name)
-        if highest is not None and value.dtype.kind in "iu" and value.size and value.max() > highest:
-            tokenizer = plan.origin.tokenizer
-            question = f"is {tokenizer} the model's own tokenizer?" if tokenizer else "are these ids of its own table?"
-            return f"{name} holds {value.max()}, and the model takes 0 to {highest:g}: {question}"
-    return ""
-
-
-def _suggest_length(origin: Origin, feed: Mapping[str, Array]) -> str:
-    """Say how to feed fewer tokens; empty if no tokenizer makes the inputs."""
-    if not origin.tokenizer or TOKENS not in feed:
-        return ""
-    return f"if the model takes fewer tokens: `text: {{length: N}}`; this example has {feed[TOKENS].shape[-1]}"
 
 
 def _check_output(title: str, value: Array, part: str, batch: Batch) -> None:
