@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import functools
 import re
-import unicodedata
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from jsonschema import Draft7Validator, validators
 
 from orun.pipeline.forms import advise, list_constants, suggest
-from orun.pipeline.fragments import CONDITION, write_constant
+from orun.pipeline.fragments import write_constant
 from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, describe, find, to_plain
 from orun.pipeline.problems import Problems
+from orun.pipeline.unknown_keys import describe_odd_space, find_joined_key, guess_key, separate, suggest_instead
 from orun.text.suggestions import find_closest, format_choices
 
 TYPE_WORDS: Mapping[str, str] = {
@@ -26,7 +26,6 @@ TYPE_WORDS: Mapping[str, str] = {
     "null": "null",
 }
 SHARED = "what anchors (&name) hold for several places may stand under `vars`"
-WHOLE_PART = re.compile(r"(\d+), *$")  # of a decimal with a comma
 
 
 def validate(root: Map, schema: Mapping[str, Any], problems: Problems) -> set[Path]:
@@ -89,7 +88,7 @@ class _Report:
         for name in sorted(stages, key=lambda name: stages[name].key.position):  # which a matrix changes
             inner = stages[name].value
             inner_keys = inner.entries if isinstance(inner, Map) else ()
-            if name in keys and not any(_guess_key(key, keys, "").startswith("uses") for key in inner_keys):
+            if name in keys and not any(guess_key(key, keys, "").startswith("uses") for key in inner_keys):
                 misplaced[name] = before
             else:
                 before = name.partition("[")[0]
@@ -134,7 +133,7 @@ class _Report:
         needs = self._suggest_needs(node) if path[:1] == ("stages",) and isinstance(node, Map) else ""
         for key, entry in node.entries.items() if isinstance(node, Map) else ():
             if not _is_known(key, error.schema):
-                near = _guess_key(key, known, noun)
+                near = guess_key(key, known, noun)
                 self.problems.add(
                     entry.key,
                     f"{key!r} is not {_choose_article(noun)} {noun}{'' if known else ', which has none'}",
@@ -146,8 +145,8 @@ class _Report:
                     else needs
                     if needs and key in self.stages
                     else near,
-                    hint=_describe_odd_space(key, near)
-                    or _suggest_instead(entry.key, key, noun, error.schema, path)
+                    hint=describe_odd_space(key, near)
+                    or suggest_instead(entry.key, key, noun, error.schema, path)
                     or (SHARED if not path and (key.startswith(("x-", ".")) or not near) else ""),
                 )
 
@@ -179,7 +178,7 @@ class _Report:
         """Note missing keys; for a missing mapping with required keys, note those."""
         properties = error.schema.get("properties", {})
         unknown = [key for key in error.instance if not _is_known(key, error.schema)]
-        misspelt = {_find_joined_key(key, properties) or find_closest(key, properties) for key in unknown}
+        misspelt = {find_joined_key(key, properties) or find_closest(key, properties) for key in unknown}
         for key in error.validator_value:
             if key in error.instance or key in misspelt:
                 continue
@@ -211,7 +210,8 @@ class _Report:
             span,
             message,
             expected=describe_expectation(error.schema),
-            suggestion=suggest(node, error.schema, path) or _separate(node, error.schema),
+            suggestion=suggest(node, error.schema, path)
+            or separate(node.text if isinstance(node, Scalar) else "", error.schema.get("properties", ())),
             hint=advise(node, error.schema, path),
         )
 
@@ -249,49 +249,6 @@ def _is_unfit(part: Any) -> bool:
     if not part.relative_path:
         return bool(part.validator == "required")
     return len(part.relative_path) == 1 and part.validator not in ("additionalProperties", "required")
-
-
-def _describe_odd_space(key: str, near: str) -> str:
-    """Describe a special space in a key, which does not indent; empty if a similar key is suggested."""
-    odd = next((letter for letter in key if letter.isspace() and letter != " "), "")
-    if not odd or near:
-        return ""
-    return f"U+{ord(odd):04X} in it is {unicodedata.name(odd, 'a control character')}, which does not indent"
-
-
-def _guess_key(key: str, known: Collection[str], noun: str) -> str:
-    """Return the known key that was probably meant; empty if a note says what to do instead."""
-    from orun.text.aliases import note, resolve_alias
-
-    if joined := _find_joined_key(key, known):
-        return f"{joined}: {key[len(joined) + 1 :].strip()}"
-    return resolve_alias(key, known) if note(key, noun) else find_closest(key, known)
-
-
-def _separate(node: Node, schema: Mapping[str, Any]) -> str:
-    """Return a `key:value` in place of a mapping with the space that it lacks."""
-    text = node.text if isinstance(node, Scalar) else ""
-    key = _find_joined_key(text, schema.get("properties", ()))
-    return f"{key}: {text[len(key) + 1 :].strip()}" if key else ""
-
-
-def _find_joined_key(key: str, known: Collection[str]) -> str:
-    """Return the known key before a ':' without a space after it: YAML reads key and value as one key."""
-    name, colon, value = key.partition(":")
-    return name if colon and value and name in known else ""
-
-
-def _suggest_instead(span: Span, key: str, noun: str, schema: Mapping[str, Any], path: Path) -> str:
-    """Return what to do about an unknown key: orun's word for another tool's key, or the list of known keys."""
-    from orun.text.aliases import note
-
-    before_comma = WHOLE_PART.search(span.source[: span.column - 1])
-    if before_comma and key[:1].isdecimal() and noun == CONDITION:
-        return f"a decimal has a point: {before_comma[1]}.{key}, not {before_comma[1]},{key}"
-    inputs = schema["properties"] if path[-1:] == ("needs",) else ()
-    if inputs and not find_closest(key, inputs):
-        return "to only wait for stages, list them: `needs: [STAGE, STAGE]`; the first of the list is the input"
-    return note(key, noun) or str(schema.get("x-hint", ""))
 
 
 def _list_keys(stage: Mapping[str, Any], mapping: str, uses: object) -> Collection[str]:
