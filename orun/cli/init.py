@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from orun.core.events import Event
     from orun.scaffold.ci import System
     from orun.scaffold.create import Created
-    from orun.scaffold.recipe import Request
+    from orun.scaffold.request import Request
 
 EXAMPLES = (
     ("orun init model.onnx", "read the model, build it once, write model.yaml with measured gates"),
@@ -95,7 +95,7 @@ def command(  # noqa: PLR0913 - the options of the command line
     """
     from orun.cli.init_dialogue import Answers, ask, is_interactive
     from orun.scaffold.inspection_process import declare_data, read_model
-    from orun.scaffold.recipe import Request
+    from orun.scaffold.request import Request
     from orun.scaffold.targets import find_target
 
     if stage:

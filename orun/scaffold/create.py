@@ -22,7 +22,8 @@ from orun.scaffold.inspection_process import declare_data, read_label_kind, read
 from orun.scaffold.left_out import explain_failure
 from orun.scaffold.paths import derive_name, locate_data
 from orun.scaffold.pipeline_text import format_pipeline
-from orun.scaffold.recipe import Gates, Request, list_stages, name_conversion, needs_examples
+from orun.scaffold.recipe import Gates, list_stages, name_conversion, needs_examples
+from orun.scaffold.request import Request
 from orun.scaffold.thresholds import REDUCED, choose_gates, find_drawback, measure_likeness
 from orun.stages.contract import MODEL
 from orun.store.layout import store_option

@@ -14,7 +14,7 @@ from orun.scaffold.create import create, declare_examples, format_text, require_
 from orun.scaffold.goal import build_gates, check_goal
 from orun.scaffold.inspection_process import declare_data, read_model
 from orun.scaffold.paths import choose_file, require_free
-from orun.scaffold.recipe import Request
+from orun.scaffold.request import Request
 from orun.scaffold.targets import find_target
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from orun.scaffold.paths import choose_file
-from orun.scaffold.recipe import Request
+from orun.scaffold.request import Request
 
 TORCHSCRIPT = (".pt", ".pth")
 

@@ -16,7 +16,7 @@ from orun.pipeline.axes import NAMELESS
 from orun.scaffold.inspection_process import MARK
 from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with_values
 from orun.scaffold.paths import make_relative
-from orun.scaffold.recipe import LabelKind
+from orun.scaffold.request import LabelKind
 from orun.stages.common_parameters import DType
 from orun.text.suggestions import find_closest, format_choices
 

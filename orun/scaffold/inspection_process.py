@@ -15,7 +15,7 @@ from orun.errors import MissingPackages, UsageError
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.model_facts import InputsUnknown, ModelFacts
 from orun.scaffold.paths import make_relative
-from orun.scaffold.recipe import LabelKind
+from orun.scaffold.request import LabelKind
 from orun.text.suggestions import show_path
 
 MARK = "orun-facts:"

@@ -11,7 +11,8 @@ from typing import Any
 from orun.fs.os_errors import quote
 from orun.scaffold.data_text import FUNCTION
 from orun.scaffold.model_facts import ModelFacts
-from orun.scaffold.recipe import Gates, Number, Request, StageText, list_stages, needs_examples
+from orun.scaffold.recipe import Gates, Number, StageText, list_stages, needs_examples
+from orun.scaffold.request import Request
 from orun.scaffold.targets import TargetText
 
 PLAIN = re.compile(r"[^\W\d][\w./-]*(:\w+)?|\./[\w./-]+(:\w+)?|\.\./[\w./-]+(:\w+)?")

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult
-from orun.scaffold.recipe import LABEL_RULES, Request
+from orun.scaffold.recipe import LABEL_RULES
+from orun.scaffold.request import Request
 
 SPARE = 1.05  # allowed size over the measured one
 WORSE = 1.5  # allowed distance from 1 over the measured one

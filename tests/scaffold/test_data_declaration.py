@@ -18,7 +18,7 @@ from orun.scaffold.data_declaration import declare
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.inspection_process import declare_data
 from orun.scaffold.model_facts import ColumnFact, GraphFacts, InputFact, ModelFacts
-from orun.scaffold.recipe import Request
+from orun.scaffold.request import Request
 from orun.scaffold.targets import find_target
 from orun.stages._data.images import require_images
 from tests.scaffold.support import save_tokenizer

@@ -23,7 +23,8 @@ from orun.scaffold.data_text import format_data
 from orun.scaffold.goal import parse_goal
 from orun.scaffold.inspection import inspect_model, parse_inputs
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
-from orun.scaffold.recipe import Gates, Request, explain_unjudged_labels, list_stages
+from orun.scaffold.recipe import Gates, explain_unjudged_labels, list_stages
+from orun.scaffold.request import Request
 from orun.scaffold.targets import find_target
 from orun.scaffold.thresholds import choose_gates
 from tests.acceptance.support import shorten_init

@@ -9,7 +9,7 @@ import pytest
 from orun.scaffold.goal import parse_goal
 from orun.scaffold.init_command import format_init_command
 from orun.scaffold.model_facts import InputFact, ModelFacts
-from orun.scaffold.recipe import Request
+from orun.scaffold.request import Request
 from orun.scaffold.targets import find_target
 
 CPU, CUDA = find_target("cpu"), find_target("cuda")

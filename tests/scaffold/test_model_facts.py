@@ -9,7 +9,8 @@ from orun.errors import UsageError
 from orun.scaffold.data_text import format_data
 from orun.scaffold.inspection import parse_inputs
 from orun.scaffold.model_facts import GraphFacts, ModelFacts
-from orun.scaffold.recipe import Request, list_stages
+from orun.scaffold.recipe import list_stages
+from orun.scaffold.request import Request
 from orun.scaffold.targets import find_target
 
 

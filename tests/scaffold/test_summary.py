@@ -11,7 +11,7 @@ from orun.core.serialization import replace
 from orun.scaffold.create import Created
 from orun.scaffold.goal import check_goal
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
-from orun.scaffold.recipe import Request
+from orun.scaffold.request import Request
 from orun.scaffold.summary import explain_pixels, explain_unjudged, explain_worse, format_goal
 from orun.scaffold.targets import find_target
 from orun.scaffold.thresholds import find_drawback

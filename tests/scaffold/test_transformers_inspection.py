@@ -11,7 +11,8 @@ import pytest
 
 from orun.errors import UsageError
 from orun.scaffold.inspection import inspect_model
-from orun.scaffold.recipe import Request, list_stages
+from orun.scaffold.recipe import list_stages
+from orun.scaffold.request import Request
 from orun.scaffold.targets import find_target
 from orun.scaffold.transformers_inspection import inspect_transformers
 from tests.scaffold.support import save_tokenizer

@@ -11,7 +11,8 @@ import pytest
 from onnx import numpy_helper
 
 from orun.scaffold.inspection import inspect_model
-from orun.scaffold.recipe import Request, list_stages
+from orun.scaffold.recipe import list_stages
+from orun.scaffold.request import Request
 from orun.scaffold.targets import find_target
 from orun.scaffold.working_sizes import find_working_sizes
 from orun.stages._graph.signature import build_inputs
