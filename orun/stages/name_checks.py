@@ -1,4 +1,4 @@
-"""Checks that names in a parameter exist in the model, because tools ignore unknown names."""
+"""Checks of names in parameters: that they exist in the model, because tools ignore unknown names, and differ."""
 
 from __future__ import annotations
 
@@ -51,4 +51,21 @@ def require_made_up(context: Context, dims: Mapping[str, Sequence[int]], paramet
             f"`dims` has no effect with `{parameter}`",
             why="its examples have their own sizes",
             hint=f"leave one of them out: without `{parameter}` inputs are made up with these sizes",
+        )
+
+
+def require_names(context: Context, inputs: Sequence[str], outputs: Sequence[str]) -> None:
+    """Refuse inputs and outputs of a model without a name, or of one name.
+
+    Raises:
+        StageFailed: for the first such mistake.
+    """
+    names = [*inputs, *outputs]
+    if "" in names:
+        raise context.failed("inputs and outputs need names", why="one is empty")
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise context.failed(
+            f"inputs and outputs need names that differ, and {', '.join(map(repr, twice))} stands twice",
+            why=f"inputs {', '.join(inputs)}; outputs {', '.join(outputs)}",
+            hint="give the output another name in `outputs`",
         )

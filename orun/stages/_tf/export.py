@@ -16,6 +16,7 @@ from orun.stages._tf.lite import Lite
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
+from orun.stages.name_checks import require_names
 from orun.text.units import show
 
 GRAPH_LIMIT = 2**31 - 1  # bytes of one protobuf message, which a graph is
@@ -63,12 +64,7 @@ def _name_outputs(context: Context, source: Function | Lite, outputs: Sequence[s
             hint="name each tensor that the model returns, in order",
         )
     names = list(outputs or source.outputs)
-    inputs = [item.name for item in source.inputs]
-    if "" in names:
-        raise context.failed("outputs need names", why="one of `outputs` is empty")
-    if len({*names, *inputs}) < len(names) + len(inputs):
-        why = f"inputs {', '.join(inputs)}; outputs {', '.join(names)}"
-        raise context.failed("inputs and outputs need names that differ", why=why, hint="set `outputs`")
+    require_names(context, [item.name for item in source.inputs], names)
     return names
 
 

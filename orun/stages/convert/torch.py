@@ -39,6 +39,7 @@ from orun.stages.common_parameters import Atol, Dims, DType, ExternalData, Fill,
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import CODE
 from orun.stages.library_errors import failing
+from orun.stages.name_checks import require_names
 from orun.stages.params import Code, Doc, FilePath, Range
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._torch.source import load_source
 
     inputs = _build_inputs(params)
-    _require_names(context, params)
+    require_names(context, [*params.inputs], params.outputs)
     bound = load_source(context, _build_source(context, params), inputs)
     require_exporter(bound, params.exporter)
     if len(bound.renamed) > 1:  # a single input cannot be confused with another
@@ -205,18 +206,6 @@ def _build_inputs(params: Params) -> list[Input]:
         Input(name, spec.dtype, tuple(spec.shape), spec.low, spec.high, spec.fill)
         for name, spec in params.inputs.items()
     ]
-
-
-def _require_names(context: Context, params: Params) -> None:
-    if "" in {*params.outputs, *params.inputs}:
-        raise context.failed("inputs and outputs need names", why="one is empty")
-    names = [*params.inputs, *params.outputs]
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise context.failed(
-            f"inputs and outputs need names that differ, and {', '.join(map(repr, twice))} stands twice",
-            why=f"inputs {', '.join(params.inputs)}; outputs {', '.join(params.outputs)}",
-            hint="give the output another name in `outputs`; forward need not know it",
-        )
 
 
 def _build_source(context: Context, params: Params) -> Source:

@@ -469,9 +469,12 @@ def test_what_is_no_number_on_one_side_alone(tmp_path: Path, monkeypatch: pytest
             "ridge",
             "bodies",
             {"outputs": ["X"]},
-            "inputs and outputs need names that differ\n  inputs X; outputs X\n  hint: change `outputs`",
+            (
+                "inputs and outputs need names that differ, and 'X' stands twice\n  inputs X; outputs X\n"
+                "  hint: give the output another name in `outputs`"
+            ),
         ),
-        ("ridge", "bodies", {"outputs": [""]}, "outputs need names\n  one of `outputs` is empty"),
+        ("ridge", "bodies", {"outputs": [""]}, "inputs and outputs need names\n  one is empty"),
         (
             "ridge",
             "digits",

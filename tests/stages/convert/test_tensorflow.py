@@ -376,9 +376,12 @@ def test_the_seed_makes_the_weights(tmp_path: Path) -> None:
         (
             "sequential",
             {"outputs": ["input"]},
-            "inputs and outputs need names that differ\n  inputs input; outputs input\n  hint: set `outputs`",
+            (
+                "inputs and outputs need names that differ, and 'input' stands twice\n  inputs input; outputs input\n"
+                "  hint: give the output another name in `outputs`"
+            ),
         ),
-        ("sequential", {"outputs": [""]}, "outputs need names\n  one of `outputs` is empty"),
+        ("sequential", {"outputs": [""]}, "inputs and outputs need names\n  one is empty"),
         ("sequential", {"inputs": {"image": {"low": 0}}}, "the model has no input image\n  it takes input"),
         (
             "sequential",

@@ -234,7 +234,7 @@ class Outlier(torch.nn.Module):
             (
                 "inputs and outputs need names that differ, and 'y' stands twice\n"
                 "  inputs x, y; outputs y\n"
-                "  hint: give the output another name in `outputs`; forward need not know it"
+                "  hint: give the output another name in `outputs`"
             ),
         ),
         (
