@@ -10,7 +10,7 @@ from orun.core.run_record import RunResult
 from orun.errors import UsageError
 from orun.history.database import History
 from orun.history.points import Point, Series, group_points
-from orun.text.suggestions import format_choices, list_nearest
+from orun.text.suggestions import format_choices, suggest
 
 
 def find_points(history: History, metric: str, pipeline: str) -> tuple[Point, ...]:
@@ -34,9 +34,7 @@ def find_points(history: History, metric: str, pipeline: str) -> tuple[Point, ..
         message = f"nothing of {pipeline} was measured yet" if pipeline else "nothing was measured yet"
         raise UsageError(message, why=f"looked in {history.path}", hint="orun FILE")
     known = sorted({f"{stage}.{name}" for stage, name in names} | {name for _, name in names})
-    close = list_nearest(metric, known)
-    expected = format_choices(name for name in known if "[" not in name)
-    why = f"did you mean {format_choices(close)}?" if close else f"expected {expected}"
+    why = suggest(metric, known, format_choices(name for name in known if "[" not in name))
     raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")
 
 

@@ -26,7 +26,7 @@ from orun.fs.os_errors import quote
 from orun.remote.options import FLEET, MODE, URL, Remote, locate_config
 from orun.remote.trust import split_public_keys
 from orun.store.layout import VERSION_FILE
-from orun.text.suggestions import find_closest, format_choices
+from orun.text.suggestions import format_choices, suggest
 
 Mode = Literal["read", "read-write"]
 
@@ -158,9 +158,7 @@ def _read_subtable(file: Path, table: Mapping[str, Any], path: str) -> Mapping[s
 def _require_known(location: str, names: Iterable[str], known: Collection[str]) -> None:
     for name in names:
         if name not in known:
-            meant = find_closest(name, known)
-            why = f"did you mean {meant}?" if meant else f"expected {format_choices(known)}"
-            raise UsageError(f"{location} has no field {abridge(name)!r}", why=why)
+            raise UsageError(f"{location} has no field {abridge(name)!r}", why=suggest(name, known))
 
 
 def _check_type(location: str, name: str, value: object) -> None:

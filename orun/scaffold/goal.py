@@ -10,7 +10,7 @@ from orun.core.serialization import Record
 from orun.errors import UsageError
 from orun.measure.accuracy.names import ERRORS, FIDELITY, TASK, UNITS
 from orun.pipeline.scales import EXPECTED, UNLIMITED
-from orun.text.suggestions import find_closest
+from orun.text.suggestions import suggest
 from orun.text.units import PERCENT, RATE, parse_duration, parse_ratio, parse_size, show, split
 
 GoalStage = Literal["tune", "accuracy", "latency"]
@@ -124,8 +124,7 @@ def _parse_condition(text: str) -> Condition:
     known = _list_metrics()
     metric = ALIASES.get(name, name)
     if metric not in known:
-        near = find_closest(name, [*ALIASES, *known])
-        why = f"did you mean {near}?" if near else f"expected {', '.join(known)}"
+        why = suggest(name, [*ALIASES, *known], ", ".join(known))
         raise UsageError(f"the goal names no metric: '{name}'", why=why, hint=f'--goal "{EXAMPLE}"')
     stage, rule, unit = known[metric]
     try:

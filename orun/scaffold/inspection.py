@@ -18,7 +18,7 @@ from orun.scaffold.model_facts import InputFact, InputsUnknown, ModelFacts, with
 from orun.scaffold.paths import make_relative
 from orun.scaffold.request import LabelKind
 from orun.stages.common_parameters import DType
-from orun.text.suggestions import find_closest, format_choices
+from orun.text.suggestions import suggest
 
 if TYPE_CHECKING:
     from orun.measure.dataset import Dataset
@@ -148,8 +148,7 @@ def parse_inputs(texts: Sequence[str]) -> tuple[InputFact, ...]:
             if matched["dtype"] == "bfloat16":
                 hint = "declare float32, and `return module.float()` in the function of the model"
                 raise UsageError(problem, why="NumPy, which holds the inputs, lacks it", hint=hint)
-            near = find_closest(matched["dtype"], known)
-            raise UsageError(problem, why=f"did you mean {near}?" if near else f"expected {format_choices(known)}")
+            raise UsageError(problem, why=suggest(matched["dtype"], known))
         axes = matched["shape"].split(",") if matched["shape"] else []
         inputs.append(
             InputFact(matched["name"], matched["dtype"], tuple(_parse_axis(matched["name"], axis) for axis in axes))

@@ -9,7 +9,7 @@ from orun.core.serialization import Record
 from orun.core.targets import GPU_PROVIDERS
 from orun.errors import UsageError
 from orun.providers.registry import PROVIDERS
-from orun.text.suggestions import find_closest, format_choices
+from orun.text.suggestions import format_choices, suggest
 
 SUFFIX = "ExecutionProvider"
 CPU = "cpu"
@@ -50,8 +50,7 @@ def find_target(name: str) -> TargetText:
     short = name.removesuffix(SUFFIX).lower()
     short = ALIASES.get(short, short)
     if short not in names:
-        near = find_closest(short, [*names, *ALIASES])
-        why = f"did you mean {near}?" if near else f"expected {format_choices(names)}"
+        why = suggest(short, [*names, *ALIASES], format_choices(names))
         raise UsageError(f"no target '{name}'", why=why, hint="orun doctor lists the providers of this machine")
     provider = names[short]
     chain = [provider, *(["CUDAExecutionProvider"] if short == "tensorrt" else []), f"CPU{SUFFIX}"]

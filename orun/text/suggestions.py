@@ -123,6 +123,19 @@ def format_choices(options: Iterable[str]) -> str:
     return f"one of {', '.join(names)}" if len(names) > few else " or ".join(names)
 
 
+def suggest(word: str, options: Iterable[str], expected: str = "") -> str:
+    """Return what was probably meant by a word that is no option, as `did you mean a?`, else what was expected.
+
+    Args:
+        word: the word.
+        options: the options.
+        expected: what was expected, if not one of the options.
+    """
+    options = list(options)
+    close = list_nearest(word, options)
+    return f"did you mean {format_choices(close)}?" if close else f"expected {expected or format_choices(options)}"
+
+
 class Unknown(UsageError):
     """A kind, file or function that is not there.
 
