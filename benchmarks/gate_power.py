@@ -35,9 +35,9 @@ from benchmarks.rival_gates import RIVALS, RUNS, Floats
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import KeyComponent
 from orun.core.metrics import Metric
-from orun.core.run_record import Verdict
 from orun.core.source_location import Position
 from orun.core.targets import Target
+from orun.core.verdict import Verdict
 from orun.gates.baseline_file import Accepted
 from orun.gates.judge import judge
 from orun.gates.regression import Terms

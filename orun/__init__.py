@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orun.api import explain, history, load, plan, run, verify, watch
     from orun.core.metrics import Comparison, Estimate, Metric
-    from orun.core.run_record import RunResult, StageResult, Verdict
+    from orun.core.run_record import RunResult, StageResult
     from orun.core.source_location import Problem
+    from orun.core.verdict import Verdict
     from orun.drift.result import WatchedStatistic, WatchResult
     from orun.errors import OrunError, PipelineError, StageError, StoreError, UsageError
     from orun.history.points import Point, Series
@@ -45,7 +46,8 @@ _HOMES = {
     "orun.core.metrics": ("Comparison", "Estimate", "Metric"),
     "orun.pipeline.model": ("Pipeline",),
     "orun.planning.plan": ("Plan", "Step"),
-    "orun.core.run_record": ("RunResult", "StageResult", "Verdict"),
+    "orun.core.run_record": ("RunResult", "StageResult"),
+    "orun.core.verdict": ("Verdict",),
     "orun.remote.options": ("Remote",),
     "orun.scaffold.init": ("init",),
     "orun.stages.contract": ("Context", "stage"),

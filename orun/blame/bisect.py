@@ -24,7 +24,7 @@ from orun.blame.partial_build import PartialBuilder, Symptom
 from orun.blame.run_snapshot import RunSnapshot
 from orun.blame.versions import Versions
 from orun.core.open_gates import list_failed_gates
-from orun.core.run_record import Verdict
+from orun.core.verdict import Verdict
 from orun.environment.call_cache import forget
 from orun.errors import UsageError
 from orun.eventlog import Listener, ignore

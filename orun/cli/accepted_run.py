@@ -18,7 +18,8 @@ from orun.text.suggestions import show_path
 from orun.text.wording.reasons import describe_reasons
 
 if TYPE_CHECKING:
-    from orun.core.run_record import RunResult, StageResult, Verdict
+    from orun.core.run_record import RunResult, StageResult
+    from orun.core.verdict import Verdict
     from orun.gates.baseline_file import Baseline
     from orun.pipeline.model import Pipeline
     from orun.planning.plan import Step

@@ -32,7 +32,7 @@ from orun.text.suggestions import show_path
 from orun.text.units import show, show_change
 
 if TYPE_CHECKING:
-    from orun.core.run_record import Verdict
+    from orun.core.verdict import Verdict
     from orun.gates.baseline_file import Accepted, Baseline
     from orun.gates.baselines import Difference
     from orun.pipeline.model import Pipeline

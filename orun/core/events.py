@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from orun.core.reason import Reason
-from orun.core.run_record import StageResult, Verdict
+from orun.core.run_record import StageResult
 from orun.core.serialization import Record, decode, field
+from orun.core.verdict import Verdict
 
 VERSION = 3  # raise it when a field or an event goes, or changes its meaning; new fields need no new version
 

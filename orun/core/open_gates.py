@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from orun.core.run_record import Verdict
+from orun.core.verdict import Verdict
 
 
 def list_open_gates(verdicts: Sequence[Verdict]) -> list[Verdict]:

@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orun.core.key_component import Components
-from orun.core.metrics import Estimate, Metric, Unit
+from orun.core.metrics import Metric
 from orun.core.reason import Reason
 from orun.core.renderers import load_renderer
 from orun.core.serialization import Record, field
 from orun.core.source_location import Position
 from orun.core.unknown_key import UnknownKey
+from orun.core.verdict import Unjudged, Verdict
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
 Outcome = Literal["built", "cached", "failed", "blocked", "skipped"]
-GateOutcome = Literal["passed", "failed", "undecided", "no baseline"]
 RunOutcome = Literal["passed", "failed", "undecided", "no baseline", "not judged", "done", "interrupted"]
 Trace = Literal["full", "python"]  # of what a stage read: all opened files, or only those that Python opened
 INTERRUPTED = 130  # exit code of a run that the user stopped
@@ -33,88 +33,6 @@ BY_INIT = ".init"  # `Pipeline.run_suffix` of the runs by which `orun init` meas
 def is_users(run: str) -> bool:
     """Return whether a run, by its id, is one that a user asked for, and no investigation or measurement of orun."""
     return not run.endswith((*INVESTIGATIONS, BY_INIT))
-
-
-class Named:
-    """Name of a gate, judged or not."""
-
-    __slots__ = ()
-
-    stage: str
-    metric: str
-    rule: str
-    threshold: str
-    scope: str
-
-    @property
-    def title(self) -> str:
-        """Gate for people: `latency p50 max 12ms`, `latency any of 2`."""
-        return " ".join(part for part in (self.stage, self.metric, self.condition) if part)
-
-    @property
-    def condition(self) -> str:
-        """Condition: `max 12ms`; empty for a group."""
-        return f"{self.rule} {self.threshold}{self.scope}" if self.threshold else ""
-
-
-class Verdict(Named, Record, frozen=True):
-    """Verdict of a gate.
-
-    Attributes:
-        stage, metric, rule, threshold: the gate in the file; `threshold` is its text.
-        outcome: `passed`, `failed`, `undecided` (the interval includes the threshold) or `no baseline`.
-        fails: whether the run ends with exit code 1 (the gate failed) or 4.
-        measured: the judged value: the metric for absolute rules; the drop, increase or slow-down (a proportion for a
-            relative threshold) or the speed-up for others; None when there is nothing to judge.
-        unit: unit of `measured`.
-        interval: interval of `measured`, unless that is exact.
-        finding: the finding with its figures.
-        position: the gate's place in the file.
-        scope: restriction of the gate: ` against fused`, ` by label`; else empty.
-        depth: number of groups around it. A group (`all of 2`) is a verdict before its members; the outermost one fails
-            the run.
-        caveats: limits of the verdict.
-        blocks: whether releases after it are not built: it failed, or is undecided without `undecided: allow`.
-    """
-
-    stage: str
-    metric: str
-    rule: str
-    threshold: str
-    outcome: GateOutcome
-    fails: bool
-    measured: float | None
-    unit: Unit
-    interval: Estimate | None
-    finding: Reason
-    position: Position
-    scope: str = ""
-    depth: int = 0
-    caveats: tuple[Reason, ...] = ()
-    blocks: bool = False
-
-    def __repr__(self) -> str:
-        return f"Verdict({self.title!r}, {self.outcome!r}, measured={self.measured})"
-
-
-class Unjudged(Named, Record, frozen=True):
-    """Gate of a stage that measured nothing in this run.
-
-    Attributes:
-        stage, metric, rule, threshold, position, scope: as in `Verdict`.
-        fails: whether the run fails: it is strict, and the stage was skipped.
-    """
-
-    stage: str
-    metric: str
-    rule: str
-    threshold: str
-    position: Position
-    scope: str = ""
-    fails: bool = False
-
-    def __repr__(self) -> str:
-        return f"Unjudged({self.title!r})"
 
 
 class Failure(Record, frozen=True):

@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, parse_event
-from orun.core.run_record import RunResult, StageResult, Verdict
+from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import decode, parse_foreign_json, replace
+from orun.core.verdict import Verdict
 from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
 from orun.fs.observed_state import FOLDER, observe_presence
 from orun.store.checksummed_json import build_record_error, read_record

@@ -9,7 +9,7 @@ from typing import Any
 from orun.core.metrics import Estimate, Metric
 from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import GateOutcome
+from orun.core.verdict import GateOutcome
 from orun.environment.hosts import Host, is_same_machine, name_device
 from orun.gates.advice import SPEEDUP, advise_for_figure, advise_for_ratio, explain_disturbance
 from orun.gates.finding import (

@@ -9,8 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from orun.core.metrics import Metric
 from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import replace
+from orun.core.verdict import GateOutcome, Verdict
 from orun.gates.finding import Finding
 from orun.pipeline.model import Gate, Group
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from orun.core.metrics import Disturbance, Estimate, Unit
 from orun.core.reason import Reason
-from orun.core.run_record import GateOutcome
 from orun.core.serialization import Record
+from orun.core.verdict import GateOutcome
 from orun.pipeline.model import Threshold
 
 

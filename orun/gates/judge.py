@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from orun.core.metrics import Metric
 from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import Verdict
+from orun.core.verdict import Verdict
 from orun.gates.absolute import judge_absolute
 from orun.gates.composite import iter_verdicts, judge_by_slice
 from orun.gates.finding import Finding

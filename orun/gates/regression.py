@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from orun.core.metrics import Comparison, Estimate, Metric
 from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import GateOutcome
 from orun.core.serialization import Record, field, replace
+from orun.core.verdict import GateOutcome
 from orun.environment.hosts import format_machine, is_same_machine
 from orun.gates.advice import advise_for_slowdown
 from orun.gates.baseline_file import Accepted

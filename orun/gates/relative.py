@@ -9,7 +9,7 @@ from typing import Any
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, make_unknown
 from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import GateOutcome
+from orun.core.verdict import GateOutcome
 from orun.gates.advice import advise_for_ratio, explain_disturbance
 from orun.gates.finding import (
     Change,

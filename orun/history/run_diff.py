@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from orun.core.key_component import Components
 from orun.core.metrics import Metric, Unit
-from orun.core.run_record import Outcome, RunResult, StageResult, Unjudged, Verdict
+from orun.core.run_record import Outcome, RunResult, StageResult
 from orun.core.serialization import replace
+from orun.core.verdict import Unjudged, Verdict
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from orun.core.key_component import Components
 from orun.core.machines import Machine
 from orun.core.reason import Reason
 from orun.core.renderers import load_renderer
-from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import Record, field
 from orun.core.unknown_key import UnknownKey
+from orun.core.verdict import GateOutcome, Verdict
 from orun.pipeline.model import Pipeline, Stage
 from orun.store import Action
 

@@ -16,8 +16,8 @@ from orun.core.activity import report
 from orun.core.key_component import Components
 from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import Verdict
 from orun.core.serialization import replace
+from orun.core.verdict import Verdict
 from orun.environment import device, venvs
 from orun.errors import DeviceUnknown
 from orun.gates.baseline_file import Baseline

@@ -9,8 +9,8 @@ from blake3 import blake3
 
 from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import KeyComponent, index_by_subject
-from orun.core.run_record import Verdict
 from orun.core.serialization import Record, encode
+from orun.core.verdict import Verdict
 from orun.environment.distributions import ABSENT
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.plan import Done

@@ -7,8 +7,8 @@ from typing import Any
 
 from orun.core.key_component import Components
 from orun.core.reason import Reason
-from orun.core.run_record import Verdict
 from orun.core.serialization import encode
+from orun.core.verdict import Verdict
 from orun.report.gates import explain_verdict, format_caveat
 from orun.text.wording.components import index_by_name
 from orun.text.wording.reasons import describe_reasons

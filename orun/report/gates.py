@@ -9,8 +9,9 @@ from pathlib import Path
 from orun.core.metrics import Estimate
 from orun.core.open_gates import list_open_gates
 from orun.core.reason import Reason
-from orun.core.run_record import GateOutcome, RunResult, StageResult, Unjudged, Verdict
+from orun.core.run_record import RunResult, StageResult
 from orun.core.source_location import Position, abridge
+from orun.core.verdict import GateOutcome, Unjudged, Verdict
 from orun.fs.os_errors import quote
 from orun.report.figures import find_position
 from orun.report.run_options import find_store, format_run_options

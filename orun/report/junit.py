@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from xml.etree import ElementTree as ET
 
-from orun.core.run_record import RunResult, StageResult, Verdict
+from orun.core.run_record import RunResult, StageResult
+from orun.core.verdict import Verdict
 from orun.report import gates
 from orun.report.failures import format_failure
 from orun.report.notes import describe_undeclared_write

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from orun.core.open_gates import list_open_gates
-from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
+from orun.core.run_record import RunResult, StageResult
+from orun.core.verdict import Unjudged, Verdict
 from orun.report.blame import read_diagnoses
 from orun.report.failures import format_failure
 from orun.report.gates import (

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 from orun.core.events import Event, GateJudged, Notice, StageFinished
 from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import Outcome, StageResult, Verdict
+from orun.core.run_record import Outcome, StageResult
 from orun.core.serialization import replace
+from orun.core.verdict import Verdict
 from orun.errors import StageError
 from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Stage

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from orun import __version__
 from orun.core.events import Event, Notice, RunStarted
-from orun.core.run_record import INVESTIGATIONS, UNDECIDED, ChangedSetting, RunResult, StageResult, Verdict
+from orun.core.run_record import INVESTIGATIONS, UNDECIDED, ChangedSetting, RunResult, StageResult
 from orun.core.serialization import Record, replace
+from orun.core.verdict import Verdict
 from orun.environment import device, platforms
 from orun.environment.resources import Resources
 from orun.errors import Interrupted, OrunError, StoreError

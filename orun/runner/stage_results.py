@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import Failure, Outcome, StageResult, Unjudged
+from orun.core.run_record import Failure, Outcome, StageResult
+from orun.core.verdict import Unjudged
 from orun.errors import StageError
 from orun.pipeline.model import Gate, Stage
 from orun.planning.plan import Step

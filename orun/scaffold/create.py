@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from orun import api
-from orun.core.run_record import BY_INIT, INTERRUPTED, RunResult, StageResult, Verdict
+from orun.core.run_record import BY_INIT, INTERRUPTED, RunResult, StageResult
 from orun.core.serialization import Record, replace
+from orun.core.verdict import Verdict
 from orun.environment import distributions
 from orun.environment.providers import explain
 from orun.errors import MissingPackages, StageFailed, UsageError

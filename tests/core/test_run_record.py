@@ -8,8 +8,9 @@ from types import SimpleNamespace
 import pytest
 
 import orun.api  # noqa: F401 - it registers the renderers
-from orun.core.run_record import Failure, Unjudged
+from orun.core.run_record import Failure
 from orun.core.serialization import replace
+from orun.core.verdict import Unjudged
 from orun.report.frame import COLUMNS
 from tests.report.support import ACCURACY, BLOCKED, GATE_FAILED, INT8, LATENCY, PASSED, SLOWER
 

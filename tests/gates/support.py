@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from orun.core.metrics import Better, Comparison, Estimate, Metric, Noise, Unit
-from orun.core.run_record import Verdict
 from orun.core.source_location import Position
+from orun.core.verdict import Verdict
 from orun.gates.baseline_file import Accepted
 from orun.gates.judge import judge
 from orun.gates.regression import Terms

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from orun.core.reason import Reason
-from orun.core.run_record import Verdict
 from orun.core.serialization import replace
+from orun.core.verdict import Verdict
 from orun.gates.advice import advise_for_figure, advise_for_ratio, advise_for_slowdown
 from orun.measure.latency import measurement
 from orun.measure.latency.launch import Launch

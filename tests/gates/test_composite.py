@@ -10,8 +10,8 @@ from typing import Literal
 import pytest
 
 from orun.core.metrics import Metric
-from orun.core.run_record import GateOutcome, Verdict
 from orun.core.serialization import replace
+from orun.core.verdict import GateOutcome, Verdict
 from orun.gates.composite import combine
 from orun.gates.judge import judge
 from orun.gates.regression import Terms

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from orun.core.metrics import Metric
-from orun.core.run_record import Verdict
+from orun.core.verdict import Verdict
 from orun.measure.benchmark_case import BASELINE
 from orun.measure.latency import measurement
 from orun.measure.latency.measurement import Budget

@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 import orun
-from orun.core.run_record import Verdict
+from orun.core.verdict import Verdict
 from orun.gates import baselines
 from orun.store import Store
 from tests.diagnosis.planted import layers

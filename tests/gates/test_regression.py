@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric, Noise
-from orun.core.run_record import Verdict
 from orun.core.serialization import replace
+from orun.core.verdict import Verdict
 from orun.gates.baseline_file import group_by_kind
 from orun.gates.judge import judge
 from orun.gates.measured import Ports

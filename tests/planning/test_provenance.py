@@ -11,9 +11,9 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import KeyComponent
 from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import Verdict
 from orun.core.source_location import Position
 from orun.core.source_model import SourceModel
+from orun.core.verdict import Verdict
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.plan import Done, Step

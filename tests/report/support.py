@@ -8,9 +8,10 @@ from pathlib import Path
 from orun.core.metrics import Estimate, Metric, Unit
 from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import Failure, RunResult, StageResult, Verdict
+from orun.core.run_record import Failure, RunResult, StageResult
 from orun.core.serialization import replace
 from orun.core.source_location import Position
+from orun.core.verdict import Verdict
 from orun.history.points import Point, Series
 from orun.report.console import Console, Detail
 from orun.report.terminal import Terminal

@@ -10,9 +10,9 @@ import pytest
 from orun.core.metrics import Estimate
 from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import Verdict
 from orun.core.serialization import replace
 from orun.core.source_location import Position
+from orun.core.verdict import Verdict
 from orun.report.gates import (
     explain_verdict,
     find_place,

@@ -9,9 +9,10 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 
 from orun.blame.diagnosis import Diagnosis
-from orun.core.run_record import ChangedSetting, Verdict
+from orun.core.run_record import ChangedSetting
 from orun.core.serialization import replace
 from orun.core.source_location import Position
+from orun.core.verdict import Verdict
 from orun.report.document import dumps
 from orun.report.markdown import render_markdown
 from orun.text.markdown import escape

@@ -13,8 +13,8 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import find_value, index_by_subject
 from orun.core.metrics import Comparison, Metric
 from orun.core.open_gates import list_open_gates
-from orun.core.run_record import Verdict
 from orun.core.source_location import Position
+from orun.core.verdict import Verdict
 from orun.report.gates import (
     NOT_JUDGED,
     choose_style,

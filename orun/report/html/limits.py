@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orun.core.metrics import Estimate
-from orun.core.run_record import Verdict
+from orun.core.verdict import Verdict
 from orun.report.gates import format_interval, show_measured
 from orun.report.html.chart import Scale
 from orun.text.units import parse_duration, parse_ratio, parse_size, split

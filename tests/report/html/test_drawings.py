@@ -9,8 +9,8 @@ import pytest
 
 from orun.blame.diagnosis import Diagnosis, Level, Place
 from orun.core.metrics import Estimate, Unit
-from orun.core.run_record import Verdict
 from orun.core.serialization import replace
+from orun.core.verdict import Verdict
 from orun.history.points import Series
 from orun.report.document import dumps
 from orun.report.html.chart import Axis, Scale

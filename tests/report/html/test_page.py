@@ -9,9 +9,10 @@ import pytest
 from orun.core.metrics import Comparison, Estimate
 from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
-from orun.core.run_record import RunResult, StageResult, Unjudged, Verdict
+from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import encode, replace
 from orun.core.source_location import Position
+from orun.core.verdict import Unjudged, Verdict
 from orun.report.html.page import render_page
 from orun.store.checksummed_json import encode_checksummed
 from tests.facts import components, reasons_of

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from orun.core.metrics import Metric
-from orun.core.run_record import Failure, RunResult, StageResult, Verdict
+from orun.core.run_record import Failure, RunResult, StageResult
 from orun.core.serialization import replace
 from orun.core.source_location import Position
+from orun.core.verdict import Verdict
 from orun.report.html.page import POLICY, render_page
 from orun.report.html.templating import escape_invisible
 from tests.facts import components, reasons_of
