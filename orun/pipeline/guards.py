@@ -5,15 +5,18 @@ A release waits for its guards even if its `needs` does not name them: a model w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Set
 
+from orun.core.metrics import parse_extra_reference
 from orun.core.serialization import replace
 from orun.pipeline.graph import find_reachable
 from orun.pipeline.instances import Axes, agree
 from orun.pipeline.model import Stage
 from orun.stages.contract import Spec
+from orun.stages.registry import FILE_KIND
 
 RELEASING = "release/"  # prefix of kinds that pass on their input, perhaps with metadata or in a bundle
+COMPARED = ("reference", "baseline")  # inputs that others are compared with
 
 
 def add_guards(
@@ -51,7 +54,15 @@ def _iter_released(stages: Mapping[str, Stage], release: Stage) -> Iterator[str]
             yield from _iter_released(stages, stages[name])
 
 
-def _judges(stage: Stage, spec: Spec, released: Collection[str]) -> bool:
-    """Return whether a stage judges one of these artifacts, as its primary input."""
-    judging = spec.output == "metrics" and bool(stage.gates or spec.guards)
-    return judging and next(iter(stage.needs.values()), None) in released
+def _judges(stage: Stage, spec: Spec, released: Set[str]) -> bool:
+    """Return whether a stage judges one of these artifacts, and not only compares another with it."""
+    judged = (name for port, name in stage.needs.items() if port not in COMPARED and not parse_extra_reference(port))
+    return (spec.guards or bool(stage.gates and _is_judging(stage, spec))) and not released.isdisjoint(judged)
+
+
+def _is_judging(stage: Stage, spec: Spec) -> bool:
+    """Return whether the gates of a stage are on its inputs, and not on a model that it makes.
+
+    A function of the user may have a report of what it measures as its output.
+    """
+    return spec.output == "metrics" or bool(FILE_KIND.fullmatch(stage.uses) and spec.output in ("files", "dataset"))

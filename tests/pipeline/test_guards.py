@@ -113,6 +113,29 @@ def test_a_function_of_ones_own(tmp_path: Path) -> None:
     assert guards(tmp_path, f"{stages}}}\n") == {}
 
 
+@pytest.mark.parametrize(
+    ("output", "model", "expected"),
+    [
+        ("metrics", "int8, reference: export", {"up": ("judge",)}),  # whatever comes first in `inputs`
+        ("metrics", "export, reference: int8", {}),
+        ("files", "int8, reference: export", {"up": ("judge",)}),  # a page of figures, for example
+        ("dataset", "int8, reference: export", {"up": ("judge",)}),
+        ("onnx", "int8, reference: export", {}),  # of another model
+    ],
+)
+def test_what_a_function_of_ones_own_judges(
+    tmp_path: Path, output: str, model: str, expected: Mapping[str, tuple[str, ...]]
+) -> None:
+    tmp_path.joinpath("own.py").write_text(
+        "from orun import stage\n\n\n"
+        "@stage(output='files', releases=True)\ndef upload(context): ...\n\n\n"
+        f"@stage(inputs={{'reference': 'onnx', 'model': 'onnx'}}, output='{output}', metrics=['score'])\n"
+        "def judge(context): ...\n"
+    )
+    judge = f"  judge: {{uses: ./own.py:judge, needs: {{model: {model}}}, gate: {{score: {{min: 1}}}}}}\n"
+    assert guards(tmp_path, "  up: {uses: ./own.py:upload, needs: int8}\n" + judge) == expected
+
+
 def test_a_release_that_measures_does_not_wait_for_itself(tmp_path: Path) -> None:
     tmp_path.joinpath("own.py").write_text(
         "from orun import stage\n\n\n"
