@@ -68,10 +68,20 @@ def _explain_misfit(gate: Gate, metric: Metric, stage: Stage) -> Reason | None:
 
 
 def _explain_missing(name: str, stage: Stage, metrics: Mapping[str, Metric]) -> Reason:
+    """Say what was measured instead. No slice is suggested in place of another, as that would judge another class."""
     from difflib import get_close_matches  # not needed by a run with nothing to do
 
-    close = get_close_matches(name, metrics, n=1)
-    known = None if close else sorted(metrics)
+    start, equals, _ = name.partition("=")
+    slices = sorted(metric for metric in metrics if equals and metric.startswith(f"{start}="))
+    comparable = [metric for metric in metrics if _get_slice(metric) == _get_slice(name)]
+    close = [] if slices else get_close_matches(name, comparable, n=1)
+    known = None if close else slices or sorted(metrics)
     return build_reason(
         ReasonCode.METRIC_MISSING, stage=stage.id, metric=name, suggestion=close[0] if close else None, known=known
     )
+
+
+def _get_slice(metric: str) -> str:
+    """Return `label=3` of `accuracy[label=3]`; empty for all examples."""
+    subject = metric.partition("[")[2].removesuffix("]")
+    return subject if "=" in subject else ""

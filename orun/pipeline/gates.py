@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Literal, cast
 
 from orun.core.metrics import Better, Unit, parse_extra_reference
@@ -38,6 +38,7 @@ class Ground(Record, frozen=True):
     kind: Kind
     metrics: Collection[str] | None  # names of the stage's metrics; None when unknown
     slices: Collection[str]  # fields of its dataset for slices
+    classes: Sequence[str]  # names of the numbers in the slices by label; empty when unknown
     better: Mapping[str, Better]  # direction of the user's own metrics, from its parameters
     target: str  # name of the stage's target; `cpu` by default
     targets: Collection[str]  # names of all targets
@@ -89,7 +90,7 @@ def _read(ground: Ground, node: Map, path: Path) -> Iterator[Gate | Group]:
             _tell_unknown(ground, name, entry.key)
         _need_port(ground, name, entry.key)
         if isinstance(entry.value, Map):
-            yield from _parse_metric(ground, name, entry, here)
+            yield from _parse_metric(ground, _number_class(ground, name, entry.key), entry, here)
 
 
 def _parse_group(ground: Ground, rule: Literal["all", "any"], entry: Entry, path: Path) -> Iterator[Group]:
@@ -122,6 +123,20 @@ def _tell_unknown(ground: Ground, metric: str, key: Span) -> None:
         suggestion="" if hint_parameter else find_closest(metric, [*metrics, *GROUPS]),
         hint=hint if kind.origin != "file" else "",
     )
+
+
+def _number_class(ground: Ground, metric: str, key: Span) -> str:
+    """Return the metric with the number of the class that it names: slices by label are measured by number."""
+    name, _, rest = metric.partition(f"[{LABEL}=")
+    label = rest.removesuffix("]")
+    is_sliced = bool(rest) and LABEL in ground.slices
+    if not is_sliced or not ground.classes or label in map(str, range(len(ground.classes))):
+        return metric
+    if label not in ground.classes:
+        message = f"the `classes` of the dataset have no {label!r}"
+        ground.problems.add(key, message, expected=format_choices(ground.classes))
+        return metric
+    return f"{name}[{LABEL}={ground.classes.index(label)}]"
 
 
 def _find_unrequested(kind: Kind, metric: str) -> str:

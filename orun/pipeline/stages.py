@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from orun.core.metrics import Better
 from orun.core.targets import Target, count_gpus
 from orun.pipeline.environments import Environments
-from orun.pipeline.gates import Ground, read_gates
+from orun.pipeline.gates import LABEL, Ground, read_gates
 from orun.pipeline.grammar import Limits
 from orun.pipeline.instances import PRIMARY, Instance
 from orun.pipeline.model import Gate, Group, Reference, Stage, iter_gates
@@ -50,6 +50,7 @@ def make(
         kind=kind,
         metrics=metrics,
         slices=_list_slices(params),
+        classes=_list_classes(params),
         better=_read_directions(params),
         target=target.name if target else "cpu",
         targets=tuple(targets),
@@ -117,6 +118,14 @@ def _list_slices(params: Mapping[str, Any]) -> Collection[str]:
     """Return the valid fields in `slices`; a custom stage may use the name for something else."""
     fields = params.get("slices")
     return [field for field in fields if isinstance(field, str)] if isinstance(fields, list | tuple) else ()
+
+
+def _list_classes(params: Mapping[str, Any]) -> Sequence[str]:
+    """Return the `classes` of the dataset; none where a field of its own stands for the labels in slices."""
+    dataset = params.get("dataset")
+    names, fields = (dataset.get(key) if isinstance(dataset, Mapping) else None for key in ("classes", "fields"))
+    is_field = isinstance(fields, list | tuple) and LABEL in fields
+    return [str(name) for name in names] if isinstance(names, list | tuple) and not is_field else ()
 
 
 def _read_directions(params: Mapping[str, Any]) -> Mapping[str, Better]:

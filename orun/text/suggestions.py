@@ -18,6 +18,7 @@ MANY = 400  # names that a word is compared with, as that takes a while
 LOOK_ALIKES = str.maketrans("oil-", "011_")  # letters that are read as one another
 ABOVE = 3  # folders above that are searched for a path
 MATRIX_VALUES = re.compile(r"\[[^]]*\]")  # in the id of a stage with a matrix
+SLICE = re.compile(r"\.[^.[]+\[([^]=]+=[^]]*)\]$")  # of a metric behind its stage: `accuracy.f1[label=3]`
 STEMS = 20  # names of files whose stems are like the one that was typed
 SHORTEST = 3  # letters from which the beginning of a name is taken for the name
 
@@ -56,9 +57,10 @@ def find_closest(word: str, options: Iterable[str]) -> str:
 def list_nearest(word: str, options: Iterable[str]) -> Sequence[str]:
     """Return the options that were probably meant: every stage of a matrix for its bare name, else the closest option.
 
-    `int8` stands for `int8[per_channel=true]`, `int8.size` for `int8[per_channel=true].size`.
+    `int8` stands for `int8[per_channel=true]`, `int8.size` for `int8[per_channel=true].size`. No slice of a metric is
+    taken for another, whose examples differ.
     """
-    options = list(options)
+    options = [option for option in options if SLICE.findall(option) == SLICE.findall(word)]
     of_matrix = [option for option in options if MATRIX_VALUES.sub("", option, count=1) == word]
     return of_matrix or list(filter(None, [find_closest(word, options)]))
 

@@ -158,3 +158,14 @@ def test_a_metric_that_is_not_there() -> None:
     assert explain_verdict(far) == "latency measured no recall; it has p50, p90"
     assert explain_verdict(none) == "latency measured no recall; it has no metrics"
     assert {close.outcome, far.outcome, none.outcome} == {"failed"}
+
+
+def test_no_slice_is_suggested_in_place_of_another() -> None:
+    """A gate on the value that is spelt most alike would judge the opposite class."""
+    scores = {name: metric(0.9) for name in ("f1", "f1[label=0]", "f1[label=1]", "f1[sex=bad]", "auc[label=bad]")}
+    named = verdict_of(gate("f1[label=bad]", "min", "0.5", 0.5), scores)
+    misspelt = verdict_of(gate("f2[label=1]", "min", "0.5", 0.5), scores)
+    bare = verdict_of(gate("f11", "min", "0.5", 0.5), scores)
+    assert explain_verdict(named) == "latency measured no f1[label=bad]; it has f1[label=0], f1[label=1]"
+    assert explain_verdict(misspelt) == "latency measured no f2[label=1]; did you mean f1[label=1]?"
+    assert explain_verdict(bare) == "latency measured no f11; did you mean f1?"

@@ -386,3 +386,49 @@ def test_inputs_are_a_dataset_or_what_inputs_take(tmp_path: Path) -> None:
 def test_mistakes_in_inputs_are_those_of_the_form_that_was_meant(tmp_path: Path, inputs: str, message: str) -> None:
     text = f"stages:\n{EXPORT}  s: {{uses: optimize/simplify, needs: export, with: {{inputs: {inputs}}}}}\n"
     assert message in complaint(tmp_path, text)
+
+
+def slices_with_gate(gate: str, dataset: str = "{path: t.csv, labels: outcome, classes: [bad, good]}") -> str:
+    return (
+        f"stages:\n{EXPORT}"
+        f"  a:\n    uses: measure/accuracy\n    needs: export\n"
+        f"    with: {{dataset: {dataset}, metrics: [f1], slices: [sex, label]}}\n"
+        f"    gate:\n      {gate}: {{min: 50%}}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "metric"),
+    [
+        ("f1[label=bad]", "f1[label=0]"),
+        ("f1[label=good]", "f1[label=1]"),
+        ("f1[label=1]", "f1[label=1]"),
+        ("f1[sex=bad]", "f1[sex=bad]"),
+        ("f1", "f1"),
+    ],
+)
+def test_a_gate_names_a_slice_by_its_class_or_number(tmp_path: Path, written: str, metric: str) -> None:
+    tmp_path.joinpath("t.csv").write_text("outcome,sex,label\n", encoding="utf-8")
+    assert [gate.metric for gate in iter_gates(loaded(tmp_path, slices_with_gate(written)).stage("a").gates)] == [
+        metric
+    ]
+
+
+@pytest.mark.parametrize(
+    "dataset", ["code.py:pairs", "t.csv", "{path: t.csv, labels: outcome, fields: [label], classes: [bad, good]}"]
+)
+def test_labels_without_classes_are_named_as_they_are(tmp_path: Path, dataset: str) -> None:
+    tmp_path.joinpath("t.csv").write_text("outcome,sex,label\n", encoding="utf-8")
+    pipeline = loaded(tmp_path, slices_with_gate("f1[label=bad]", dataset))
+    assert [gate.metric for gate in iter_gates(pipeline.stage("a").gates)] == ["f1[label=bad]"]
+
+
+@pytest.mark.parametrize("name", ["goad", "2"])
+def test_a_gate_on_a_class_that_the_dataset_does_not_name_is_refused(tmp_path: Path, name: str) -> None:
+    tmp_path.joinpath("t.csv").write_text("outcome,sex\n", encoding="utf-8")
+    assert complaint(tmp_path, slices_with_gate(f"f1[label={name}]")) == (
+        f"p.yaml:8:7: error: the `classes` of the dataset have no {name!r}\n"
+        f"    8 |       f1[label={name}]: {{min: 50%}}\n"
+        f"      |       {'^' * len(f'f1[label={name}]')}\n"
+        "  expected: bad or good"
+    )

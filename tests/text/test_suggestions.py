@@ -14,6 +14,8 @@ NAMES = ("int4.size", "int8[a=1].size", "int8[a=1].cosine[label=3]", "int8[a=2].
     [
         ("int8.size", ["int8[a=1].size", "int8[a=2].size"]),
         ("int8.cosine[label=3]", ["int8[a=1].cosine[label=3]"]),
+        ("int8.cosine[label=4]", []),
+        ("int8[a=1].cosin[label=3]", ["int8[a=1].cosine[label=3]"]),
         ("imprt", ["import"]),
         ("zzz", []),
     ],
