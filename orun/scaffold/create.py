@@ -20,7 +20,7 @@ from orun.scaffold.data_text import FUNCTION, format_data
 from orun.scaffold.goal import Condition, build_gates, list_objectives
 from orun.scaffold.init_command import format_init_command
 from orun.scaffold.inspection_process import declare_data, read_label_kind, read_model
-from orun.scaffold.left_out import explain_failure
+from orun.scaffold.left_out import explain_failure, is_in_users_code
 from orun.scaffold.paths import derive_name, locate_data
 from orun.scaffold.pipeline_text import format_pipeline
 from orun.scaffold.recipe import Gates, list_stages, name_conversion, needs_examples
@@ -213,6 +213,8 @@ def _build_and_measure(
                 return request, result
             why = f"its outputs differ too much from the original's: {metric} {value:.2f}"
             left_out = {reduced: f"{why}. Next: `--goal` searches for a mix"}
+        elif request.has_own_data and is_in_users_code(failed):
+            raise _build_data_error(request, failed)
         elif not stages[failed.stage].optional:
             _require(file, failed)
         elif failed.stage == "accuracy" and (batched := _list_batched(request)):
@@ -228,6 +230,14 @@ def _build_and_measure(
                     f"nothing here can compare its outputs with the original's{_suggest_next_examples(request)}"
                 )
         request = replace(request, left_out={**request.left_out, **left_out})
+
+
+def _build_data_error(request: Request, stage: StageResult) -> UsageError:
+    """Return the error of a function for examples that failed in a stage: the model is not to blame."""
+    assert stage.failure  # noqa: S101 - the caller has looked
+    failure = stage.failure
+    why = "\n".join(filter(None, [failure.problem, failure.why]))
+    return UsageError(f"{request.data_source} failed in the stage {stage.stage}", why=why, hint=failure.advice)
 
 
 def _suggest_next_examples(request: Request) -> str:

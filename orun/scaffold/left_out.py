@@ -7,6 +7,7 @@ import textwrap
 from pathlib import Path
 
 from orun.core.run_record import StageResult
+from orun.environment.python_path import PACKAGE
 from orun.text.suggestions import show_path
 
 LONGEST = 170  # letters: two lines of a comment, with the name of the stage
@@ -16,7 +17,7 @@ PREFIXES = re.compile(
     r"|Load model from \S+ failed: ?"
 )
 ABSOLUTE = re.compile(r"(?<![\w./:])/(?:[^\s/:;,'\"()]+/)+[^\s/:;,'\"()]+")
-LOCATION = re.compile(r"at .+:\d+( in .+)?")  # of a line of code
+LOCATION = re.compile(r"at (.+):\d+( in .+)?")  # of a line of code
 
 
 def explain_failure(stage: StageResult) -> str:
@@ -31,6 +32,13 @@ def explain_failure(stage: StageResult) -> str:
     if len(refusal[0]) + SHORTEST > width:
         return refusal[0] + after
     return textwrap.shorten(": ".join(refusal), width) + after
+
+
+def is_in_users_code(stage: StageResult) -> bool:
+    """Return whether the user's code raised the failure of a stage, and not orun's or a library that it calls."""
+    lines = stage.failure.why.splitlines() if stage.failure else []
+    places = [Path(location[1]).absolute() for line in lines if (location := LOCATION.fullmatch(line.strip()))]
+    return any(not place.is_relative_to(PACKAGE) for place in places)
 
 
 def _strip_prefixes(text: str) -> str:

@@ -8,6 +8,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
 from PIL import Image
@@ -183,6 +184,32 @@ def test_a_model_that_got_worse_by_its_labels_fails(model: Path) -> None:
     onnx.save(onnx.parser.parse_model(CLASSIFIER.format(weights="-1, 0, 0, -1")), model)
     failed = [verdict for verdict in orun.run("made.yaml").verdicts if verdict.outcome == "failed"]
     assert [(verdict.metric, verdict.rule, verdict.measured) for verdict in failed] == [("accuracy", "min", 0.1)]
+
+
+READER = """
+import helper
+import orun
+
+
+def data():
+    return orun.Dataset({"x": helper.load()}, labels=[0] * 20)
+"""
+
+
+@pytest.mark.slow
+def test_a_function_for_examples_that_fails_in_a_stage_ends_it(model: Path) -> None:
+    """It ran where `init` looked at it, and the file came without a gate on answers and without the stage `int8`."""
+    np.save("rows.npy", np.ones((20, 2), np.float32))
+    Path("helper.py").write_text("import numpy\n\ndef load():\n    return numpy.load('rows.npy')\n")
+    Path("reader.py").write_text(READER)
+    with pytest.raises(UsageError) as caught:
+        orun.init(model, "made.yaml", data="reader.py:data", target="dml")
+    assert caught.value.problem == "reader.py:data failed in the stage accuracy"
+    assert caught.value.why == (
+        "accuracy raised FileNotFoundError: [Errno 2] No such file or directory: 'rows.npy'\nat helper.py:4 in load"
+    )
+    assert caught.value.hint == "A stage runs in an empty folder of its own: Path(__file__).parent / 'rows.npy'"
+    assert not Path("made.yaml").exists()
 
 
 def test_an_image_that_cannot_be_read_ends_it(model: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+import orun
 from orun.core.run_record import Failure, StageResult
-from orun.scaffold.left_out import LONGEST, explain_failure
+from orun.scaffold.left_out import LONGEST, explain_failure, is_in_users_code
 
 ORT = "[ONNXRuntimeError] : 1 : FAIL : "
 CASES = [
@@ -45,3 +46,18 @@ def test_what_why_and_what_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     failure = Failure(failure.error, failure.problem.format(folder=tmp_path), failure.why, advice=failure.advice)
     assert explain_failure(StageResult("int8", "quantize/static", "failed", failure=failure)) == reason
     assert len(reason) <= LONGEST
+
+
+@pytest.mark.parametrize(
+    ("why", "is_users"),
+    [
+        ("at data.py:3 in load", True),
+        ("more\nat ../lib/helper.py:3", True),
+        (f"at {Path(orun.__file__).parent}/stages/_data/files.py:50 in read", False),
+        ("it has no labels", False),
+        ("", False),
+    ],
+)
+def test_whose_code_failed(why: str, is_users: bool) -> None:
+    failure = Failure("StageFailed", "accuracy raised ValueError", why)
+    assert is_in_users_code(StageResult("accuracy", "measure/accuracy", "failed", failure=failure)) is is_users
