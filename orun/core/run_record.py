@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Literal
 
 from orun.core.key_component import Components
 from orun.core.metrics import Metric
+from orun.core.named_items import NamedItems
 from orun.core.reason import Reason
 from orun.core.renderers import load_renderer
 from orun.core.serialization import Record, field
 from orun.core.source_location import Position
-from orun.core.unknown_key import UnknownKey
 from orun.core.verdict import Unjudged, Verdict
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Failure(Record, frozen=True):
     advice: str = ""
 
 
-class StageResult(Record, frozen=True):
+class StageResult(NamedItems[Metric], Record, frozen=True):
     """Result of one stage.
 
     Attributes:
@@ -109,11 +109,13 @@ class StageResult(Record, frozen=True):
         failure = f", failure={self.failure.problem!r}" if self.failure else ""
         return f"StageResult({self.stage!r}, {self.outcome!r}, metrics={list(self.metrics)}{failure})"
 
-    def __getitem__(self, metric: str) -> Metric:
-        """Return a metric by name; raise UnknownKey, a KeyError, for an unknown one."""
-        if metric in self.metrics:
-            return self.metrics[metric]
-        raise UnknownKey(f"stage {self.stage}", "metric", metric, self.metrics)
+    def list_items(self) -> Mapping[str, Metric]:
+        """Return the metrics by name."""
+        return self.metrics
+
+    def describe(self) -> tuple[str, str]:
+        """Return what messages call it and its items."""
+        return f"stage {self.stage}", "metric"
 
 
 class ChangedSetting(Record, frozen=True):
@@ -131,7 +133,7 @@ class ChangedSetting(Record, frozen=True):
     current: str
 
 
-class RunResult(Record, frozen=True):
+class RunResult(NamedItems[StageResult], Record, frozen=True):
     """Result of a finished run.
 
     Attributes:
@@ -181,12 +183,13 @@ class RunResult(Record, frozen=True):
             f"stages={len(self.stages)}, gates={gates}, run={self.run!r})"
         )
 
-    def __getitem__(self, stage: str) -> StageResult:
-        """Return the result of a stage by its id; raise UnknownKey, a KeyError, for an unknown one."""
-        for result in self.stages:
-            if result.stage == stage:
-                return result
-        raise UnknownKey(f"run {self.run}", "stage", stage, [result.stage for result in self.stages])
+    def list_items(self) -> Mapping[str, StageResult]:
+        """Return the results of the stages by their ids."""
+        return {result.stage: result for result in self.stages}
+
+    def describe(self) -> tuple[str, str]:
+        """Return what messages call it and its items."""
+        return f"run {self.run}", "stage"
 
     @property
     def ok(self) -> bool:

@@ -5,7 +5,7 @@ A release waits for its guards even if its `needs` does not name them: a model w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping
 
 from orun.core.metrics import parse_extra_reference
 from orun.core.serialization import replace
@@ -54,7 +54,7 @@ def _iter_released(stages: Mapping[str, Stage], release: Stage) -> Iterator[str]
             yield from _iter_released(stages, stages[name])
 
 
-def _judges(stage: Stage, spec: Spec, released: Set[str]) -> bool:
+def _judges(stage: Stage, spec: Spec, released: set[str]) -> bool:
     """Return whether a stage judges one of these artifacts, and not only compares another with it."""
     judged = (name for port, name in stage.needs.items() if port not in COMPARED and not parse_extra_reference(port))
     return (spec.guards or bool(stage.gates and _is_judging(stage, spec))) and not released.isdisjoint(judged)

@@ -8,10 +8,10 @@ from typing import Literal
 
 from orun.core.key_component import Components
 from orun.core.machines import Machine
+from orun.core.named_items import NamedItems
 from orun.core.reason import Reason
 from orun.core.renderers import load_renderer
 from orun.core.serialization import Record, field
-from orun.core.unknown_key import UnknownKey
 from orun.core.verdict import GateOutcome, Verdict
 from orun.pipeline.model import Pipeline, Stage
 from orun.store import Action
@@ -61,7 +61,7 @@ class Step(Record, frozen=True):
         return f"Step({self.stage.id!r}, {self.action!r})"
 
 
-class Plan(Record, frozen=True):
+class Plan(NamedItems[Step], Record, frozen=True):
     """Steps of a pipeline.
 
     Attributes:
@@ -87,12 +87,13 @@ class Plan(Record, frozen=True):
         html: str = load_renderer("plan_html")(self)
         return html
 
-    def __getitem__(self, stage: str) -> Step:
-        """Return the step of a stage by its id; UnknownKey, a KeyError, if the plan has none of that name."""
-        for step in self.steps:
-            if step.stage.id == stage:
-                return step
-        raise UnknownKey(f"the plan of {self.pipeline.name}", "stage", stage, [step.stage.id for step in self.steps])
+    def list_items(self) -> Mapping[str, Step]:
+        """Return the steps by the ids of their stages."""
+        return {step.stage.id: step for step in self.steps}
+
+    def describe(self) -> tuple[str, str]:
+        """Return what messages call it and its items."""
+        return f"the plan of {self.pipeline.name}", "stage"
 
 
 class Done(Record, frozen=True):

@@ -45,6 +45,17 @@ def test_a_misspelt_name_is_suggested() -> None:
         PASSED["int8"]["p50"]
     assert str(caught.value) == "stage int8 has no metric 'p50'\n  expected size or nodes"
     with pytest.raises(KeyError) as caught:
+        PASSED["int8"][0]  # type: ignore[index] # no list
+    assert str(caught.value) == "stage int8 has no metric 0\n  expected size or nodes"
+
+
+def test_runs_and_stages_are_looked_into_like_mappings() -> None:
+    names = [stage.stage for stage in PASSED.stages]
+    assert (list(PASSED), PASSED.keys(), dict(PASSED)) == (names, names, dict(zip(names, PASSED.stages, strict=True)))
+    assert ("int8" in PASSED, "int4" in PASSED, None in PASSED) == (True, False, False)
+    assert (dict(INT8), "size" in INT8, "p50" in INT8) == (INT8.metrics, True, False)
+    assert replace(INT8, metrics={})  # no metrics, and yet a result
+    with pytest.raises(KeyError) as caught:
         PASSED["release"]["size"]
     assert str(caught.value) == "stage release has no metric 'size'\n  expected no metric: it has none"
 
