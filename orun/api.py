@@ -201,6 +201,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     force: str | Collection[str] = (),
     fresh: bool = False,
     keep_going: bool = False,
+    past_gates: bool = False,
     strict: bool = False,
     jobs: int | None = None,
     gpus: int | None = None,
@@ -223,6 +224,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         force: ids of stages to run whatever is stored.
         fresh: measure again what is bound to this host.
         keep_going: whether a failed stage stops only what is after it.
+        past_gates: whether stages that only measure or check run behind a failed gate; `--keep-going` sets both.
         strict: whether every gate must pass: one that is undecided, or not judged because its stage is skipped, fails
             the run then, and keeps back the releases that it guards.
         jobs: cores to keep busy; all usable ones when None.
@@ -275,7 +277,12 @@ def run(  # noqa: PLR0913 - the options of the command line
             overwrites.refuse(paths, overwrites.list_remote_folders(remote or Remote(), pipeline.project))
             overwrites.refuse_in_store(paths, root)
         planner = _build_planner(
-            pipeline.to_strict() if strict else pipeline, root, force, fresh=fresh, read_only=read_only
+            pipeline.to_strict() if strict else pipeline,
+            root,
+            force,
+            fresh=fresh,
+            read_only=read_only,
+            past_gates=past_gates,
         )
         require_distinct_folders(planner.store, planner.pipeline)
         chosen = _select(planner.pipeline, only, from_, to)
@@ -297,8 +304,7 @@ def run(  # noqa: PLR0913 - the options of the command line
                 session = RunSession(planner, planned, chosen, here, journal, None if read_only else shared, fleet)
                 result, runner = session.run(keep_going=keep_going)
     offered = runner.remote is None or runner.remote.uploads.complete
-    complete = len(runner.outcome.done) == len(planner.pipeline.stages)
-    if request and offered and complete and not read_only:
+    if request and offered and runner.outcome.complete and not read_only:
         write_record(
             request, planner, runner.outcome.done, result, _collect_fleet_state(machines, fleet, planner, shared)
         )
@@ -475,7 +481,13 @@ def _load_pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) 
 
 
 def _build_planner(
-    pipeline: Pipeline, store: PathLike | None, force: Collection[str], *, fresh: bool, read_only: bool = False
+    pipeline: Pipeline,
+    store: PathLike | None,
+    force: Collection[str],
+    *,
+    fresh: bool,
+    read_only: bool = False,
+    past_gates: bool = False,
 ) -> Planner:
     from orun.gates import baselines
     from orun.pipeline.graph import select
@@ -485,7 +497,8 @@ def _build_planner(
     opened = Store.open(Path(store) if store else locate_default_store(pipeline.root), read_only=read_only)
     forced = select(pipeline, only=as_list("force", force)) if force else ()
     names = [stage.id for stage in forced]
-    return Planner(pipeline, opened, baselines.read(pipeline), force=names, fresh=fresh)
+    baseline = baselines.read(pipeline)
+    return Planner(pipeline, opened, baseline, force=names, fresh=fresh, past_gates=past_gates)
 
 
 @contextmanager

@@ -53,7 +53,8 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
     float one at a time. For latency, the artifacts are profiled side by side. Then the variant without the worst nodes
     is built and measured, which confirms the answer. All of that is kept in the store.
 
-    GATE is a stage or STAGE.METRIC, whether the gate fails or not. Stages that publish a release are not run.
+    GATE is a stage or STAGE.METRIC, whether the gate fails or not. It is measured behind a failed gate, too.
+    Stages that publish a release are not run.
     """
     from orun.blame.blame import choose_stages, find_requests
     from orun.cli.signals import stop_signals
@@ -65,7 +66,9 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
     to = choose_stages(pipeline, None if gate is None else _find_stage(pipeline, gate))
     say = ignore if as_json else _say
     with stop_signals():
-        result = orun.run(pipeline, to=to, keep_going=True, store=store, on_event=say)
+        # A run with --keep-going may have judged the named gate behind a failed one.
+        past_gates = gate is not None
+        result = orun.run(pipeline, to=to, keep_going=True, past_gates=past_gates, store=store, on_event=say)
         if result.exit_code == Interrupted.exit_code:
             raise Interrupted("interrupted")
         judged = find_requests(pipeline, result, all_gates=gate is not None)

@@ -36,7 +36,7 @@ EXAMPLES = (
 @click.command("run", cls=SelectingVerb, examples=EXAMPLES)
 @options.file_argument
 @selection_options
-@click.option("-k", "--keep-going", is_flag=True, help="After a failure, go on with stages that do not depend on it.")
+@click.option("-k", "--keep-going", is_flag=True, help="Go on after a failure, and measure behind a failed gate.")
 @click.option("--strict", is_flag=True, help="Every gate must pass; any other verdict, or none, fails the run.")
 @click.option(
     "-j", "--jobs", type=click.IntRange(1), metavar="N", help="Cores to keep busy; all usable ones by default."
@@ -75,6 +75,10 @@ def command(
     of tools. Everything else comes from the store. Gates are judged on every run. If one fails, orun searches for the
     stage and the nodes behind it, for a minute at most, as `orun blame` does.
 
+    After a stage has failed, no other starts, and a failed gate blocks all stages after its own. With --keep-going, a
+    failed stage blocks only those after it. Behind a failed gate, stages that only measure or check run then, on the
+    artifact that failed. What builds or releases stays blocked, and the run fails.
+
     \b
     Exit codes: 0 no gate failed, 1 a gate failed, 2 the file or the command line
     is wrong, 3 a stage failed, or is blocked because what it needs is not up to
@@ -87,6 +91,7 @@ def command(
     requested = list_requested([*((name, choices.pop(name)) for name in FILES), *choices.pop("report")], reports)
     choices["reports"] = [report.file.path for report in requested]
     blames = not choices.pop("no_blame")
+    choices["past_gates"] = choices["keep_going"]
     choices["set"] = options.parse_overrides(overrides)
     choices["force"] = list_forced(file, choices)
     choices["remote"] = options.take_remote(choices)

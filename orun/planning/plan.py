@@ -97,11 +97,19 @@ class Plan(NamedItems[Step], Record, frozen=True):
 
 
 class Done(Record, frozen=True):
-    """Up-to-date stage: its stored result and the verdicts of its gates."""
+    """Up-to-date stage.
+
+    Attributes:
+        step: the decision on it.
+        action: its stored result.
+        verdicts: of its gates.
+        behind: the failed gate in spite of which it ran, as it only measures; None if there is none.
+    """
 
     step: Step
     action: Action
     verdicts: tuple[Verdict, ...]
+    behind: Reason | None = None
 
     @property
     def good(self) -> bool:

@@ -51,6 +51,7 @@ class Planner:
         baseline: what was accepted, or None.
         force: ids of stages to run whatever is stored.
         fresh: whether to measure again what is bound to this host.
+        past_gates: whether stages that only measure run behind a failed gate.
 
     Attributes:
         assignment: the machines that stages run on; None if all run on this one.
@@ -65,12 +66,14 @@ class Planner:
         *,
         force: Collection[str] = (),
         fresh: bool = False,
+        past_gates: bool = False,
     ) -> None:
         self.pipeline = pipeline
         self.store = store
         self.baseline = baseline
         self.force = frozenset(force)
         self.fresh = fresh
+        self.past_gates = past_gates
         self.assignment: Assignment | None = None
         self.results = StoredResults(pipeline, store)
         self._local: Classes = ((LocalFacts(pipeline),),)
@@ -96,7 +99,7 @@ class Planner:
         for number, stage in enumerate(self.pipeline.stages, 1):
             self.results.activity = f"planning {stage.id} ({number} of {len(self.pipeline.stages)})"
             step = self.decide(stage, done)
-            blocker = self.find_gate_before(stage, done)
+            blocker = self.find_blocking_gate(stage, done)
             if chosen is not None and stage.id not in chosen and _must_run(step, steps):
                 blocker = blocker or build_reason(ReasonCode.NOT_SELECTED)
             elif blocked := next((name for name in stage.before if steps[name].action == "blocked"), ""):
@@ -106,26 +109,40 @@ class Planner:
                 step = replace(step, action="blocked", reasons=(blocker,))
             steps[stage.id] = step
             if step.cached_action and step.action == "cached":
-                done[stage.id] = Done(step, step.cached_action, self.judge(stage, step.cached_action))
+                done[stage.id] = self.build_done(step, step.cached_action, done)
         machines = tuple(self.assignment.machines.values()) if self.assignment else ()
         here = {stage.id: why for stage in self.pipeline.stages if (why := self.explain_here(stage))}
         left_out = self.assignment.left_out if self.assignment else ()
         return Plan(self.pipeline, tuple(steps.values()), machines, here, left_out)
 
-    def find_gate_before(self, stage: Stage, done: Mapping[str, Done]) -> Reason | None:
+    def find_blocking_gate(self, stage: Stage, done: Mapping[str, Done]) -> Reason | None:
         """Return which gate keeps a stage from running, as far as gates before it are judged; None if none does.
 
         Args:
             stage: the stage.
             done: the stages that are up to date.
         """
-        failed = [name for name in stage.before if name in done and not done[name].good]
+        if self.past_gates and self.resolve_context(stage).only_measures:
+            return None
+        return self._find_gate_before(stage, done)
+
+    def _find_gate_before(self, stage: Stage, done: Mapping[str, Done]) -> Reason | None:
+        """Return the gate that fails before a stage, or before stages that ran in spite of it."""
+        before = [done[name] for name in stage.before if name in done]
+        failed = [item for item in before if not item.good]
+        if not failed and (behind := next((item.behind for item in before if item.behind), None)):
+            return behind
         if not failed and self.resolve_context(stage).spec.releases:
             upstream = find_reachable(stage.before, self._before)
-            failed = [name for name in done if name in upstream and done[name].blocking]
-        return (
-            build_reason(ReasonCode.GATE_BEFORE, stage=failed[0], outcome=done[failed[0]].blocking) if failed else None
-        )
+            failed = [item for name, item in done.items() if name in upstream and item.blocking]
+        if not failed:
+            return None
+        return build_reason(ReasonCode.GATE_BEFORE, stage=failed[0].step.stage.id, outcome=failed[0].blocking)
+
+    def build_done(self, step: Step, action: Action, done: Mapping[str, Done]) -> Done:
+        """Return a stage that is up to date, with its verdicts; `done` has those before it."""
+        behind = self._find_gate_before(step.stage, done) if self.past_gates else None
+        return Done(step, action, self.judge(step.stage, action), behind)
 
     @cached_property
     def _before(self) -> dict[str, tuple[str, ...]]:

@@ -24,6 +24,11 @@ class StageContext(Record, frozen=True):
     accepted: Accepted | None
     compared: str
 
+    @property
+    def only_measures(self) -> bool:
+        """Whether nothing is built or released from its result."""
+        return self.spec.output == "metrics" and not self.spec.releases
+
     @classmethod
     def of(cls, pipeline: Pipeline, stage: Stage, baseline: Baseline | None) -> StageContext:
         """Resolve a stage of a pipeline."""

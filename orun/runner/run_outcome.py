@@ -38,6 +38,15 @@ class RunOutcome:
     verdicts: tuple[Verdict, ...] = ()
     done: dict[str, Done] = field(default_factory=dict)  # the stages that are up to date, by id
 
+    @property
+    def complete(self) -> bool:
+        """Whether every stage of the pipeline is up to date, and would be in any run of it.
+
+        A stage behind a failed gate would be blocked in a run without `--keep-going`.
+        """
+        every = len(self.done) == len(self.planner.pipeline.stages)
+        return every and not any(item.behind for item in self.done.values())
+
     def find_guards(self, stages: Sequence[Stage]) -> None:
         """Find the stages before each release of a run."""
         releases = [
@@ -56,7 +65,7 @@ class RunOutcome:
                 continue
             if name not in self.done:
                 return build_reason(ReasonCode.STAGE_BEFORE, stage=name, outcome=outcome)
-        return self.planner.find_gate_before(stage, self.done)
+        return self.planner.find_blocking_gate(stage, self.done)
 
     def settle_outputs(self) -> None:
         """At the end of a run, restore outputs that another run replaced and remove those of removed stages."""
@@ -78,8 +87,8 @@ class RunOutcome:
         self.planner.store.set_latest(pipeline.name, stage.id, action)
         if self.remote:
             self.remote.uploads.push(step, action, new=outcome == "built" and not step.machine)
-        verdicts = self.planner.judge(stage, action)
-        self.done[stage.id] = Done(step, action, verdicts)
+        self.done[stage.id] = self.planner.build_done(step, action, self.done)
+        verdicts = self.done[stage.id].verdicts
         if stage.id in self.guards:
             verdicts = tuple(replace(verdict, fails=verdict.fails or verdict.blocks) for verdict in verdicts)
         self.verdicts += verdicts

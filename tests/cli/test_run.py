@@ -233,6 +233,7 @@ def test_every_option_reaches_the_api(orun: CommandLine, project: Path, monkeypa
         "force": [],
         "fresh": True,
         "keep_going": True,
+        "past_gates": True,
         "strict": True,
         "jobs": 3,
         "gpus": 2,
