@@ -15,6 +15,7 @@ from orun.pipeline.model import Gate, Group, Reference, Stage, iter_gates
 from orun.pipeline.nodes import Map, Scalar
 from orun.pipeline.nodes import Path as NodePath
 from orun.pipeline.placement import merge_labels
+from orun.pipeline.problems import Problems
 from orun.pipeline.values import Surroundings, Values
 from orun.pipeline.wiring import wire
 from orun.stages.kind import Kind
@@ -40,6 +41,7 @@ def make(
         values.references.append(Reference("uses", file, function))
     params = values.parse_fields(kind.params, instance.node.map("with"), (*path, "with"))
     _require_one(kind, params, instance, values)
+    _require_needed(kind, instance, surroundings.problems)
     metrics = _list_metrics(kind, params, instance, surroundings) if values.valid else kind.spec.metrics or None
     names = {param.name: str(params.get(param.name)) for param in kind.params if param.type.name == "target"}
     named = {parameter: targets.get(name) for parameter, name in names.items()}
@@ -112,6 +114,21 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
         message,
         expected=f"one of {', '.join(f'`{name}:`' for name in names.values())}",
     )
+
+
+def _require_needed(kind: Kind, instance: Instance, problems: Problems) -> None:
+    """Note the values of a stage's parameters that need another parameter, which it leaves out."""
+    parameters, known = instance.node.map("with"), [param.name for param in kind.params]
+    meant = {find_closest(key, known) for key in parameters.entries if key not in known}
+    for name, needed in kind.spec.needed.items():
+        value = parameters.get(name)
+        if name in meant or not (value is None or (isinstance(value, Scalar) and value.value is None)):
+            continue  # misspelt, or given
+        for parameter, values in needed.by.items():
+            for item in parameters.list_items(parameter):
+                if isinstance(item, Scalar) and (item.text in values or not values):
+                    message = f"{item.text!r} needs the parameter {name!r} of {kind.name}, which is not set"
+                    problems.add(item.span, message, expected=needed.expected)
 
 
 def _list_slices(params: Mapping[str, Any]) -> Collection[str]:

@@ -63,6 +63,18 @@ class Port(Record, frozen=True):
     runtime: str = ""
 
 
+class Needed(Record, frozen=True):
+    """Need for a parameter that may be left out otherwise.
+
+    Attributes:
+        by: the values that need it, by the list parameter that holds them; every value where none is listed.
+        expected: what it should be then.
+    """
+
+    by: Mapping[str, tuple[str, ...]]
+    expected: str
+
+
 class Spec(Record, frozen=True):
     """Declaration of a kind: inputs, output, tools, and what its result depends on.
 
@@ -92,6 +104,7 @@ class Spec(Record, frozen=True):
             `orun.pipeline.guards`).
         kept: for a releasing kind, whether its result stays in the store, to be published by another stage or person.
         one_of: parameters and inputs of which a stage has exactly one.
+        needed: parameters that some values of other parameters need.
         metrics: names of its metrics for any parameters; a module's `metrics(params)` has precedence; None if any name
             may occur (a user's stage that declares none).
         samples: number of samples that a gate on each metric needs, by name; the parameter `samples` defaults to the
@@ -120,6 +133,7 @@ class Spec(Record, frozen=True):
     releases: bool = False
     kept: bool = False
     one_of: tuple[str, ...] = ()
+    needed: Mapping[str, Needed] = field(default_factory=dict)
     metrics: tuple[str, ...] | None = ()
     samples: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, Unit] = field(default_factory=dict)

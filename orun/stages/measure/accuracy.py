@@ -5,7 +5,8 @@ The dataset is a function of yours that returns an `orun.Dataset`, or files: arr
 folder of images. The array or column `labels` holds the labels, `candidates.x` the candidates' input `x`, and any other
 the input of its name, unless `inputs` says otherwise. If labels are names or class folders, `classes` lists them in the
 order of the model's scores. `fields` are columns to slice by. Without a dataset, seeded inputs without labels are made
-up from the model's signature: indices within their tables, masks that end early.
+up from the model's signature: indices within their tables, masks that end early. Metrics against labels and `slices`
+need a dataset.
 
 Metrics against the outputs of the reference, on examples and candidates. They are exact.
 
@@ -113,7 +114,7 @@ from orun.measure.accuracy.names import FIDELITY, READ, TASK, UNITS, name_metric
 from orun.stages._data.source import Examples
 from orun.stages._graph.missing import require_numbers
 from orun.stages.common_parameters import MadeUpDims, ModelTarget, ReferenceTarget
-from orun.stages.contract import Context, Port, Spec
+from orun.stages.contract import Context, Needed, Port, Spec
 from orun.stages.datasets import find_origin, load_dataset, note_misfits
 from orun.stages.measure._outputs import (
     Detections,
@@ -163,6 +164,12 @@ SPEC = Spec(
     preload=("numpy", "onnxruntime"),
     baseline=True,
     out_of_process=True,
+    needed={
+        "dataset": Needed(
+            {"metrics": (*TASK, *READ), "slices": ()},
+            "examples with labels or fields, as of a function or a table; made-up ones have neither",
+        )
+    },
     units=UNITS,
 )
 
