@@ -13,6 +13,7 @@ from orun.cli.complete import complete_file
 from orun.cli.verb import Verb
 from orun.core.source_location import Position, Problem
 from orun.errors import PipelineError, UsageError
+from orun.pipeline.problems import render_note
 from orun.text.counts import count
 
 EXAMPLES = (
@@ -28,8 +29,8 @@ EXAMPLES = (
 def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> int:
     """Check pipeline files and report every mistake; runs nothing, and imports no code of yours.
 
-    A note names variables and targets that nothing in the file uses: often typos. `orun doctor FILE` says whether this
-    machine has what the stages need.
+    A note names variables and targets that nothing in the file uses, often typos, and gates that fail for a metric that
+    is too good and never for a bad one. `orun doctor FILE` says whether this machine has what the stages need.
     """
     changes = options.parse_overrides(overrides)
     good: list[str] = []
@@ -47,13 +48,13 @@ def command(files: Sequence[str], overrides: Sequence[str], as_json: bool) -> in
             message = "; ".join(filter(None, (error.problem, error.why)))
             problems.append(Problem(Position(str(Path(file).absolute()), 1, 1), message, hint=error.hint))
             continue
-        unused = [f"{file}: {notice}" for notice in pipeline.unused]
+        on_file = list(map(render_note, pipeline.notes))
         gates = sum(len(stage.gates) for stage in pipeline.stages)  # a group counts as one, as in a run
         good += [
             f"{file}: good, {count(len(pipeline.stages), 'stage')}, {count(gates, 'gate')}",
-            *(f"note: {notice}" for notice in unused),
+            *(f"note: {note}" for note in on_file),
         ]
-        notes += unused
+        notes += on_file
     if as_json:
         options.show_json({"valid": not problems, "problems": problems, "notes": notes})
         return PipelineError.exit_code if problems else 0

@@ -7,9 +7,10 @@ from typing import Literal, cast
 
 from orun.core.metrics import Better, Unit, parse_extra_reference
 from orun.core.serialization import Record, replace
-from orun.measure.accuracy.names import ERRORS, SHARES
+from orun.measure.accuracy.names import ERRORS
+from orun.measure.accuracy.names import UNITS as ACCURACY
 from orun.pipeline.instances import Instance
-from orun.pipeline.model import RULES, Gate, Group, Threshold, Undecided
+from orun.pipeline.model import RULES, Gate, Group, Rule, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
 from orun.pipeline.problems import Problems
 from orun.pipeline.scales import WORSE, explain_wrong_rule, find_excess, find_misfit
@@ -25,9 +26,10 @@ LABEL = "label"  # field of a dataset for its labels
 EVERYWHERE: Mapping[str, Unit] = {"size": "B"}  # metrics of every built-in kind with an artifact
 BY_UNIT: Mapping[Unit, Better] = {"s": "lower", "B": "lower", "J": "lower", "1/s": "higher"}
 DIRECTIONS: Mapping[str, Better] = {  # metrics of built-in kinds whose unit does not decide
-    **dict.fromkeys((*SHARES, "mrr", "coverage", "served"), "higher"),
-    **dict.fromkeys(ERRORS, "lower"),
+    **{name: "lower" if name.partition(".")[0] in ERRORS else "higher" for name in ACCURACY},
+    **dict.fromkeys(("coverage", "served", "speedup"), "higher"),
 }
+USELESS: Mapping[Better, Literal["min", "max"]] = {"higher": "max", "lower": "min"}  # alone: a worse model passes it
 UNDECIDED, AGAINST, BY, TARGET = "undecided", "against", "by", "target"
 
 
@@ -158,7 +160,7 @@ def _parse_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iter
     against = _read_references(ground, sound, rules)
     by, here = _read_slicing(ground, sound), _is_here(ground, sound)
     undecided = cast("Undecided", _read_text(sound, UNDECIDED) or "block")
-    limits: dict[str, Threshold] = {}
+    limits: dict[Rule, Threshold] = {}
     for rule, entry_of_rule in rules.items():
         comparable = rule not in AGAINST_REFERENCE or _is_comparable(ground, metric, rule, entry_of_rule.key, sound)
         value = entry_of_rule.value
@@ -177,6 +179,23 @@ def _parse_metric(ground: Ground, metric: str, entry: Entry, path: Path) -> Iter
     if (least := limits.get("min")) and (most := limits.get("max")) and least.value > most.value:
         message = f"no {metric!r} can pass: its 'min' is {least.text}, its 'max' {most.text}"
         ground.problems.add(rules["min"].value.span, message, expected="a 'min' that is not above the 'max'")
+    _note_useless(ground, metric, {rule: rules[rule] for rule in limits}, path)
+
+
+def _note_useless(ground: Ground, metric: str, rules: Mapping[Rule, Entry], path: Path) -> None:
+    """Note a `min` or `max` that only a better model fails.
+
+    Both are a range. A member of an `any` group may say that a better model must keep another condition, too.
+    """
+    better = ground.find_direction(metric)
+    useless = USELESS.get(better)
+    if useless is None or useless not in rules or {"min", "max"} <= rules.keys() or "any" in path[3:]:
+        return
+    ground.problems.add_note(
+        rules[useless].key,
+        f"only a better {metric!r} fails this {useless!r}, as it is better when {better}",
+        suggestion="min" if useless == "max" else "max",
+    )
 
 
 def _read_text(entries: Mapping[str, Entry], key: str) -> str:

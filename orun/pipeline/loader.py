@@ -29,7 +29,7 @@ from orun.pipeline.secrets import read_secrets
 from orun.pipeline.sources import connect_sources
 from orun.pipeline.stages import make
 from orun.pipeline.targets import read_targets
-from orun.pipeline.unused import list_unused
+from orun.pipeline.unused import note_unused
 from orun.pipeline.validate import validate
 from orun.pipeline.values import Surroundings, localize
 from orun.stages import registry
@@ -147,6 +147,7 @@ class Loader:
             )
             edges += [(guard, stage.id) for stage in stages.values() for guard in stage.guards]
             order, _ = sort_topologically(tuple(stages), edges)
+        note_unused(tree, str(self.file), self.used, stages.values(), self.problems)
         name, seed = tree.get("name"), tree.get("seed")
         return Pipeline(
             name=name.text if isinstance(name, Scalar) else self.file.stem,
@@ -159,7 +160,7 @@ class Loader:
                 for name, kind in self.kinds.items()
             },
             overrides=self.overrides,
-            unused=list_unused(tree, str(self.file), self.used, stages.values()),
+            notes=self.problems.notes,
             secrets=self.secrets,
             ship=self.ship,
         )

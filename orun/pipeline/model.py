@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 from orun.core.metrics import Unit
 from orun.core.serialization import Record, field, replace
-from orun.core.source_location import Position
+from orun.core.source_location import Position, Problem
 from orun.core.source_model import SourceModel
 from orun.core.targets import Environment, Target
 from orun.core.unknown_key import UnknownKey
@@ -223,7 +223,7 @@ class Pipeline(Record, frozen=True, dict=True):
         kinds: each kind used, by `uses`.
         overrides: the `--set` values that replaced values of the file.
         strict: whether a gate that is not judged, because its stage is skipped, fails the run.
-        unused: what the file declares and nothing in it uses, one sentence each.
+        notes: what is probably a mistake in the file, such as what it declares and nothing uses.
         secrets: environment variables that it lists under `secrets`.
         ship: files and folders that git ignores and that other machines need, relative to the pipeline's folder.
         run_suffix: end of the ids of its runs, after its name; empty for runs of the user.
@@ -237,7 +237,7 @@ class Pipeline(Record, frozen=True, dict=True):
     kinds: Mapping[str, KindUse] = field(default_factory=dict)
     overrides: Mapping[str, str] = field(default_factory=dict)
     strict: bool = False
-    unused: tuple[str, ...] = ()
+    notes: tuple[Problem, ...] = ()
     secrets: tuple[str, ...] = ()
     ship: tuple[str, ...] = ()
     run_suffix: str = ""

@@ -1,4 +1,4 @@
-"""Collection of the mistakes in a pipeline file, and their rendering."""
+"""Collection of the mistakes in a pipeline file and of notes on it, and their rendering."""
 
 from __future__ import annotations
 
@@ -22,10 +22,20 @@ COLOURS = {"error": "1;31", "place": "1", "caret": "31", "label": "36"}
 
 
 class Problems:
-    """Mistakes so far, each once."""
+    """Mistakes so far, and notes on what is probably one, each once."""
 
     def __init__(self) -> None:
         self._problems: dict[Problem, None] = {}
+        self._notes: dict[Problem, None] = {}
+
+    @property
+    def notes(self) -> tuple[Problem, ...]:
+        """Notes on what is no mistake for sure, in the order of their places."""
+        return tuple(sorted(self._notes, key=lambda note: note.position))
+
+    def add_note(self, span: Span, message: str, *, suggestion: str = "", hint: str = "") -> None:
+        """Note what is probably a mistake, and does not keep the pipeline from running."""
+        self._notes[Problem(span.position, message, span.source, span.width, suggestion=suggestion, hint=hint)] = None
 
     def __len__(self) -> int:
         return len(self._problems)
@@ -74,6 +84,12 @@ def render(problems: Sequence[Problem], colour: bool = False) -> str:
     Files below the working folder are named relative to it.
     """
     return "\n\n".join("\n".join(_format_lines(problem, colour)) for problem in problems)
+
+
+def render_note(note: Problem) -> str:
+    """Render a note as one line: `bert.yaml:3:3: nothing uses variable 'bacth'; did you mean batch?`."""
+    meant = f"did you mean {note.suggestion}?" if note.suggestion else ""
+    return f"{format_position(note.position)}: {'; '.join(filter(None, (note.message, meant, note.hint)))}"
 
 
 def list_advice(problem: Problem) -> list[tuple[str, str]]:

@@ -5,34 +5,40 @@ Those of an extended file do not count: they may serve other files.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 
 from orun.pipeline.model import Stage
 from orun.pipeline.nodes import Map, Span
+from orun.pipeline.problems import Problems
 from orun.pipeline.targets import DEFAULT
 from orun.text.suggestions import find_closest
 
 
-def list_unused(tree: Map, file: str, variables: Collection[str], stages: Collection[Stage]) -> tuple[str, ...]:
-    """Return a sentence for each unused variable and target."""
+def note_unused(
+    tree: Map, file: str, variables: Collection[str], stages: Collection[Stage], problems: Problems
+) -> None:
+    """Note each unused variable and target."""
     named = {target.name for stage in stages for target in stage.targets}
-    return (
-        *_describe(tree.map("vars"), file, "variable", variables),
-        *_describe(tree.map("targets"), file, "target", named, {DEFAULT: _explain_unnamed(stages)}),
-    )
+    _note(tree.map("vars"), file, "variable", variables, problems)
+    _note(tree.map("targets"), file, "target", named, problems, {DEFAULT: _explain_unnamed(stages)})
 
 
-def _describe(
-    declared: Map, file: str, sort: str, used: Collection[str], known: Mapping[str, str] | None = None
-) -> Iterator[str]:
+def _note(
+    declared: Map,
+    file: str,
+    sort: str,
+    used: Collection[str],
+    problems: Problems,
+    known: Mapping[str, str] | None = None,
+) -> None:
     for name, entry in declared.entries.items():
         if name in used or entry.key.file != file or _is_anchored(entry.key, name):
             continue
         # Only in another case: NPU would be close to CPU.
         alike = [candidate for candidate in known or () if candidate != name and candidate == name.lower()]
         meant = find_closest(name, sorted(used)) or next(iter(alike), "")
-        why = (known or {}).get(name) or (f"did you mean {meant}?" if meant else "")
-        yield f"line {entry.key.line}: nothing uses {sort} {name!r}" + (f"; {why}" if why else "")
+        why = (known or {}).get(name, "")
+        problems.add_note(entry.key, f"nothing uses {sort} {name!r}", suggestion="" if why else meant, hint=why)
 
 
 def _is_anchored(key: Span, name: str) -> bool:

@@ -23,6 +23,7 @@ from orun.fs.os_errors import quote
 from orun.history import source_snapshot
 from orun.history.git_revision import read_commit
 from orun.pipeline.graph import find_reachable
+from orun.pipeline.problems import render_note
 from orun.planning.plan import DUE, Plan
 from orun.planning.planner import Planner
 from orun.runner.preflight import make_environments
@@ -99,8 +100,7 @@ class RunSession(Record, frozen=True):
     def _iter_warnings(self, plan: Plan) -> Iterator[str]:
         """Yield what the user should know before the first stage starts."""
         pipeline = self.planner.pipeline
-        for unused in () if pipeline.name.endswith(INVESTIGATIONS) else pipeline.unused:
-            yield f"{pipeline.file.name}: {unused}"
+        yield from () if pipeline.name.endswith(INVESTIGATIONS) else map(render_note, pipeline.notes)
         yield from self.plan.left_out
         for step in plan.steps:
             if step.stage.memory and sys.platform != "linux":

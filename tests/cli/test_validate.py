@@ -64,7 +64,7 @@ def test_what_nothing_uses_is_noted(orun: CommandLine, project: Path) -> None:
     text = (project / "words.yaml").read_text()
     (project / "spare.yaml").write_text(f"vars: {{spare: 1}}\n{text}")
     shown = orun("validate", "spare.yaml")
-    note = "spare.yaml: line 1: nothing uses variable 'spare'"
+    note = "spare.yaml:1:8: nothing uses variable 'spare'"
     assert (shown.code, shown.out, shown.err) == (0, f"spare.yaml: good, 2 stages, 1 gate\nnote: {note}\n", "")
     assert json.loads(orun("validate", "spare.yaml", "--json").out)["notes"] == [note]
     assert f"warning: {note}" in orun("run", "spare.yaml").out

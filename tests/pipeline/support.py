@@ -12,7 +12,7 @@ from orun.pipeline import load
 from orun.pipeline.compose import compose
 from orun.pipeline.model import Pipeline
 from orun.pipeline.nodes import Map, Node, Span
-from orun.pipeline.problems import Problems, render
+from orun.pipeline.problems import Problems, render, render_note
 from orun.pipeline.text import read
 
 NONE: Mapping[str, str] = MappingProxyType({})
@@ -32,6 +32,12 @@ def write(folder: Path, text: str, name: str = "p.yaml") -> Path:
 def loaded(folder: Path, text: str, overrides: Mapping[str, str] = NONE) -> Pipeline:
     """The pipeline of a good file."""
     return load(write(folder, text), overrides)
+
+
+def list_notes(folder: Path, text: str) -> list[str]:
+    """What is noted of a good file, its path relative to its folder."""
+    with contextlib.chdir(folder):
+        return [render_note(note) for note in loaded(folder, text).notes]
 
 
 def complaint(folder: Path, text: str, overrides: Mapping[str, str] = NONE) -> str:

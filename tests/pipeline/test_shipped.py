@@ -17,6 +17,6 @@ def test_a_pipeline_of_ours_is_valid_and_names_all_its_parameters(file: Path) ->
     pipeline = load(file)
     assert pipeline.name == file.stem
     assert pipeline.stages
-    assert pipeline.unused == ()
+    assert pipeline.notes == ()
     for stage in pipeline.stages:  # what the file leaves out is in the key as well: another default is another result
         assert list(stage.params) == [param.name for param in find(stage.uses, pipeline.root).params], stage.id

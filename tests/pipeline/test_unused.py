@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.pipeline.support import EXPORT, loaded, write
+from tests.pipeline.support import EXPORT, list_notes, write
 
 CPU = "{providers: [CPUExecutionProvider]}"
 
@@ -21,13 +21,13 @@ stages:
 {EXPORT}  plain: {{uses: measure/latency, needs: export, with: {{batch: "${{vars.batch}}"}}}}
   there: {{uses: measure/latency, needs: export, with: {{target: laptop}}}}
 """
-    assert loaded(tmp_path, text).unused == (
-        "line 1: nothing uses variable 'bacth'; did you mean batch?",
-        "line 1: nothing uses variable 'other'",
-        "line 3: nothing uses target 'cpu'; plain names no target and runs without its options: `target: cpu`",
-        "line 4: nothing uses target 'labtop'; did you mean laptop?",
-        "line 6: nothing uses target 'npu'",
-    )
+    assert list_notes(tmp_path, text) == [
+        "p.yaml:1:18: nothing uses variable 'bacth'; did you mean batch?",
+        "p.yaml:1:28: nothing uses variable 'other'",
+        "p.yaml:3:3: nothing uses target 'cpu'; plain names no target and runs without its options: `target: cpu`",
+        "p.yaml:4:3: nothing uses target 'labtop'; did you mean laptop?",
+        "p.yaml:6:3: nothing uses target 'npu'",
+    ]
 
 
 def test_what_is_used_in_any_way_is_not(tmp_path: Path) -> None:
@@ -45,10 +45,10 @@ stages:
     needs: {{model: export, reference: export}}
     with: {{target: laptop, reference_target: phone, shape: *size, batch: "${{vars.total}}"}}
 """
-    assert loaded(tmp_path, text).unused == ()
+    assert list_notes(tmp_path, text) == []
 
 
 def test_what_comes_from_a_file_that_is_extended_may_be_for_others(tmp_path: Path) -> None:
     write(tmp_path, f"vars: {{batch: 1}}\ntargets: {{laptop: {CPU}}}\nstages:\n{EXPORT}", "base.yaml")
-    pipeline = loaded(tmp_path, "extends: base.yaml\nvars: {bach: 2}\nstages: {}\n")
-    assert pipeline.unused == ("line 2: nothing uses variable 'bach'",)
+    text = "extends: base.yaml\nvars: {bach: 2}\nstages: {}\n"
+    assert list_notes(tmp_path, text) == ["p.yaml:2:8: nothing uses variable 'bach'"]

@@ -1,0 +1,77 @@
+"""Gates that only a better model fails, which were probably meant the other way round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pipeline.support import EXPORT, list_notes
+
+ACCURACY = (
+    f"stages:\n{EXPORT}  accuracy:\n    uses: measure/accuracy\n    needs: {{model: export, reference: export}}\n"
+    "    with: {dataset: code.py:pairs, metrics: [accuracy, cosine, rmse, code.py:load], better: {load: lower}}\n"
+    "    gate: "
+)
+LATENCY = (
+    f"stages:\n{EXPORT}  latency:\n    uses: measure/latency\n    needs: {{model: export, reference: export}}\n"
+    "    gate: "
+)
+INT8 = f"stages:\n{EXPORT}  int8:\n    uses: quantize/dynamic\n    needs: export\n    gate: "
+OWN = """
+from orun import stage
+
+
+@stage(inputs={}, output="metrics")
+def score(context): ...
+"""
+
+
+@pytest.mark.parametrize(
+    ("start", "gate", "metric"),
+    [
+        (ACCURACY, "{accuracy: {max: 90%}}", "accuracy"),
+        (ACCURACY, "{cosine.min: {max: 0.9}}", "cosine.min"),
+        (ACCURACY, "{rmse: {min: 3}}", "rmse"),
+        (ACCURACY, "{load: {min: 3}}", "load"),
+        (ACCURACY, "{all: [accuracy: {max: 90%}]}", "accuracy"),
+        (LATENCY, "{speedup: {max: 1.2}}", "speedup"),
+        (LATENCY, "{p50: {min: 12ms}}", "p50"),
+        (LATENCY, "{throughput: {max: 90/s}}", "throughput"),
+        (INT8, "{size: {min: 3MB}}", "size"),
+    ],
+)
+def test_a_gate_that_no_worse_model_fails_is_noted(tmp_path: Path, start: str, gate: str, metric: str) -> None:
+    """Such a gate passed every model that was bad, without a word."""
+    rule, meant, better = ("max", "min", "higher") if "max:" in gate else ("min", "max", "lower")
+    lines = f"{start}{gate}".splitlines()
+    place = f"p.yaml:{len(lines)}:{lines[-1].index(f'{rule}:') + 1}"
+    assert list_notes(tmp_path, f"{start}{gate}\n") == [
+        f"{place}: only a better {metric!r} fails this {rule!r}, as it is better when {better}; did you mean {meant}?"
+    ]
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        "{accuracy: {min: 90%}, rmse: {max: 3}}",
+        "{accuracy: {min: 90%, max: 95%}}",  # a range
+        "{any: [accuracy: {max: 90%}, rmse: {max: 3}]}",  # a better one must keep the other condition, too
+        "{any: [{all: [accuracy: {max: 90%}, rmse: {max: 3}]}, cosine: {min: 0.9}]}",
+    ],
+)
+def test_other_gates_are_not(tmp_path: Path, gate: str) -> None:
+    assert list_notes(tmp_path, f"{ACCURACY}{gate}\n") == []
+
+
+def test_a_metric_whose_direction_only_a_measurement_tells_is_not(tmp_path: Path) -> None:
+    text = ACCURACY.replace(", better: {load: lower}", "")
+    assert list_notes(tmp_path, f"{text}{{load: {{max: 3}}}}\n") == []
+    (tmp_path / "own.py").write_text(OWN)
+    assert list_notes(tmp_path, "stages:\n  own: {uses: ./own.py:score, gate: {score: {max: 3}}}\n") == []
+
+
+def test_a_gate_of_several_instances_is_noted_once(tmp_path: Path) -> None:
+    text = ACCURACY.replace("    with:", "    matrix: {batch: [1, 2]}\n    with:")
+    text = text.replace("better:", 'batch: "${matrix.batch}", better:')
+    assert len(list_notes(tmp_path, f"{text}{{accuracy: {{max: 90%}}}}\n")) == 1
