@@ -1,4 +1,4 @@
-"""orun init: a pipeline for a model that exists, or a template of a custom stage."""
+"""orun init: a pipeline for a model that exists, a workflow for a pipeline, or a template of a custom stage."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from orun.cli import options
 from orun.cli.complete import complete_target
@@ -31,9 +32,12 @@ EXAMPLES = (
     ("orun init net.py:load --input 'image=float32[batch,3,32,32]'", "a function that returns a PyTorch module"),
     ('orun init model.onnx --goal "size<25MB, p50<10ms, cosine>0.99"', "search for a model that reaches a goal"),
     ("orun init model.onnx --data digits.py:examples --ci github", "with your own examples, and a workflow"),
+    ("orun init pipelines/bert.yaml --ci github", "a workflow for a pipeline that exists"),
     ("orun init model.onnx --dry-run", "print the file; build and write nothing"),
     ("orun init --stage ops.py:count", "a template of a custom stage"),
 )
+PIPELINES = (".yaml", ".yml")
+OF_WORKFLOW = ("model", "ci", "yes", "dry_run")  # what a workflow for a pipeline that exists depends on
 
 
 @click.command("init", cls=Verb, examples=EXAMPLES)
@@ -56,7 +60,11 @@ EXAMPLES = (
     shell_complete=complete_target,
     help="Execution provider, such as cpu, cuda or openvino.",
 )
-@click.option("--ci", type=click.Choice(("github", "gitlab")), help="Also write a workflow for that CI system.")
+@click.option(
+    "--ci",
+    type=click.Choice(("github", "gitlab")),
+    help="Also write a workflow for that CI system; for a pipeline file, nothing else.",
+)
 @click.option(
     "--input",
     "inputs",
@@ -91,6 +99,8 @@ def command(  # noqa: PLR0913 - the options of the command line
     The pipeline is built once, so that its gates have thresholds measured on this machine. A stage that refuses the
     model is left out, and the file says why.
 
+    With --ci, MODEL may be a pipeline file, .yaml or .yml. Then init writes its workflow and changes no other file.
+
     In a terminal, init asks for what the options leave open.
     """
     from orun.cli.init_dialogue import Answers, ask, is_interactive
@@ -103,6 +113,8 @@ def command(  # noqa: PLR0913 - the options of the command line
     if not model:
         example = quote(next(iter(list_models(Path())), "model.onnx"))
         raise UsageError("MODEL is missing", hint=f"orun init {example}; a custom stage: orun init --stage ops.py")
+    if model.lower().endswith(PIPELINES):
+        return _write_workflow_alone(model, ci, dry_run=dry_run)
     file = Path(output) if output else choose_file(model)
     if not dry_run:
         require_free(file, f"orun {quote(file)}; or write another: the same command with -o FILE")
@@ -133,6 +145,38 @@ def command(  # noqa: PLR0913 - the options of the command line
         lines += _write_workflow(file, *workflow)
     options.show([*lines, _suggest_next_step(created)])
     return 0 if created.is_reached else 1  # as of a run with a failed gate
+
+
+def _write_workflow_alone(name: str, system: System | None, *, dry_run: bool) -> int:
+    """Write the workflow of a pipeline file that exists, and nothing else."""
+    from orun.pipeline import load
+    from orun.scaffold.paths import derive_name
+
+    if system is None:
+        hint = f"its workflow: orun init {quote(name)} --ci github; to run it: orun {quote(name)}"
+        raise UsageError(f"{name} is a pipeline file, and init writes one for a model", hint=hint)
+    if useless := _list_useless_options():
+        problem = f"{', '.join(useless)}: of no use for a workflow, and {name} stays as it is"
+        raise UsageError(problem, hint=f"orun init {quote(name)} --ci {system}")
+    file = Path(name)
+    path, text = _format_workflow(system, file, derive_name(Path(f"{load(file).name}.yaml")))
+    if dry_run:
+        options.show(text.splitlines())
+        return 0
+    _require_workflow_place(path, "move it away")
+    options.show(_write_workflow(file, path, text))
+    return 0
+
+
+def _list_useless_options() -> list[str]:
+    """Return the options of the command line that mean nothing for a workflow alone."""
+    context = click.get_current_context()
+    return [
+        parameter.opts[-1]
+        for parameter in context.command.params
+        if parameter.name not in OF_WORKFLOW
+        and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    ]
 
 
 def _print(file: Path, request: Request) -> int:
@@ -167,14 +211,22 @@ def _plan_workflow(system: System | None, file: Path) -> tuple[Path, str] | None
     """Return the workflow to write: its path, which must be free, and its text."""
     if system is None:
         return None
-    from orun.scaffold.ci import format_workflow, locate_workflow
     from orun.scaffold.paths import derive_name
 
-    name = derive_name(file)
-    path = locate_workflow(system, file, name)
-    require_free(path, "move it away, or leave out --ci")
+    path, text = _format_workflow(system, file, derive_name(file))
+    _require_workflow_place(path, "move it away, or leave out --ci")
+    return path, text
+
+
+def _format_workflow(system: System, file: Path, name: str) -> tuple[Path, str]:
+    from orun.scaffold.ci import format_workflow, locate_workflow
+
+    return locate_workflow(system, file, name), format_workflow(system, file, name)
+
+
+def _require_workflow_place(path: Path, hint: str) -> None:
+    require_free(path, hint)
     look_at(path)
-    return path, format_workflow(system, file, name)
 
 
 def _create(file: Path, request: Request, store: Path | None, model: str) -> Created:

@@ -16,6 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from orun import api
 from orun.environment import distributions
+from orun.scaffold.ci import format_workflow
 from tests.project import install_hint
 
 from .conftest import CommandLine
@@ -142,6 +143,111 @@ def test_a_place_that_cannot_be_written_is_told_before_the_model_is_read(model: 
         refused = orun("init", "mlp.onnx", *options)
         assert (refused.code, refused.out, refused.err) == (2, "", f"error: {message}")
     assert sorted(path.name for path in model.parent.iterdir()) == [".github", "mlp.onnx"]
+
+
+@pytest.fixture
+def written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pipeline file that was written by hand, in a repository that is the working folder."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "requirements.txt").touch()
+    file = tmp_path / "models" / "words.yaml"
+    file.parent.mkdir()
+    code = 'from orun import stage\n\n@stage(inputs={}, output="files")\ndef make(context): ...\n'
+    (file.parent / "own.py").write_text(code)
+    file.write_text("name: words-3\nstages: {make: {uses: ./own.py:make}}\n")
+    return file
+
+
+def list_files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("system", "workflow"), [("github", ".github/workflows/words-3.yml"), ("gitlab", ".gitlab-ci.yml")]
+)
+def test_a_workflow_for_a_pipeline_that_exists(
+    written: Path, orun: CommandLine, tmp_path: Path, system: str, workflow: str
+) -> None:
+    """It came with a new pipeline only; for one that was written by hand it had to be copied from the docs."""
+    before = list_files(tmp_path)
+    expected = format_workflow("github" if system == "github" else "gitlab", written, "words-3")
+    shown = orun("init", "models/words.yaml", "--ci", system)
+    assert (shown.code, shown.out, shown.err) == (0, f"wrote {workflow}\n", "")
+    after = list_files(tmp_path)
+    text = after.pop(workflow).decode()
+    assert after == before
+    assert text == expected
+    assert "orun models/words.yaml --keep-going --reports reports" in text
+
+
+def test_a_workflow_for_a_pipeline_is_printed_by_a_dry_run(written: Path, orun: CommandLine, tmp_path: Path) -> None:
+    before = list_files(tmp_path)
+    shown = orun("init", "--ci", "github", "models/words.yaml", "--dry-run", "-y")
+    assert (shown.code, shown.out) == (0, format_workflow("github", written, "words-3"))
+    assert list_files(tmp_path) == before
+
+
+def test_a_workflow_of_a_file_without_a_name_is_called_like_the_file(
+    written: Path, orun: CommandLine, tmp_path: Path
+) -> None:
+    (tmp_path / "my words.v2.yml").write_text("stages: {make: {uses: ./models/own.py:make}}\n")
+    del written
+    assert orun("init", "my words.v2.yml", "--ci", "github").out == "wrote .github/workflows/my-words-v2.yml\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["models/words.yaml"],
+            (
+                "models/words.yaml is a pipeline file, and init writes one for a model\n"
+                "  hint: its workflow: orun init models/words.yaml --ci github; to run it: orun models/words.yaml"
+            ),
+        ),
+        (
+            ["models/words.yaml", "--ci", "gitlab", "--goal", "size<1MB", "--target", "cpu", "-o", "other.yaml"],
+            (
+                "--output, --goal, --target: of no use for a workflow, and models/words.yaml stays as it is\n"
+                "  hint: orun init models/words.yaml --ci gitlab"
+            ),
+        ),
+        (
+            ["wrods.yaml", "--ci", "github"],
+            (
+                "cannot read the pipeline file wrods.yaml: No such file or directory\n"
+                "  hint: to write one for a model: orun init MODEL"
+            ),
+        ),
+    ],
+)
+def test_what_makes_no_sense_with_a_pipeline_that_exists(
+    written: Path, orun: CommandLine, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    del written
+    before = list_files(tmp_path)
+    refused = orun("init", *arguments)
+    assert (refused.code, refused.out, refused.err) == (2, "", f"error: {message}\n")
+    assert list_files(tmp_path) == before
+
+
+def test_a_workflow_for_a_wrong_file_is_refused(written: Path, orun: CommandLine, tmp_path: Path) -> None:
+    written.write_text("stages: {make: {uses: ./own.py:mak}}\n")
+    refused = orun("init", "models/words.yaml", "--ci", "github")
+    assert (refused.code, refused.err.splitlines()[0]) == (
+        2,
+        "models/words.yaml:1:23: error: own.py has no function 'mak'",
+    )
+    assert not (tmp_path / ".github").exists()
+
+
+def test_a_workflow_that_is_there_is_not_replaced(written: Path, orun: CommandLine, tmp_path: Path) -> None:
+    assert orun("init", "models/words.yaml", "--ci", "github").code == 0
+    refused = orun("init", "models/words.yaml", "--ci", "github")
+    workflow = tmp_path / ".github" / "workflows" / "words-3.yml"
+    assert (refused.code, refused.err) == (2, f"error: {workflow} is there already\n  hint: move it away\n")
+    del written
 
 
 NAMED = "hint: name a model: a file, a folder, or file.py:function"
