@@ -140,11 +140,12 @@ class StageError(OrunError):
         commands: the rest of the hint, such as its log and the command that runs the stage alone.
         of_machine: whether its machine is to blame, as with a full disk, so that the advice is for that machine.
         module: name of a Python module that it imports and that was not found; empty if that is not the failure.
+        command: the command that runs the stage alone, which `commands` has, too; empty if that is of no use.
     """
 
     exit_code = 3
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what reports say of it
         self,
         stage: str,
         problem: str,
@@ -155,6 +156,7 @@ class StageError(OrunError):
         advice: str = "",
         of_machine: bool = False,
         module: str = "",
+        command: str = "",
     ) -> None:
         super().__init__(problem, why=why, hint="\n".join(filter(None, (advice, hint))))
         self.stage = stage
@@ -163,6 +165,7 @@ class StageError(OrunError):
         self.commands = hint
         self.of_machine = of_machine
         self.module = module
+        self.command = command
 
 
 class StageFailed(StageError):

@@ -45,6 +45,7 @@ class Failure(Record, frozen=True):
         hint: how to fix it; may be empty.
         log: path of the log of its process; empty when it never started.
         advice: the part of the hint that holds for every run, without the log and the command.
+        command: the command in the hint that runs the stage alone where the run was; empty if the hint has none.
     """
 
     error: str
@@ -53,6 +54,7 @@ class Failure(Record, frozen=True):
     hint: str = ""
     log: str = ""
     advice: str = ""
+    command: str = ""
 
 
 class StageResult(NamedItems[Metric], Record, frozen=True):

@@ -150,7 +150,15 @@ def _build_error(
     command = f"orun {shlex.quote(show_path(job.file))} --only {shlex.quote(job.stage)}{options}"
     hint = f"Its log: {show_path(job.log)}\nRun it alone: {command}"
     return error(
-        job.stage, message, why=why, hint=hint, log=job.log, advice=advice, of_machine=of_machine, module=module
+        job.stage,
+        message,
+        why=why,
+        hint=hint,
+        log=job.log,
+        advice=advice,
+        of_machine=of_machine,
+        module=module,
+        command=command,
     )
 
 

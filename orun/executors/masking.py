@@ -49,7 +49,8 @@ class Mask(Record, frozen=True):
         """Mask the text of an error, in place."""
         error.problem, error.why, error.hint = map(self.hide_in_text, (error.problem, error.why, error.hint))
         if isinstance(error, StageError):
-            error.advice, error.commands = map(self.hide_in_text, (error.advice, error.commands))
+            texts = error.advice, error.commands, error.command
+            error.advice, error.commands, error.command = map(self.hide_in_text, texts)
         error.args = (error.problem,)
         return error
 

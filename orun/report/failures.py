@@ -34,21 +34,30 @@ def format_failures(result: RunResult, terminal: Terminal) -> list[str]:
     return [line for stage in result.stages if stage.failure for line in format_failure(stage, terminal)]
 
 
-def format_failure(stage: StageResult, terminal: Terminal) -> list[str]:
-    """Return the lines about one failed stage."""
+def format_failure(stage: StageResult, terminal: Terminal, *, again: str = "") -> list[str]:
+    """Return the lines about one failed stage.
+
+    Args:
+        stage: the stage.
+        terminal: where they are shown.
+        again: command that runs the stage on another machine, if the lines are for readers who may be there.
+    """
     failure = stage.failure
     if failure is None:
         return []
+    hints = failure.hint.splitlines()
+    if again and failure.command:
+        hints = [*failure.advice.splitlines(), f"Run it on your machine: {again}"]
     lines = [f"{terminal.paint(f'stage {stage.stage} failed', 'bad')}: {failure.problem}"]
     lines += [f"  {line}" for line in failure.why.splitlines()]
-    lines += [f"  hint: {line}" for line in failure.hint.splitlines()]
+    lines += [f"  hint: {line}" for line in hints]
     if failure.log:
         shown = {failure.problem, *(line.strip() for line in lines[1:])}
         logged = [line for line in read_log_tail(Path(failure.log), MOST_LINES) if not LEADING.match(line)]
         tail = _list_other_lines(logged, failure)[-TAIL_LINES:]
         if shown.issuperset(line.strip() for line in tail):
             tail = []
-        named = show_path(failure.log) in failure.hint
+        named = any(show_path(failure.log) in line for line in hints)
         lines += [] if named else [f"  log: {show_path(failure.log)}"]
         lines += [f"  last {count(len(tail), 'line')} of its log:"] if tail else []
         lines += [terminal.paint(f"  | {line}", "dim") for line in tail]

@@ -9,12 +9,13 @@ from pathlib import Path
 from orun.core.metrics import Estimate
 from orun.core.open_gates import list_open_gates
 from orun.core.reason import Reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult, StageResult
 from orun.core.source_location import Position, abridge
 from orun.core.verdict import GateOutcome, Unjudged, Verdict
 from orun.fs.os_errors import quote
 from orun.report.figures import find_position
-from orun.report.run_options import find_store, format_run_options
+from orun.report.run_options import find_store, format_repetition, format_run_options
 from orun.report.stages import format_reasons as reasons
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
@@ -24,6 +25,8 @@ from orun.text.suggestions import show_path
 from orun.text.units import show_amount, show_interval
 
 INDENT = "  "  # of a member of a group
+REGRESSION = "max_regression"  # the rule that compares with the accepted baseline
+GROUPS = ("all", "any")
 MOST_SETTINGS = 5  # that a note names
 NOT_JUDGED = "not judged"
 NOT_ASKED = "not asked for"  # of a gate whose stage is not part of the run
@@ -213,25 +216,35 @@ def choose_style(verdict: Verdict) -> Style:
     return "doubt" if tipped else STYLES[verdict.outcome]
 
 
-def suggest_next_step(verdict: Verdict, result: RunResult) -> str:
-    """Return what to type about a gate that makes the run fail."""
-    from orun.core.reason_codes import ReasonCode
+def suggest_next_step(verdict: Verdict, result: RunResult, *, portable: bool = False) -> str:
+    """Return what to type about a gate that makes the run fail.
 
+    Args:
+        verdict: the gate.
+        result: the run.
+        portable: whether it is for readers on any machine, who may not have the run's store.
+    """
     if verdict.finding.code == ReasonCode.NO_DIRECTION:
         return 'judge it by min or max; a stage of your own can return orun.Metric(value, better="lower")'
-    file, stage, options = quote(show_path(result.file)), quote(verdict.stage), format_run_options(result)
-    accept = f"orun baseline accept {file}{options}"
-    if verdict.rule == "max_regression" and verdict.outcome == "failed" and verdict.measured is not None:
-        return f"if the change is meant, accept it as the new baseline: {accept}"
-    not_comparable = verdict.rule == "max_regression" and verdict.outcome == "undecided" and verdict.measured is None
+    file, stage = quote(show_path(result.file)), quote(verdict.stage)
+    options = format_run_options(result, portable=portable)
+    first = f"orun {file}{options}; " if portable else ""  # accepted is the last run of a machine
+    accept = f"{first}orun baseline accept {file}{options}"
+    later = " once the other gates pass" if _fails_besides(result) else ""
+    if verdict.rule == REGRESSION and verdict.outcome == "failed" and verdict.measured is not None:
+        return f"if the change is meant, accept it as the new baseline{later}: {accept}"
+    not_comparable = verdict.rule == REGRESSION and verdict.outcome == "undecided" and verdict.measured is None
     if verdict.outcome == "no baseline" or not_comparable:
-        return f"to compare the next runs with this one: {accept}"
+        return f"to compare the next runs with this one{later}: {accept}"
     stored = next((item for item in verdict.finding.because if item.code == ReasonCode.STORED_FIGURES), None)
     if stored and any(item.code == ReasonCode.MODEL_MISSING for item in stored.because):
         return (
             "the accepted model is missing here: get it from the remote of the machine where it was accepted, "
-            f"orun {file} --remote URL{options}, or use the store of that machine; or accept this release: {accept}"
+            f"orun {file} --remote URL{options}, or use the store of that machine; "
+            f"or accept this release{later}: {accept}"
         )
+    if portable:
+        return f"to judge it on your machine: {format_repetition(result, verdict.stage)}"
     judged = result[verdict.stage]
     metric = judged.metrics.get(verdict.metric)
     if metric is not None and metric.noise == "timing":
@@ -239,3 +252,9 @@ def suggest_next_step(verdict: Verdict, result: RunResult) -> str:
     if judged.outcome == "built" and all(item.code != ReasonCode.NEVER_RUN for item in judged.reasons):
         return f"to see what changed since the run before: orun diff{store_option(find_store(result), Path.cwd())}"
     return f"to see what it rests on: orun explain {file} {stage}{options}"
+
+
+def _fails_besides(result: RunResult) -> bool:
+    """Return whether a run has gates that fail whatever is accepted, so that `orun baseline accept` refuses it."""
+    failing = (verdict for verdict in list_open_gates(result.verdicts) if verdict.fails or verdict.blocks)
+    return any(verdict.rule not in (REGRESSION, *GROUPS) for verdict in failing)  # of a group, members may be mended

@@ -28,6 +28,7 @@ from orun.report.gates import (
     suggest_next_step,
 )
 from orun.report.notes import describe_undeclared_write
+from orun.report.run_options import format_repetition
 from orun.report.terminal import Terminal
 from orun.text.counts import count
 from orun.text.positions import to_repository_path
@@ -78,9 +79,8 @@ def _limit_lines(lines: Sequence[str], rest: str) -> list[str]:
 def _iter_stages(result: RunResult) -> Iterator[str]:
     for stage in result.stages:
         if stage.failure:
-            yield _format_line(
-                "error", find_position(stage, result), f"stage {stage.stage} failed", format_failure(stage, Terminal())
-            )
+            lines = format_failure(stage, Terminal(), again=format_repetition(result, stage.stage))
+            yield _format_line("error", find_position(stage, result), f"stage {stage.stage} failed", lines)
 
 
 def _iter_gates(result: RunResult, *, fails: bool) -> Iterator[str]:
@@ -88,7 +88,7 @@ def _iter_gates(result: RunResult, *, fails: bool) -> Iterator[str]:
     for verdict in list_open_gates(result.verdicts):
         if verdict.fails != fails:
             continue
-        hint = [f"hint: {suggest_next_step(verdict, result)}"] if fails else []
+        hint = [f"hint: {suggest_next_step(verdict, result, portable=True)}"] if fails else []
         level: Level = "error" if fails else "notice" if verdict.outcome == "no baseline" else "warning"
         yield _format_line(
             level, find_place(verdict, result), format_title(verdict), [explain_verdict(verdict), settings, *hint]

@@ -21,6 +21,7 @@ from orun.report.gates import (
     iter_unjudged,
 )
 from orun.report.notes import format_stage_notes, format_undeclared_writes
+from orun.report.run_options import format_repetition
 from orun.report.stages import format_stage
 from orun.report.summary import summarize
 from orun.report.terminal import Terminal
@@ -43,7 +44,7 @@ def render_markdown(result: RunResult) -> str:
         *_format_stages(result),
         *[escape(note) for note in format_undeclared_writes(result, PLAIN)],
         *[escape(note) for note in format_stage_notes(result, PLAIN)],
-        *[_format_failure(stage) for stage in result.stages if stage.failure],
+        *[_format_failure(result, stage) for stage in result.stages if stage.failure],
         f"_{escape(_format_origin(result))}_",
     ]
     return "\n\n".join(blocks) + "\n"
@@ -108,7 +109,7 @@ def _render_open_item(stage: StageResult, gate: Unjudged) -> str:
     return f"[ ] {name}, **{NOT_JUDGED}**{fails}: {escape(explain_unjudged(stage))} ({position})"
 
 
-def _format_failure(stage: StageResult) -> str:
-    text = "\n".join(format_failure(stage, PLAIN))
+def _format_failure(result: RunResult, stage: StageResult) -> str:
+    text = "\n".join(format_failure(stage, PLAIN, again=format_repetition(result, stage.stage)))
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}"

@@ -39,13 +39,14 @@ def build_up_to_date_result(step: Step, action: Action, outcome: Outcome, out: s
 
 def build_failed_result(step: Step, error: StageError) -> StageResult:
     """Return the result of a stage that failed."""
+    texts = error.problem, error.why, error.hint, error.log, error.advice, error.command
     return StageResult(
         step.stage.id,
         step.stage.uses,
         "failed",
         step.reasons,
         step.key,
-        failure=Failure(type(error).__name__, error.problem, error.why, error.hint, error.log, error.advice),
+        failure=Failure(type(error).__name__, *texts),
         position=step.stage.position,
         inputs=step.components,
         unjudged=list_unjudged(step.stage),

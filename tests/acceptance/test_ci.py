@@ -164,7 +164,8 @@ def test_github(project: Path, scripts: Path, job_of: Callable[[System], dict[st
     (annotation,) = [line for line in second[-2].stdout.splitlines() if line.startswith("::")]
     assert annotation == (
         "::error file=pipelines/release.yaml,line=7,col=16,title=gate failed%3A write length max 20::"
-        "length is 23, above the maximum of 20%0Ahint: to see what changed since the run before: orun diff"
+        "length is 23, above the maximum of 20%0Ahint: to judge it on your machine: orun "
+        "pipelines/release.yaml --to write"
     )
     summary = (project / "summary.md").read_text()
     assert "### Trend on this machine" in summary

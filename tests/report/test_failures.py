@@ -10,6 +10,7 @@ from orun.core.run_record import Failure
 from orun.core.serialization import replace
 from orun.report import failures
 from orun.report.failures import LINKS, TRACEBACK, format_failure, read_log_tail, strip_controls
+from orun.report.run_options import format_repetition
 from orun.report.terminal import Terminal
 from tests.report.support import PASSED
 
@@ -30,6 +31,24 @@ def test_a_log_that_says_no_more_than_the_failure_is_not_shown(tmp_path: Path) -
     assert format_failure(stage, Terminal()) == lines
     log.write_text("loading\nno labels\n")
     assert format_failure(stage, Terminal()) == [*lines, "  last 2 lines of its log:", "  | loading", "  | no labels"]
+
+
+def test_a_failure_that_is_read_elsewhere_names_a_command_without_the_store(tmp_path: Path) -> None:
+    log = tmp_path / "stage.log"
+    log.write_text("loading\n")
+    command = "orun p.yaml --only judge --store /ci/store"
+    hint = f"give it some\nIts log: {log}\nRun it alone: {command}"
+    failure = Failure("StageFailed", "no labels", "it has x", hint, str(log), "give it some", command)
+    stage = replace(PASSED.stages[0], stage="judge", outcome="failed", failure=failure)
+    lines = ["stage judge failed: no labels", "  it has x", "  hint: give it some"]
+    tail = ["  last 1 line of its log:", "  | loading"]
+    assert format_failure(stage, Terminal()) == [
+        *lines, f"  hint: Its log: {log}", f"  hint: Run it alone: {command}", *tail
+    ]  # fmt: skip
+    again = format_repetition(replace(PASSED, overrides={"seed": "1"}), "judge")
+    assert again == "orun pipelines/bert.yaml --to judge --set seed=1"
+    shown = f"  hint: Run it on your machine: {again}"
+    assert format_failure(stage, Terminal(), again=again) == [*lines, shown, f"  log: {log}", *tail]
 
 
 CHAIN = """\

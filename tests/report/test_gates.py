@@ -91,6 +91,38 @@ def test_the_next_step_names_the_store_of_the_run(verdict: Verdict, expected: st
     )
 
 
+ACCEPT = "orun baseline accept pipelines/bert.yaml"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "expected"),
+    [
+        (SLOWER, f"if the change is meant, accept it as the new baseline: orun pipelines/bert.yaml; {ACCEPT}"),
+        (NO_BASELINE, f"to compare the next runs with this one: orun pipelines/bert.yaml; {ACCEPT}"),
+        (SPEEDUP, "to judge it on your machine: orun pipelines/bert.yaml --to latency"),
+        (COSINE, "to judge it on your machine: orun pipelines/bert.yaml --to accuracy"),
+        (replace(COSINE, stage="export"), "to judge it on your machine: orun pipelines/bert.yaml --to export"),
+    ],
+)
+def test_the_next_step_on_another_machine_needs_no_store(verdict: Verdict, expected: str) -> None:
+    """A reviewer has a clone, and neither the runs nor the stored results of the machine of CI."""
+    run = replace(PASSED, folder=Path("other store/runs/1"))
+    assert suggest_next_step(verdict, run, portable=True) == expected
+
+
+@pytest.mark.parametrize("portable", [False, True])
+def test_nothing_is_to_be_accepted_while_a_gate_fails_that_compares_with_no_baseline(*, portable: bool) -> None:
+    """`orun baseline accept` refuses such a run."""
+    cosine = replace(COSINE, outcome="failed", fails=True, blocks=True)
+    run = replace(GATE_FAILED, verdicts=(cosine, SLOWER))
+    command = f"orun pipelines/bert.yaml; {ACCEPT}" if portable else ACCEPT
+    assert suggest_next_step(SLOWER, run, portable=portable) == (
+        f"if the change is meant, accept it as the new baseline once the other gates pass: {command}"
+    )
+    other = replace(GATE_FAILED, verdicts=(replace(SLOWER, metric="p90"), SLOWER))
+    assert suggest_next_step(SLOWER, other).endswith(f"the new baseline: {ACCEPT}")
+
+
 def test_the_file_to_accept_is_named_as_one_types_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It need not be the file that the gate stands in, which the other may extend."""
     monkeypatch.chdir(tmp_path)

@@ -24,7 +24,8 @@ def test_what_fails_comes_first_and_each_at_its_line() -> None:
     assert failed == (
         "::error file=pipelines/bert.yaml,line=37,col=7,title=gate failed%3A latency p50 max_regression 5%25::"
         "8.1 %25 slower than the accepted baseline (6.2 %25 to 9.9 %25), 5%25 allowed%0A"
-        "hint: if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"
+        "hint: if the change is meant, accept it as the new baseline: "
+        "orun pipelines/bert.yaml; orun baseline accept pipelines/bert.yaml"
     )
     assert undecided == (
         "::warning file=pipelines/bert.yaml,line=32,col=7,title=gate undecided%3A accuracy recall_at_1 max_drop 1%25::"
@@ -39,7 +40,8 @@ def test_a_failed_gate_says_what_changed_since_the_accepted_release() -> None:
     assert failed == (
         "::error file=pipelines/bert.yaml,line=37,col=7,title=gate failed%3A latency p50 max_regression 5%25::"
         f"8.1 %25 slower than the accepted baseline (6.2 %25 to 9.9 %25), 5%25 allowed%0A{note}%0A"
-        "hint: if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"
+        "hint: if the change is meant, accept it as the new baseline: "
+        "orun pipelines/bert.yaml; orun baseline accept pipelines/bert.yaml"
     )
     assert undecided.endswith(f"2100 more examples would decide it%0A{note}")
     assert format_commands(replace(PASSED, changed_settings=tuple(changes))) == []

@@ -13,6 +13,7 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import find_value, index_by_subject
 from orun.core.metrics import Comparison, Metric
 from orun.core.open_gates import list_open_gates
+from orun.core.run_record import RunResult
 from orun.core.source_location import Position
 from orun.core.verdict import Verdict
 from orun.report.gates import (
@@ -119,10 +120,14 @@ def _view_gate(source: Source, verdict: Verdict, number: int, *, is_open: bool, 
         why=explain_verdict(verdict),
         position=verdict.position,
         is_open=is_open,
-        hint=COMMAND.sub(r"`\g<0>`", suggest_next_step(verdict, source.result)) if is_open and verdict.fails else "",
+        hint=_format_hint(verdict, source.result) if is_open and verdict.fails else "",
         caveat=format_caveat(verdict) if has_note else "",
         evidence=list(_iter_evidence(source, verdict)),
     )
+
+
+def _format_hint(verdict: Verdict, result: RunResult) -> str:
+    return COMMAND.sub(r"`\g<0>`", suggest_next_step(verdict, result, portable=True))
 
 
 def _iter_evidence(source: Source, verdict: Verdict) -> Iterator[tuple[str, str | Markup]]:

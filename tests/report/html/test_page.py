@@ -88,10 +88,11 @@ def test_the_checklist_shows_what_was_measured_and_why_a_gate_did_not_pass() -> 
     )
     assert not unsure.every("p", "hint")
     assert failed.only("p", "hint").text == (
-        "hint: if the change is meant, accept it as the new baseline: orun baseline accept pipelines/bert.yaml"
+        "hint: if the change is meant, accept it as the new baseline: "
+        "orun pipelines/bert.yaml; orun baseline accept pipelines/bert.yaml"
     )
     assert [command.text for command in failed.only("p", "hint").every("code")] == [
-        "orun baseline accept pipelines/bert.yaml"
+        "orun pipelines/bert.yaml; orun baseline accept pipelines/bert.yaml"
     ]
     assert [(element.text, element.attributes["href"]) for element in document.only("ul", "failing").every("a")] == [
         ("latency p50 max_regression 5%", "#gate-3")
@@ -104,7 +105,7 @@ def test_each_command_of_a_hint_is_code() -> None:
     document = read(render_page(replace(PASSED, exit_code=4, verdicts=(unsure,))))
     assert [command.text for command in document.at("gates").only("p", "hint").every("code")] == [
         "orun pipelines/bert.yaml --remote URL",
-        "orun baseline accept pipelines/bert.yaml",
+        "orun pipelines/bert.yaml; orun baseline accept pipelines/bert.yaml",
     ]
 
 
