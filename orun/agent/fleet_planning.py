@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
+from pathlib import Path
 from time import monotonic, sleep
 
 from orun.agent.local_machine import identify_store
@@ -18,7 +19,8 @@ from orun.planning.assignment import Assignment
 from orun.planning.plan import Plan
 from orun.planning.planner import Planner
 from orun.remote.known_results import KnownResults
-from orun.remote.settings import Settings
+from orun.remote.options import Remote
+from orun.remote.settings import Settings, read_fleet_url, read_remote_url
 from orun.runner.fleet import Fleet, FleetRun
 from orun.runner.open_fleet import format_agent_command, open_fleet
 from orun.runner.preflight import find_without_machine
@@ -55,7 +57,8 @@ def join_fleet(
     with closing(open_fleet(executor) if isinstance(executor, str) else executor) as fleet:
         report("sending the project to the remote")
         command = format_agent_command(executor if isinstance(executor, str) else "")
-        run = FleetRun(fleet, share_project(planner, remote), wait, command)
+        options = _format_options(executor, remote, planner.pipeline.project)
+        run = FleetRun(fleet, share_project(planner, remote), wait, command, options)
         planner.assignment = Assignment(planner.pipeline, identify_store(planner.store.root))
         machines = fleet.machines()
         report(f"asking {count(len(machines), 'machine')} for facts")
@@ -67,6 +70,15 @@ def join_fleet(
         _take_news(fleet, planner.assignment)
         planner.results.in_remote = KnownResults(planner.store.root, remote)
         yield run
+
+
+def _format_options(executor: Fleet | str, remote: Settings, project: Path) -> str:
+    """Return the options by which a command line named a fleet and its remote, as far as no setting names them."""
+    named = {
+        "--on": executor if isinstance(executor, str) and executor != read_fleet_url(None, project) else "",
+        "--remote": remote.url if remote.url != read_remote_url(Remote(), project) else "",
+    }
+    return "".join(f" {option} {quote(url)}" for option, url in named.items() if url)
 
 
 def _take_news(fleet: Fleet, assignment: Assignment) -> None:

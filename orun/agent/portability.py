@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orun.agent.project_files import PUT_INTO_PROJECT, is_in
@@ -21,6 +21,8 @@ from orun.text.suggestions import show_path
 
 MOST_NAMED = 3  # files in an error
 TRAVELS = "a machine gets what git tracks, and files that git does not ignore"
+NOT_FOUND = re.compile(r"no such file|not found|does(n't| not) exist", re.IGNORECASE)
+QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
 # What stands before a path in a text: nothing, a blank, a quote or bracket, or the end of a colour code.
 BEFORE_PATH = r"""(^|[\s"'`(\[{<=,]|\x1b\[[\d;]*m)"""
 # What stands after a name in a path: the rest of the path, or something that ends the path.
@@ -123,20 +125,57 @@ def to_failure(error: OrunError, machine: str, place: Place | None = None) -> Fa
         machine: this machine; a hint that is to be followed here names it.
         place: the project; paths in it become relative to it.
     """
-    hint = f"on {machine}: {error.hint}" if error.hint and is_of_machine(error) else error.hint
-    texts, log = (error.problem, error.why, hint), show_path(getattr(error, "log", ""))
-    if place is None:
-        return Failure(type(error).__name__, *texts, log)
-    missed = [entry for entry in place.left_out if any(_has_path(text, entry, place.folder) for text in texts)]
-    if isinstance(error, StageError) and error.module and (of_module := _list_module_entries(error.module, place)):
-        missed = of_module
-        texts = error.problem, error.why, error.commands  # the advice is to install a package of that name
-    problem, why, hint = (strip_folder(text, place.folder) for text in texts)
-    if missed:
-        why_missed, how = _explain_left_out(missed, place)
-        why = f"{why}\n{why_missed}".strip()
-        hint = f"{how}\n{hint}".strip()
-    return Failure(type(error).__name__, problem, why, hint, log)
+    advice, commands, command = _split_hint(error)
+    if is_of_machine(error) and advice:
+        advice = f"on {machine}: {advice}"
+    elif is_of_machine(error) and commands:
+        commands = f"on {machine}: {commands}"
+    why = error.why
+    if place is not None:
+        missed = _list_missed(error, (error.problem, why, advice, commands), place)
+        if isinstance(error, StageError) and error.module and (of_module := _list_module_entries(error.module, place)):
+            missed, advice = of_module, ""  # which is to install a package of that name
+        why, advice, commands, command = (strip_folder(text, place.folder) for text in (why, advice, commands, command))
+        if missed:
+            why_missed, how = _explain_left_out(missed, place)
+            why = f"{why}\n{why_missed}".strip()
+            advice = f"{how}\n{advice}".strip()
+    return Failure(
+        error=type(error).__name__,
+        problem=error.problem if place is None else strip_folder(error.problem, place.folder),
+        why=why,
+        hint="\n".join(filter(None, (advice, commands))),
+        log=show_path(getattr(error, "log", "")),
+        advice=advice,
+        command=command,
+    )
+
+
+def _split_hint(error: OrunError) -> tuple[str, str, str]:
+    """Return the advice of an error, the rest of its hint, and the command in that which runs its stage alone."""
+    if isinstance(error, StageError):
+        return error.advice, error.commands, error.command
+    return "", error.hint, ""
+
+
+def _list_missed(error: OrunError, texts: Iterable[str], place: Place) -> list[str]:
+    """Return the entries of `left_out` that an error names by their paths, or as a file that was not found."""
+    named = [entry for entry in place.left_out if any(_has_path(text, entry, place.folder) for text in texts)]
+    if named or not NOT_FOUND.search(error.problem):
+        return named
+    # Relative to the working folder of the stage, which is its own: what it was meant to be relative to is not known.
+    names = [os.path.normpath(name) for name in QUOTED.findall(error.problem)]
+    return [
+        entry
+        for entry in place.left_out
+        if any(is_in(name, tail) for tail in _iter_tails(entry.rstrip("/")) for name in names)
+    ]
+
+
+def _iter_tails(path: str) -> Iterator[str]:
+    """Yield a relative path from each of its folders on: `src/data/x`, `data/x` and `x`."""
+    parts = path.split("/")
+    return ("/".join(parts[number:]) for number in range(len(parts)))
 
 
 def _list_module_entries(module: str, place: Place) -> list[str]:

@@ -6,6 +6,7 @@ imports the libraries that a stage needs, and forks the stage's process.
 
 from __future__ import annotations
 
+from orun.executors.failures import format_commands
 from orun.executors.job import Executor, Finished, Job, JobResult, Progress, format_trace_notice
 from orun.executors.local.executor import LocalExecutor
 from orun.executors.local.reentrancy import find_enclosing_stage
@@ -21,6 +22,7 @@ __all__ = [
     "Progress",
     "explain_partial_tracing",
     "find_enclosing_stage",
+    "format_commands",
     "format_trace_notice",
 ]
 

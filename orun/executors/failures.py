@@ -148,18 +148,22 @@ def _build_error(
     """Return the error with a hint: the advice, the log, and the command that runs the stage alone."""
     options = format_settings(job.overrides) + _format_store_option(job)
     command = f"orun {shlex.quote(show_path(job.file))} --only {shlex.quote(job.stage)}{options}"
-    hint = f"Its log: {show_path(job.log)}\nRun it alone: {command}"
     return error(
         job.stage,
         message,
         why=why,
-        hint=hint,
+        hint=format_commands(job.log, command),
         log=job.log,
         advice=advice,
         of_machine=of_machine,
         module=module,
         command=command,
     )
+
+
+def format_commands(log: str, command: str) -> str:
+    """Return the part of the hint that names the log of a stage and the command that runs it alone."""
+    return f"Its log: {show_path(log)}\nRun it alone: {command}"
 
 
 def _find_store(job: Job) -> Path:

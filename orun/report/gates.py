@@ -247,11 +247,12 @@ def suggest_next_step(verdict: Verdict, result: RunResult, *, portable: bool = F
         return f"to judge it on your machine: {format_repetition(result, verdict.stage)}"
     judged = result[verdict.stage]
     metric = judged.metrics.get(verdict.metric)
+    fleet = " --on URL --remote URL" if judged.machine else ""
     if metric is not None and metric.noise == "timing":
-        return f"to measure again: orun {file} --only {stage} --fresh{options}"
+        return f"to measure again: orun {file} --only {stage} --fresh{options}{fleet}"
     if judged.outcome == "built" and all(item.code != ReasonCode.NEVER_RUN for item in judged.reasons):
         return f"to see what changed since the run before: orun diff{store_option(find_store(result), Path.cwd())}"
-    return f"to see what it rests on: orun explain {file} {stage}{options}"
+    return f"to see what it rests on: orun explain {file} {stage}{options}{fleet}"
 
 
 def _fails_besides(result: RunResult) -> bool:

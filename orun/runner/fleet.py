@@ -66,6 +66,7 @@ class FleetRun(Record, frozen=True):
     snapshot: Snapshot
     wait: float  # seconds that a stage waits for a machine that can run it
     agent_command: str  # starts one more machine
+    options: str = ""  # to append to a command that uses the same machines; empty for those of the project's settings
 
 
 Connect: TypeAlias = Callable[[str], Fleet]  # entry point of the group `orun.executors`: a fleet by its URL

@@ -18,7 +18,7 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import replace
 from orun.environment.env_vars import build_stage_environment
 from orun.errors import MachineLost, StageError, StageFailed
-from orun.executors import Progress
+from orun.executors import Progress, format_commands
 from orun.fs.observed_state import ABSENT
 from orun.fs.os_errors import convert_os_errors, quote
 from orun.pipeline.model import Stage
@@ -32,7 +32,7 @@ from orun.runner.setbacks import Setbacks
 from orun.runner.stage_execution import StageEnd
 from orun.runner.stage_reports import StageReports
 from orun.store import Action
-from orun.store.layout import to_safe_name
+from orun.store.layout import format_command_options, to_safe_name
 from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
@@ -225,9 +225,21 @@ class Orders:
         kind = getattr(errors, failure.error, StageFailed)
         kind = kind if isinstance(kind, type) and issubclass(kind, StageError) else StageFailed
         log = str(self._log(message.stage))
-        hint = failure.hint.replace(failure.log, show_path(log)) if failure.log else failure.hint
-        error: StageError = kind(message.stage, failure.problem, why=failure.why, hint=hint, log=log)
+        hint, command = failure.hint, ""
+        if failure.command:  # as it is typed on that machine
+            command = self._format_command(message.stage)
+            hint = format_commands(log, command)
+        error: StageError = kind(
+            message.stage, failure.problem, why=failure.why, hint=hint, log=log, advice=failure.advice, command=command
+        )
         return error
+
+    def _format_command(self, stage: str) -> str:
+        """Return the command that runs a stage alone, on the same machines."""
+        pipeline = self.planner.pipeline
+        options = format_command_options(pipeline.overrides, self.planner.store.root, pipeline.root)
+        file = quote(show_path(str(pipeline.file)))
+        return f"orun {file} --only {quote(stage)}{options}{self.run.options}"
 
     def _lose(self, sent: Sent, message: Lost) -> MachineLost | None:
         """Return the error of a stage that was lost too often; None if it starts again."""
@@ -239,7 +251,7 @@ class Orders:
     def _refuse(self, message: Refused) -> StageFailed | None:
         """Return the error of a stage that was refused too often; None if it starts again."""
         file, stage = quote(self.planner.pipeline.file), quote(message.stage)
-        error = self.setbacks.refuse(message, f"orun explain {file} {stage} --on URL")
+        error = self.setbacks.refuse(message, f"orun explain {file} {stage}{self.run.options or ' --on URL'}")
         if error is None:
             self.refresh()
         return error

@@ -177,6 +177,8 @@ def test_a_stage_that_fails_for_want_of_a_file_is_told_how_it_travels(driver: Dr
         f"List it in the pipeline file: ship: [data]\nIts log: {failed.failure.log}\n"
         "Run it alone: orun pipeline.yaml --only need",
         failed.failure.log,
+        "List it in the pipeline file: ship: [data]",
+        "orun pipeline.yaml --only need",
     )
 
 
@@ -195,6 +197,8 @@ def test_a_module_that_git_ignores_is_not_to_be_installed(driver: Driver) -> Non
         f"List it in the pipeline file: ship: [data]\nIts log: {failed.failure.log}\n"
         "Run it alone: orun imports.yaml --only imports",
         failed.failure.log,
+        "List it in the pipeline file: ship: [data]",
+        "orun imports.yaml --only imports",
     )
 
 

@@ -95,6 +95,45 @@ def test_a_file_that_did_travel_is_none_that_git_ignores(tmp_path: Path, entry: 
     assert (failure.why, failure.hint) == (text.replace("PROJECT/", "").replace("PROJECT", str(tmp_path)), "")
 
 
+@pytest.mark.parametrize(
+    ("entry", "name"),
+    [
+        ("data/", "data/x.bin"),
+        ("data/x.bin", "data/x.bin"),
+        ("data/x.bin", "./data/x.bin"),
+        ("src/data/x.bin", "data/x.bin"),
+        ("src/data/", "data/x.bin"),
+        ("src/data/", "src/data/x.bin"),
+    ],
+)
+def test_a_relative_name_of_a_file_that_did_not_travel_is_told(tmp_path: Path, entry: str, name: str) -> None:
+    """It is relative to the stage's working folder, so that the error has no path of the project."""
+    problem = f"s raised FileNotFoundError: [Errno 2] No such file or directory: '{name}'"
+    error = StageFailed("s", problem, why="at own.py:3 in s", hint="Run it alone: orun p.yaml")
+    failure = to_failure(error, "bench", Place(tmp_path, tmp_path, (entry,), {}))
+    assert failure == Failure(
+        "StageFailed",
+        problem,
+        f"at own.py:3 in s\ngit ignores {entry}: a machine gets what git tracks, and files that git does not ignore",
+        f"List it in the pipeline file: ship: [{entry.rstrip('/')}]\nRun it alone: orun p.yaml",
+        advice=f"List it in the pipeline file: ship: [{entry.rstrip('/')}]",
+    )
+
+
+@pytest.mark.parametrize(
+    ("entry", "problem"),
+    [
+        ("data/", "s raised FileNotFoundError: [Errno 2] No such file or directory: 'other/data.bin'"),
+        ("data/x.bin", "s raised FileNotFoundError: [Errno 2] No such file or directory: 'y.bin'"),
+        ("data/x.bin", "s raised FileNotFoundError: [Errno 2] No such file or directory: '/srv/data/x.bin'"),
+        ("data/", "s raised ValueError: no column 'data'"),
+    ],
+)
+def test_another_name_is_none_of_a_file_that_did_not_travel(tmp_path: Path, entry: str, problem: str) -> None:
+    failure = to_failure(StageFailed("s", problem), "bench", Place(tmp_path, tmp_path, (entry,), {}))
+    assert (failure.why, failure.hint) == ("", "")
+
+
 def _failure_with(text: str, entry: str, folder: Path) -> Failure:
     error = StageFailed("s", "s cannot read its data", why=text.replace("PROJECT", str(folder)))
     return to_failure(error, "bench", Place(folder, folder, (entry,), {}))

@@ -91,6 +91,20 @@ def test_the_next_step_names_the_store_of_the_run(verdict: Verdict, expected: st
     )
 
 
+def test_the_next_step_of_a_stage_on_another_machine_names_the_machines() -> None:
+    """Without them it would be measured on this machine."""
+    stages = tuple(replace(stage, machine="bench-t4", reasons=()) for stage in PASSED.stages)
+    run = replace(PASSED, stages=stages)
+    options = " --on URL --remote URL"
+    assert suggest_next_step(SPEEDUP, run) == (
+        f"to measure again: orun pipelines/bert.yaml --only latency --fresh{options}"
+    )
+    cached = replace(run, stages=tuple(replace(stage, outcome="cached") for stage in stages))
+    assert suggest_next_step(COSINE, cached) == (
+        f"to see what it rests on: orun explain pipelines/bert.yaml accuracy{options}"
+    )
+
+
 ACCEPT = "orun baseline accept pipelines/bert.yaml"
 
 

@@ -237,7 +237,16 @@ def push_nothing(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMess
 def fail(fleet: FakeFleet, order: Order, machine: str) -> list[FleetMessage]:
     """The stage raises."""
     del fleet
-    failure = Failure("StageFailed", f"{order.stage} raised ValueError: no", "at stages.py:7", log="/agent/log")
+    command = f"orun pipeline.yaml --only {order.stage}"
+    failure = Failure(
+        "StageFailed",
+        f"{order.stage} raised ValueError: no",
+        "at stages.py:7",
+        f"Ship it\nIts log: /agent/log\nRun it alone: {command}",
+        "/agent/log",
+        "Ship it",
+        command,
+    )
     return [LogText(order.stage, "Traceback\n"), Failed(order.stage, machine, failure)]
 
 

@@ -22,6 +22,7 @@ from orun.planning.assignment import SAME_STORE
 from orun.report.stages import format_stage_table
 from orun.report.terminal import Terminal
 from orun.store import Store
+from orun.text.suggestions import show_path
 from tests.project import Project, built, failure_of, outcomes
 from tests.runner.fleet import (
     SNAPSHOT,
@@ -389,6 +390,29 @@ def test_a_failed_stage_has_the_error_and_the_log_of_its_machine(on: Fixture) ->
     assert (failure.error, failure.problem) == ("StageFailed", "upper raised ValueError: no")
     assert Path(failure.log).read_text() == "Traceback\n"
     assert result["upper"].machine == "bench"
+
+
+def test_the_command_that_runs_a_failed_stage_alone_names_its_machines(
+    on: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without them the stage ran on this machine, where it need not fail; settings name them without an option."""
+    monkeypatch.setattr("orun.agent.fleet_planning.open_fleet", lambda _: on.fleet)
+    file, store = (show_path(str(path)) for path in (on.project.folder / "pipeline.yaml", on.project.store))
+    command = f"orun {file} --only upper --store {store}"
+    options = f" --on unix:///a.sock --remote {on.remote}"
+
+    def read_command() -> str:
+        on.fleet.answers["upper"] = [fail]
+        failure = failure_of(on.project.run(executor="unix:///a.sock", remote=on.remote), "upper")
+        advice, log, alone = failure.hint.splitlines()
+        assert (advice, log) == ("Ship it", f"Its log: {show_path(failure.log)}")
+        assert (failure.advice, alone) == ("Ship it", f"Run it alone: {failure.command}")
+        return failure.command
+
+    assert read_command() == f"{command}{options}"
+    monkeypatch.setenv("ORUN_ON", "unix:///a.sock")
+    monkeypatch.setenv("ORUN_REMOTE", on.remote)
+    assert read_command() == command
 
 
 def test_a_stage_without_a_machine_ends_the_run_before_it_starts(on: Fixture) -> None:
