@@ -13,6 +13,8 @@ from orun.text.wording.reasons import describe_reasons
 
 BASELINE = "the accepted baseline"  # id of the stage of an experiment that imports the accepted model
 NEARLY_ALL = 0.95
+CONTRADICTING = 0.25  # share of what the places promise, below which a proof contradicts them
+CONTRADICTION = ", which contradicts that share"
 
 
 def show_amount(value: float, unit: Unit) -> str:
@@ -133,7 +135,13 @@ def _describe_proof(diagnosis: Diagnosis, proof: Proof | None, before: str) -> s
     better = (proof.value - after) * _choose_sign(diagnosis) > 0
     doing = f"excluding {them}" if proof.how == "excluded" else f"computing {them} as {_quote(before)} does"
     effect = f"brings back {show_amount(gained, diagnosis.unit)}" if better else "does not bring it back"
-    return f"{doing} {effect}{_describe_cost(proof)}{_describe_gate(proof)}"
+    contradicts = (gained if better else 0.0) < CONTRADICTING * _sum_shares(diagnosis) * diagnosis.lost
+    return f"{doing} {effect}{CONTRADICTION if contradicts else ''}{_describe_cost(proof)}{_describe_gate(proof)}"
+
+
+def _sum_shares(diagnosis: Diagnosis) -> float:
+    """Return the share of the error or slow-down that the chosen places have."""
+    return sum(place.share for place in diagnosis.places[: diagnosis.chosen])
 
 
 def _choose_sign(diagnosis: Diagnosis) -> int:
@@ -203,10 +211,11 @@ def _describe_saving(diagnosis: Diagnosis, before: str, slow: Comparison) -> str
         return f"not verified: {proof.why}"
     them = "it" if diagnosis.chosen == 1 else "them"
     doing = f"computing {them} as {_quote(before)} does"
+    contradicts = proof.seconds.high < CONTRADICTING * _sum_shares(diagnosis) * slow.difference.value
+    ending = CONTRADICTION if contradicts else ""
     if proof.seconds.low <= 0:
-        return f"{doing} saves no measurable time"
+        return f"{doing} saves no measurable time{ending}"
     share = proof.seconds.value / slow.difference.value
     # The saving is that of an inference, the slow-down that of undisturbed nodes: the saving may be larger.
-    return (
-        f"{doing} saves {show(proof.seconds.value, 's')}, {'all' if share > NEARLY_ALL else show(share, 'ratio')} of it"
-    )
+    part = "all" if share > NEARLY_ALL else show(share, "ratio")
+    return f"{doing} saves {show(proof.seconds.value, 's')}, {part} of it{ending}"

@@ -41,10 +41,11 @@ def measure(
     """Measure a gate's metric at the artifacts of a chain, in order, until the worst step is known.
 
     Bisection: the last artifact and the first, then one between the two that differ most, until they are neighbours. A
-    loss that a later stage compensates for is not seen. Few examples are used if all would take more than `patience`, a
-    share of the time left.
+    loss that a later stage compensates for is not seen. What was measured beside an artifact, as its reference, is not
+    measured again. Few examples are used if all would take more than `patience`, a share of the time left.
     """
     levels: dict[int, Level] = {}
+    places = {upstream.id: index for index, upstream in enumerate(chain)}
     result = SearchResult((), stage)
     try:
         measurement = upstream_metrics.add_measurement(experiment, stage, gate, chain[-1].id)
@@ -60,6 +61,9 @@ def measure(
             measurement = upstream_metrics.add_measurement(experiment, search, gate, model)
             run = experiment.run([measurement.id])
             levels[index] = upstream_metrics.read_level(run, model, measurement.id, metric)
+            known = upstream_metrics.read_reference_level(search, gate, run[measurement.id].metrics.get(metric))
+            if known and known.stage in places:
+                levels.setdefault(places[known.stage], known)
         result = replace(result, complete=True)
     except OutOfTime:
         pass

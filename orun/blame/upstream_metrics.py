@@ -60,6 +60,16 @@ def read_level(result: RunResult, model: str, stage: str, metric: str) -> Level:
     return Level(model, metrics[metric].value, passes)
 
 
+def read_reference_level(stage: Stage, gate: Gate, metric: Metric | None) -> Level | None:
+    """Return the level at the reference of a measurement, which was measured beside the model; None if it has none."""
+    reference = stage.needs.get("reference")
+    if not reference or metric is None or metric.reference is None:
+        return None
+    value, limit = metric.reference.value, gate.threshold.value
+    passes = {"min": value >= limit, "max": value <= limit}.get(gate.rule)
+    return Level(reference, value, passes)
+
+
 def explain_missing(result: RunResult, stage: str) -> str:
     """Say why a stage has no result."""
     stage_result = result[stage]

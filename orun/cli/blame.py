@@ -140,12 +140,12 @@ def show(diagnoses: Sequence[Diagnosis], *, sentences: bool = False) -> None:
 
 
 def _diagnose(requests: Sequence[BlameRequest], seconds: float, store: Path | None, say: Any) -> tuple[Diagnosis, ...]:
-    """Look into each gate in turn; all of them together have so many seconds."""
+    """Look into each gate in turn, for an equal part of the time that is left to all of them."""
     from orun.blame.blame import blame
 
     diagnoses: list[Diagnosis] = []
-    for request in requests:
-        left = max(seconds - sum(done.seconds for done in diagnoses), 0.0)
+    for number, request in enumerate(requests):
+        left = max(seconds - sum(done.seconds for done in diagnoses), 0.0) / (len(requests) - number)
         diagnoses.append(add_advice(blame(request, left, store, say), request, seconds, store))
     return tuple(diagnoses)
 

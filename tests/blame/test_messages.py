@@ -9,7 +9,7 @@ import pytest
 from orun.blame import messages
 from orun.blame.diagnosis import Diagnosis, Level, Place, Proof
 from orun.blame.origin import EarlierModel
-from orun.core.metrics import Estimate
+from orun.core.metrics import Comparison, Estimate
 from orun.core.serialization import replace
 from tests.facts import reasons_of
 
@@ -42,6 +42,43 @@ def test_what_the_variant_costs(seconds: Estimate | None, cost: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "effect"),
+    [
+        (0.92, "brings back 2 points"),
+        (0.91, "brings back 1 points, which contradicts that share"),
+        (0.89, "does not bring it back, which contradicts that share"),
+    ],
+)
+def test_a_variant_that_contradicts_the_share(value: float, effect: str) -> None:
+    """Of nine points that were lost, 83 % should come back."""
+    proof = Proof("excluded", "int8 without", value, passes=False)
+    assert messages.describe_accuracy(diagnosis_of(proof), "fuse") == (
+        "`int8` lost 9 points of recall; 83 % of the error enters at /MatMul; "
+        f"excluding it {effect}; the gate still fails"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "saving"),
+    [
+        (Estimate(0.003, 0.001, 0.005), "saves 3 ms, 30 % of it"),
+        (Estimate(0.001, 0.0005, 0.0015), "saves 1 ms, 10 % of it, which contradicts that share"),
+        (Estimate(0.0, -0.001, 0.001), "saves no measurable time, which contradicts that share"),
+        (Estimate(0.0, -0.009, 0.009), "saves no measurable time"),  # little is known of it
+    ],
+)
+def test_a_saving_that_contradicts_the_share(seconds: Estimate, saving: str) -> None:
+    slow = Comparison(0.01, Estimate(2.0, 1.9, 2.1), Estimate(0.01, 0.009, 0.011), "paired")
+    place = Place("/Mul", 0.83, ("/Mul",), "1 for 1", before=0.001, after=0.011)
+    proof = Proof("restored", "edit restored", seconds=seconds)
+    diagnosis = replace(diagnosis_of(proof), culprit="edit", places=(place,))
+    assert messages.describe_latency(diagnosis, "fuse", slow) == (
+        "`edit` takes 10 ms longer than `fuse` (100 %); 83 % of that is at /Mul (11 ms for 1 ms); "
+        f"computing it as `fuse` does {saving}"
+    )
+
+
 def test_a_gate_that_the_first_model_fails_already() -> None:
     """What a later stage loses is told after that: it is not why the gate fails."""
     bad = replace(
@@ -64,7 +101,7 @@ def test_a_gate_that_the_first_model_fails_already() -> None:
         (Proof("restored", "int8 restored", why="it forms a cycle"), "not verified: it forms a cycle"),
         (
             Proof("restored", "int8 restored", 0.88, passes=False),
-            "computing it as `fuse` does does not bring it back; the gate still fails",
+            "computing it as `fuse` does does not bring it back, which contradicts that share; the gate still fails",
         ),
     ],
 )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 import pytest
 
-from orun.blame.search import choose_next_index
-from orun.blame.upstream_metrics import choose_judged_metric, choose_sign
+from orun.blame.experiment import Experiment
+from orun.blame.search import choose_next_index, measure
+from orun.blame.upstream_metrics import choose_judged_metric, choose_sign, list_model_chain
 from orun.core.metrics import Better
+from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import replace
-from orun.pipeline.model import Rule
+from orun.pipeline.model import Rule, iter_gates
 from tests.gates.support import compared, gate, metric
+from tests.pipeline.support import loaded
+from tests.report.support import PASSED
 
 
 def measured(values: Sequence[float | None], sign: int = 1) -> list[int]:
@@ -67,6 +72,53 @@ def test_one_bad_step_of_many_takes_a_logarithm() -> None:
     for step in range(1, 64):
         values = [1.0] * step + [0.0] * (64 - step)
         assert len(measured(values)) <= 8
+
+
+FIGURES = {"export": 0.9, "fuse": 0.9, "same": 0.9, "int8": 0.5}
+CHAIN = """
+stages:
+  export: {uses: convert/onnx, with: {path: model.onnx}}
+  fuse: {uses: optimize/simplify, needs: export}
+  same: {uses: optimize/simplify, needs: fuse}
+  int8: {uses: quantize/dynamic, needs: same}
+  accuracy:
+    uses: measure/accuracy
+    needs: NEEDS
+    with: {dataset: code.py:pairs, metrics: [accuracy]}
+    gate: {accuracy: {min: 95%}}
+"""
+
+
+class KnownFigures(Experiment):
+    """An experiment whose measurements are known; `measured` are the models that it measured."""
+
+    def run(self, names: Collection[str]) -> RunResult:
+        (name,) = names
+        stage = self.added[name]
+        model = stage.needs["model"]
+        self.measured = [*getattr(self, "measured", ()), model]
+        reference = compared(FIGURES["export"], (1.0, 1.0, 1.0)) if "reference" in stage.needs else None
+        figure = metric(FIGURES[model], "ratio", "higher", reference=reference)
+        measured_stage = StageResult(name, stage.uses, "built", metrics={"accuracy": figure})
+        return replace(PASSED, stages=(measured_stage,), verdicts=())
+
+
+@pytest.mark.parametrize(
+    ("needs", "order"),
+    [
+        ("{model: int8, reference: export}", ["int8", "int8", "same"]),
+        ("int8", ["int8", "int8", "export", "same"]),
+    ],
+)
+def test_the_reference_was_measured_beside_the_model(tmp_path: Path, needs: str, order: list[str]) -> None:
+    pipeline = loaded(tmp_path, CHAIN.replace("NEEDS", needs))
+    stage = pipeline.stage("accuracy")
+    (condition,) = iter_gates(stage.gates)
+    experiment = KnownFigures(pipeline, tmp_path, 1e6)
+    result = measure(experiment, stage, condition, list_model_chain(pipeline, stage), 1.0, "accuracy")
+    assert experiment.measured == order
+    assert {level.stage: level.value for level in result.levels} == FIGURES | {"fuse": None}
+    assert result.levels[0].passes is (False if "reference" in needs else None)
 
 
 def test_of_a_gate_by_slices_the_worst_slice_is_looked_into() -> None:

@@ -96,6 +96,23 @@ def test_a_search_that_was_cut_short_says_how_to_go_on(
     assert re.match(r"failed: 3 stages \(3 (cached|built)\), 1 of 2 gates passed, 1 failed, ", last)
 
 
+def test_each_failed_gate_has_an_equal_part_of_the_time_that_is_left(
+    orun: CommandLine, sized: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one had all of it."""
+    text = PIPELINE.replace("nodes: {max: 100}", "nodes: {max: 1}, parameters: {max: 1}")
+    (sized / "sized.yaml").write_text(text)
+    limits: list[float] = []
+
+    def diagnose(request: culprits.BlameRequest, seconds: float, *_: object) -> Diagnosis:
+        limits.append(seconds)
+        return Diagnosis(request.gate.metric, "size", request.gate.metric, "", "found", seconds=10.0)
+
+    monkeypatch.setattr(culprits, "blame", diagnose)
+    assert orun("blame", "sized.yaml", "--time", "60s").code == 0
+    assert limits == [20.0, 25.0, 40.0]
+
+
 @pytest.mark.usefixtures("sized")
 def test_a_search_of_its_own_that_was_cut_short_asks_for_twice_the_time(orun: CommandLine) -> None:
     orun("sized.yaml", "--no-blame")
