@@ -12,6 +12,7 @@ from orun.text.units import show
 
 PERCENT = 100
 SMALLEST = 0.01  # bare number that stands for a proportion of a time or size; 0.001 may be a millisecond
+LARGEST_PROPORTION = 1.5  # of unit `ratio`; a larger value is a percentage or a factor
 RELATIVE = ("max_drop", "max_increase", "max_regression")
 ABSOLUTE = ("min", "max")
 UNLIMITED = ("relative",)  # proportions that may exceed 1
@@ -67,9 +68,14 @@ def find_excess(gate: Gate) -> Misfit | None:
 def explain_percentage(gate: Gate, metric: Metric) -> str:
     """Return a message about a percentage as the limit of a metric that is no proportion, or an empty text.
 
-    27 is above 30 %, so every model would pass.
+    27 is above 30 %, so every model would pass. A metric of unit `ratio` may be a little above 1, as an error rate may.
     """
     limit = gate.threshold
+    if metric.unit == "ratio" and gate.rule == "min" and limit.unit == "ratio" and metric.value > LARGEST_PROPORTION:
+        return (
+            f"{gate.metric!r} cannot be held against {limit.text!r}: it is {show(metric.value, metric.unit)}, and no "
+            f"proportion; for {metric.value:g} percent return {metric.value / PERCENT:g}, for a factor the unit x"
+        )
     if gate.rule not in ABSOLUTE or metric.unit or limit.unit != "ratio" or abs(metric.value) <= 1 or limit.value > 1:
         return ""
     return (

@@ -76,6 +76,24 @@ def test_a_figure_from_0_to_100_is_not_held_against_a_proportion(rule: Rule) -> 
     assert verdict(Metric(1.3), "min", Threshold(1.2, False, "120%", "ratio"))[0] == "passed"
 
 
+def test_a_percentage_that_calls_itself_a_proportion_is_not_held_against_one() -> None:
+    """93, meant as 93 %, passed a minimum of 90 % whatever the model was worth."""
+    limit = Threshold(0.9, False, "90%", "ratio")
+    assert verdict(Metric(93.0, "ratio"), "min", limit) == (
+        "failed",
+        (
+            "'p50' cannot be held against '90%': it is 9300 %, and no proportion; "
+            "for 93 percent return 0.93, for a factor the unit x"
+        ),
+    )
+    assert verdict(Metric(0.93, "ratio"), "min", limit)[0] == "passed"
+    assert verdict(Metric(1.2, "ratio"), "min", limit)[0] == "passed"
+    above = "p50 is 160 %, above the maximum of 90%"  # an error rate may be above 1, and fails by right
+    assert verdict(Metric(1.6, "ratio"), "max", limit) == ("failed", above)
+    assert verdict(Metric(2.1, "ratio"), "min", Threshold(0.9, False, "0.9", ""))[0] == "passed"  # a factor
+    assert verdict(Metric(2.1, "x"), "min", Threshold(1.5, False, "1.5", ""))[0] == "passed"
+
+
 @pytest.mark.parametrize(
     ("rule", "better", "meant"), [("max_drop", "lower", "max_increase"), ("max_increase", "higher", "max_drop")]
 )
