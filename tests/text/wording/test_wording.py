@@ -56,7 +56,6 @@ TEXTS = {
     "pipeline/syntax.py": "PyYAML",
     "pipeline/validate.py": "what editors show for the schema",
     "report/failures.py": "the log of a stage",
-    "runner/orders.py": "the path of a log on another machine",
     "scaffold/goal.py": "the user's answer",
     "scaffold/left_out.py": "ONNX Runtime, and where it was called",
     "stages/_graph/io.py": "web pages",
