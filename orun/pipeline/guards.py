@@ -32,11 +32,11 @@ def add_guards(
     for name in order:
         if not specs[name].releases:
             continue
-        released = set(_iter_released(stages, stages[name]))
+        released = set(iter_released(stages, stages[name]))
         guards = [
             stage.id
             for stage in stages.values()
-            if _judges(stage, specs[stage.id], released)
+            if judges(stage, specs[stage.id], released)
             and agree(axes[stage.id], axes[name])
             and stage.id not in find_reachable([name], before)
             and name not in find_reachable([stage.id], before)
@@ -46,18 +46,23 @@ def add_guards(
     return guarded_stages
 
 
-def _iter_released(stages: Mapping[str, Stage], release: Stage) -> Iterator[str]:
+def iter_released(stages: Mapping[str, Stage], release: Stage) -> Iterator[str]:
     """Yield the ids of the stages whose artifacts a release contains."""
     for name in release.needs.values():
         yield name
         if stages[name].uses.startswith(RELEASING):
-            yield from _iter_released(stages, stages[name])
+            yield from iter_released(stages, stages[name])
 
 
-def _judges(stage: Stage, spec: Spec, released: set[str]) -> bool:
+def judges(stage: Stage, spec: Spec, released: set[str]) -> bool:
     """Return whether a stage judges one of these artifacts, and not only compares another with it."""
-    judged = (name for port, name in stage.needs.items() if port not in COMPARED and not parse_extra_reference(port))
+    judged = (name for port, name in stage.needs.items() if not is_compared(port))
     return (spec.guards or bool(stage.gates and _is_judging(stage, spec))) and not released.isdisjoint(judged)
+
+
+def is_compared(port: str) -> bool:
+    """Return whether others are compared with the model at an input."""
+    return port in COMPARED or bool(parse_extra_reference(port))
 
 
 def _is_judging(stage: Stage, spec: Spec) -> bool:

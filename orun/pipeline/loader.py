@@ -19,6 +19,7 @@ from orun.pipeline.gate_targets import require_judged
 from orun.pipeline.graph import sort_topologically
 from orun.pipeline.guards import add_guards
 from orun.pipeline.instances import Axes, Instance
+from orun.pipeline.judged_models import note_comparisons_with_itself, note_unjudged_releases
 from orun.pipeline.matrix import Expansion
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.nodes import Entry, Map, Scalar
@@ -141,10 +142,11 @@ class Loader:
     def _build_pipeline(self, tree: Map, stages: Mapping[str, Stage], axes: Mapping[str, Axes]) -> Pipeline:
         edges = [(before, stage.id) for stage in stages.values() for before in stage.upstream]
         order, _ = sort_topologically(tuple(stages), edges)
+        note_comparisons_with_itself(tree, stages, self.problems)
         if any(kind.spec.releases for kind in self.kinds.values()):
-            stages = add_guards(
-                stages, {name: self.kinds[stage.uses].spec for name, stage in stages.items()}, axes, order
-            )
+            specs = {name: self.kinds[stage.uses].spec for name, stage in stages.items()}
+            note_unjudged_releases(tree, stages, specs, self.problems)
+            stages = add_guards(stages, specs, axes, order)
             edges += [(guard, stage.id) for stage in stages.values() for guard in stage.guards]
             order, _ = sort_topologically(tuple(stages), edges)
         note_unused(tree, str(self.file), self.used, stages.values(), self.problems)

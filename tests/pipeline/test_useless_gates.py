@@ -8,14 +8,14 @@ import pytest
 
 from tests.pipeline.support import EXPORT, list_notes
 
+MODELS = f"{EXPORT}  int8: {{uses: quantize/dynamic, needs: export}}\n"
 ACCURACY = (
-    f"stages:\n{EXPORT}  accuracy:\n    uses: measure/accuracy\n    needs: {{model: export, reference: export}}\n"
+    f"stages:\n{MODELS}  accuracy:\n    uses: measure/accuracy\n    needs: {{model: int8, reference: export}}\n"
     "    with: {dataset: code.py:pairs, metrics: [accuracy, cosine, rmse, code.py:load], better: {load: lower}}\n"
     "    gate: "
 )
 LATENCY = (
-    f"stages:\n{EXPORT}  latency:\n    uses: measure/latency\n    needs: {{model: export, reference: export}}\n"
-    "    gate: "
+    f"stages:\n{MODELS}  latency:\n    uses: measure/latency\n    needs: {{model: int8, reference: export}}\n    gate: "
 )
 INT8 = f"stages:\n{EXPORT}  int8:\n    uses: quantize/dynamic\n    needs: export\n    gate: "
 OWN = """
