@@ -48,8 +48,10 @@ Without a container, in an environment of its own:
 
 ```sh
 python{python} -m venv ../env && ../env/bin/pip install --no-deps --require-hashes -r requirements.lock
-../env/bin/python runtime.py{log_option}
+../env/bin/python -B runtime.py{log_option}
 ```
+
+`-B` keeps Python from writing byte code beside the files, which `orun verify` would name.
 
 Ask it, by `pip install 'tritonclient[http]'`:
 

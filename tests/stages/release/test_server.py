@@ -151,7 +151,7 @@ def test_the_sample_log_of_a_container_has_a_volume(
     assert lines[-1] == f'ENTRYPOINT ["python", "runtime.py", "--host", "0.0.0.0", "--sample-log", "{path}"]'
     guide = (output / "SERVING.md").read_text("utf-8")
     assert f"docker run --rm -p 8080:8080 -p 8081:8081 -v scale-log:{folder} scale\n" in guide
-    assert f"../env/bin/python runtime.py{option}\n" in guide
+    assert f"../env/bin/python -B runtime.py{option}\n" in guide
     assert f"In a container the log is `{path}`, on the volume that `-v` names.\n" in guide
 
 

@@ -85,9 +85,10 @@ def running(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     home = tmp_path_factory.mktemp("running")
     ports, samples = (find_free_port(), find_free_port()), home / "samples.jsonl"
     command = [
-        python, folder / "runtime.py", f"--http-port={ports[0]}", f"--grpc-port={ports[1]}", f"--sample-log={samples}",
+        python, "-B", folder / "runtime.py",
+        f"--http-port={ports[0]}", f"--grpc-port={ports[1]}", f"--sample-log={samples}",
     ]  # fmt: skip
-    variables = {"PATH": os.environ["PATH"], "PYTHONDONTWRITEBYTECODE": "1"}
+    variables = {"PATH": os.environ["PATH"]}
     with (home / "log").open("wb") as log:
         process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=subprocess.STDOUT, env=variables)
     server = Running(folder, *ports, process, samples)
@@ -342,13 +343,18 @@ def test_load_on_a_server_of_another_model(tmp_path: Path, running: Running) -> 
 def test_a_log_that_cannot_be_written_ends_the_start(running: Running, tmp_path: Path) -> None:
     python = environment(Environment("of the server", read_requirements(running.folder / "requirements.lock")))
     log = tmp_path / "missing" / "samples.jsonl"
-    command = [str(python), str(running.folder / "runtime.py"), f"--sample-log={log}"]
+    command = [str(python), "-B", str(running.folder / "runtime.py"), f"--sample-log={log}"]
     process = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (process.returncode, process.stdout) == (1, "")
     assert process.stderr == (
         f"cannot write to the sample log {log}: No such file or directory\n"
         "  hint: name a file that this user may write: --sample-log FILE\n"
     )
+
+
+def test_a_folder_from_which_a_server_runs_is_still_the_release(running: Running) -> None:
+    """Byte code of `runtime.py` and its modules would be files that the manifest lacks."""
+    assert verify_bundle(running.folder) == []
 
 
 def test_it_ends_well_when_it_is_asked_to(running: Running) -> None:
