@@ -260,17 +260,17 @@ def _report(created: Created) -> list[str]:
     """Return what the pipeline measured, and what was written."""
     from orun.scaffold.paths import locate_data
     from orun.scaffold.summary import (
-        explain_labels,
         explain_pixels,
         explain_unjudged,
         explain_worse,
         format_goal,
         format_measured,
+        list_label_notes,
         list_skipped_notes,
     )
 
     file = created.file
-    notes = (explain_worse(created), explain_pixels(created), explain_labels(created), *list_skipped_notes(created))
+    notes = (explain_worse(created), explain_pixels(created), *list_label_notes(created), *list_skipped_notes(created))
     lines = [line for line in (format_measured(created), *notes) if line]
     lines += format_goal(created)
     lines += [f"left out {stage}: {why}" for stage, why in created.request.gaps.items()]

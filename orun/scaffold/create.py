@@ -19,13 +19,13 @@ from orun.report.run_options import find_store
 from orun.scaffold.data_text import FUNCTION, format_data
 from orun.scaffold.goal import Condition, build_gates, list_objectives
 from orun.scaffold.init_command import format_init_command
-from orun.scaffold.inspection_process import declare_data, read_label_kind, read_model
+from orun.scaffold.inspection_process import declare_data, read_label_kind, read_model, search_labels
 from orun.scaffold.left_out import explain_failure, is_in_users_code
 from orun.scaffold.paths import derive_name, locate_data
 from orun.scaffold.pipeline_text import format_pipeline
 from orun.scaffold.recipe import Gates, list_stages, name_conversion, needs_examples
 from orun.scaffold.request import Request
-from orun.scaffold.thresholds import REDUCED, choose_gates, find_drawback, measure_likeness
+from orun.scaffold.thresholds import REDUCED, choose_gates, find_drawback, find_label_doubt, measure_likeness
 from orun.stages.contract import MODEL
 from orun.store.layout import store_option
 from orun.text.counts import count
@@ -96,7 +96,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
     try:
         write(file, format_text(file, request, {}))
         request = _convert_original(file, replace(request, runs_here=_runs_here(file, request)), store, listener)
-        request = _add_label_kind(file, _declare_suitable_data(file, request))
+        request = _add_label_kind(file, _assume_labels(file, _declare_suitable_data(file, request)))
         if is_ours:  # again, as the inputs are known now
             write(data, format_data(file.name, request.facts))
         if request.goal:
@@ -111,8 +111,9 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         if is_ours:
             data.unlink(missing_ok=True)
         raise
-    request = replace(request, drawback=find_drawback(request, result))
-    gates = build_gates(request.goal) or choose_gates(result)
+    doubt = find_label_doubt(request, result)
+    request = replace(request, drawback=find_drawback(request, result), label_doubt=doubt)
+    gates = build_gates(request.goal) or choose_gates(result, judges_labels=not doubt)
     write(file, format_text(file, request, gates))
     created = Created(file, request, gates, result, verdicts)
     if is_ours and not created.has_made_up_data:
@@ -150,6 +151,18 @@ def _declare_suitable_data(file: Path, request: Request) -> Request:
     if facts.inputs or facts.form != "tensorflow" or not request.has_own_data:
         return request
     return replace(request, data=declare_data(os.path.normpath(file.parent / request.data_source), file.parent, facts))
+
+
+def _assume_labels(file: Path, request: Request) -> Request:
+    """Declare what may be the labels of the user's data if its declaration names none; see `search_labels`."""
+    source = request.data_source
+    if request.goal or request.has_labels or not request.has_own_data or ".py:" in source:
+        return request
+    path = os.path.normpath(file.parent / source)
+    labels = search_labels(path, file.parent, request.facts, request.data)
+    declared = {"path": source} if isinstance(request.data, str) else request.data
+    data = {**declared, **labels.declared} if labels.declared else request.data
+    return replace(request, data=data, label_facts=labels)
 
 
 def _add_label_kind(file: Path, request: Request) -> Request:

@@ -46,7 +46,7 @@ def declare(data: str, folder: Path, facts: ModelFacts) -> Declaration:
     model_folder = model if model.is_dir() else model.parent
     is_folder = Path(data).is_dir()
     declared = (
-        declare_images(data, _list_inputs(facts), facts, model_folder)
+        declare_images(data, list_inputs(facts), facts, model_folder)
         if is_folder
         else _declare_columns(data, facts, folder, model_folder)
     )
@@ -64,14 +64,14 @@ def require_readable(declaration: Declaration, folder: Path, facts: ModelFacts) 
         UsageError: when the dataset cannot be read.
     """
     declared = {"path": declaration} if isinstance(declaration, str) else declaration
-    names = [item.name for item in _list_inputs(facts)]
+    names = [item.name for item in list_inputs(facts)]
     if names and folder.is_dir() and TEXT not in declared:
         read(folder, build(Source, declared), names)
 
 
 def _declare_columns(data: str, facts: ModelFacts, folder: Path, model_folder: Path) -> dict[str, Any]:
     """Return which columns of a file are inputs, labels or texts."""
-    inputs = _list_inputs(facts)
+    inputs = list_inputs(facts)
     columns = list_columns(Path(data), data)
     names = {item.name for item in inputs}
     label = next((name for name in LABEL_COLUMNS if name in columns and name not in names), "")
@@ -119,7 +119,7 @@ def _declare_missing_values(
         UsageError: when it is not known to take them.
     """
     selected = [*declared.get("inputs", {}).values()] or [
-        find_column(item.name, features) or item.name for item in _list_inputs(facts)
+        find_column(item.name, features) or item.name for item in list_inputs(facts)
     ]
     titles = [title for item in selected for title in ([item] if isinstance(item, str) else item)]
     columns = [*features] if titles == [REST] else titles
@@ -213,7 +213,7 @@ def _suggest_columns(item: InputFact, columns: Collection[str]) -> str:
     return f"[{item.name}]" if item.name in columns else "[NAME, ...]"
 
 
-def _list_inputs(facts: ModelFacts) -> Sequence[InputFact]:
+def list_inputs(facts: ModelFacts) -> Sequence[InputFact]:
     """Return the inputs of the model, or of the estimator, as its examples have them."""
     if facts.is_matrix:
         dtype = "object" if facts.columns[0].holds_text else "float32"
@@ -239,10 +239,10 @@ def _declare_tokenization(
         )
     tokenizer = load_tokenizer(Path(), str(place))
     produced = {*tokenizer("")}
-    if missing := [item.name for item in _list_inputs(facts) if item.name not in produced]:
+    if missing := [item.name for item in list_inputs(facts) if item.name not in produced]:
         raise UsageError(
             f"{data} has no values for {', '.join(missing)}, which a tokenizer does not make",
-            why=f"the model takes {', '.join(item.name for item in _list_inputs(facts))}",
+            why=f"the model takes {', '.join(item.name for item in list_inputs(facts))}",
             hint="write a function that returns an orun.Dataset with values for all of them: --data file.py:function",
         )
     return {

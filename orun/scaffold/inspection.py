@@ -58,6 +58,11 @@ def main(request: str) -> int:
         if "labels" in question:
             kind = _read_label_kind(source, question["labels"], question["inputs"])
             answer: dict[str, Any] = {"answer": kind}
+        elif "declaration" in question:
+            from orun.scaffold.label_search import search_labels
+
+            known = decode(ModelFacts, question["facts"])
+            answer = {"answer": encode(search_labels(source, folder, known, question["declaration"]))}
         elif "facts" in question:
             from orun.scaffold.data_declaration import declare, require_readable
 

@@ -13,6 +13,7 @@ from orun.core.activity import report
 from orun.core.serialization import decode, encode
 from orun.errors import MissingPackages, UsageError
 from orun.scaffold.data_text import Declaration
+from orun.scaffold.label_facts import LabelFacts
 from orun.scaffold.model_facts import InputsUnknown, ModelFacts
 from orun.scaffold.paths import make_relative
 from orun.scaffold.request import LabelKind
@@ -58,6 +59,22 @@ def declare_data(data: str, folder: Path, facts: ModelFacts) -> Declaration:
         return make_relative(folder, data)
     declaration: Declaration = _answer(data, {"source": data, "folder": str(folder), "facts": encode(facts)})
     return declaration
+
+
+def search_labels(data: str, folder: Path, facts: ModelFacts, declaration: Declaration) -> LabelFacts:
+    """Return what may be the labels of a dataset whose declaration names none.
+
+    Args:
+        data: a file or a folder of images, from here.
+        folder: where the pipeline file will be.
+        facts: the model, with its graph.
+        declaration: how the pipeline file declares the dataset.
+
+    Raises:
+        UsageError: when the dataset cannot be read.
+    """
+    request = {"source": data, "folder": str(folder), "facts": encode(facts), "declaration": declaration}
+    return decode(LabelFacts, _answer(data, request))
 
 
 def read_label_kind(data: str, column: str, inputs: Sequence[str]) -> LabelKind:

@@ -76,6 +76,7 @@ class GraphFacts(Record, frozen=True):
     batched: tuple[str, ...] = ()  # outputs whose first axis is the inputs' first one
     classes: tuple[str, ...] = ()  # outputs of integers or flags, which have no angle
     texts: tuple[str, ...] = ()  # outputs of texts, such as names of classes
+    scores: int = 0  # scores of an example in its only output of several; 0 when that is not known
     layers: Mapping[str, int] = {}  # number of layers that can be quantized, by operator type
     attention: int = 0  # number of attention layers
     parameters: int = 0  # number of weights

@@ -65,6 +65,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         batched=tuple(value.name for value in model.graph.output if name_axes(value)[:1] in batch),
         classes=tuple(value.name for value in model.graph.output if _get_kind(value) in "iub"),
         texts=tuple(value.name for value in model.graph.output if _get_kind(value) == "O"),
+        scores=_count_scores(model),
         layers={kind: types[kind] for kind in QUANTIZABLE if types[kind]},
         attention=len(find_unfused(model)) + sum(types[kind] for kind in ATTENTION),
         parameters=sum(math.prod(tensor.dims) for tensor in iter_tensors(model)),
@@ -103,14 +104,30 @@ def _get_kind(output: ValueInfoProto) -> str:
 
 def _is_single_valued(model: ModelProto) -> bool:
     """Return whether the outputs have no other floats than one for each example: `[batch]`, or `[batch, 1]`."""
-    from onnx import TensorProto
-
     from orun.stages._graph.signature import name_axes
 
-    types = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    floats = [value for value in model.graph.output if value.type.tensor_type.elem_type in types]
+    floats = _list_floats(model)
     shapes = [name_axes(value) for value in floats if value.type.tensor_type.HasField("shape")]
     return 0 < len(floats) == len(shapes) and all(shape and set(shape[1:]) <= {1} for shape in shapes)
+
+
+def _count_scores(model: ModelProto) -> int:
+    """Return how many floats of an example are in the only output `[batch, scores]` of several; 0 without one."""
+    from orun.stages._graph.signature import name_axes
+
+    shapes = [name_axes(value) for value in _list_floats(model)]
+    several = [shape for shape in shapes if {*shape[1:]} - {1}]
+    matrix = 2
+    sizes = [shape[1] for shape in several if len(several) == 1 and len(shape) == matrix]
+    return next((size for size in sizes if isinstance(size, int)), 0)
+
+
+def _list_floats(model: ModelProto) -> list[ValueInfoProto]:
+    """Return the outputs of floats."""
+    from onnx import TensorProto
+
+    types = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
+    return [value for value in model.graph.output if value.type.tensor_type.elem_type in types]
 
 
 def _list_unknown_operators(model: ModelProto) -> tuple[str, ...]:

@@ -67,8 +67,9 @@ def _iter_data(request: Request, data_file: str) -> Iterator[str]:
             if "missing" in request.data
             else ""
         )
+        assumed = f" {assumption}." if (assumption := request.label_facts.assumption) else ""
         yield from _iter_comment(
-            f"Examples that the model is judged by. Check how they become its inputs.{empty}", "  "
+            f"Examples that the model is judged by. Check how they become its inputs.{empty}{assumed}", "  "
         )
         yield from _iter_mapping("data", request.data, "  ")
         return

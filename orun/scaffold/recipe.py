@@ -71,14 +71,20 @@ def list_stages(request: Request, gates: Gates) -> list[StageText]:
 
 def explain_unjudged_labels(request: Request, gates: Gates) -> str:
     """Return why no gate judges the labels of the user's data; empty if one does, or gates are not chosen yet."""
-    if request.goal or not request.has_labels or not gates or {*gates.get("accuracy", {})} & {*LABEL_RULES}:
+    refusal = request.label_facts.refusal
+    may_have = request.has_labels or refusal
+    if request.goal or not may_have or not gates or {*gates.get("accuracy", {})} & {*LABEL_RULES}:
         return ""
+    if not request.has_labels:
+        return f"no gate judges labels: {refusal}"
     if "accuracy" not in gates:
         why = "the pipeline has no stage `accuracy`"
     elif request.facts.is_ctc:
         why = _advise_transcripts(request.facts)
     elif request.label_refusal:
         why = request.label_refusal
+    elif request.label_doubt:
+        why = request.label_doubt
     elif metric := request.label_metric:
         why = f"the examples are too few, or {metric} too bad, for a threshold. Next: name more examples, or add a gate"
     elif request.labels == "other":

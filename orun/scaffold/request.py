@@ -8,6 +8,7 @@ from typing import Literal
 from orun.core.serialization import Record
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.goal import Condition, Fidelity, Objective
+from orun.scaffold.label_facts import LabelFacts
 from orun.scaffold.model_facts import ModelFacts
 from orun.scaffold.targets import TargetText
 
@@ -28,6 +29,8 @@ class Request(Record, frozen=True):
     runs_here: bool = False  # whether this machine has the target (not the CPU), to compare outputs on
     labels: LabelKind = ""  # what the labels of the examples are, as far as that is known; empty without labels
     label_refusal: str = ""  # why they are not what the model answers, with what to do; empty while that is not known
+    label_facts: LabelFacts = LabelFacts()  # of data whose declaration named no labels
+    label_doubt: str = ""  # why assumed labels may be wrong, as measured; empty for none
     drawback: str = ""  # what is worse than in the original, as measured: `larger and slower`; empty for none
 
     @property

@@ -86,10 +86,12 @@ def explain_pixels(created: Created) -> str:
     )
 
 
-def explain_labels(created: Created) -> str:
-    """Return why no gate judges the labels of the user's data; empty if one does, or there are none."""
-    note = explain_unjudged_labels(created.request, created.gates)
-    return f"note: {note}" if note else ""
+def list_label_notes(created: Created) -> list[str]:
+    """Return what is assumed of the labels of the user's data, and why no gate judges them."""
+    request = created.request
+    assumption = request.label_facts.assumption
+    check = f"{assumption}. Check it in {created.file}" if assumption else ""
+    return [f"note: {note}" for note in (check, explain_unjudged_labels(request, created.gates)) if note]
 
 
 def explain_unjudged(created: Created) -> str:

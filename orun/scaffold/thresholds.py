@@ -9,6 +9,7 @@ from orun.core.metrics import Metric
 from orun.core.run_record import RunResult
 from orun.scaffold.recipe import LABEL_RULES
 from orun.scaffold.request import Request
+from orun.text.units import show
 
 SPARE = 1.05  # allowed size over the measured one
 WORSE = 1.5  # allowed distance from 1 over the measured one
@@ -22,7 +23,7 @@ MOST_CHANGE = 0.5  # share of a figure by labels; a gate that allows a larger ch
 REDUCED = ("int8", "half")  # stages that make a model smaller and less exact
 
 
-def choose_gates(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
+def choose_gates(result: RunResult, *, judges_labels: bool = True) -> dict[str, dict[str, dict[str, str]]]:
     """Return the gates of each stage that was measured: stage -> metric -> rule -> threshold."""
     gates: dict[str, dict[str, dict[str, str]]] = {}
     for stage in result.stages:
@@ -40,7 +41,7 @@ def choose_gates(result: RunResult) -> dict[str, dict[str, dict[str, str]]]:
             if least := _bound_agreement(metrics.get("agreement")):
                 gates["accuracy"]["agreement"] = {"min": least}
             for name, (limit, rule) in LABEL_RULES.items():
-                if name in metrics:
+                if name in metrics and judges_labels:
                     thresholds = {limit: _bound_figure(metrics[name]), rule: _bound_change(metrics[name])}
                     if written := {key: value for key, value in thresholds.items() if value}:
                         gates["accuracy"][name] = written
@@ -73,6 +74,21 @@ def find_drawback(request: Request, result: RunResult) -> str:
     is_slower = bool(speedup and speedup.interval and speedup.interval.high < 1)
     named = ["larger"] * is_larger + ["slower"] * is_slower
     return "" if request.goal else " and ".join(named)
+
+
+def find_label_doubt(request: Request, result: RunResult) -> str:
+    """Return why labels that were assumed may be wrong: the model is no better at them than by chance; else nothing."""
+    graph, metrics = request.facts.graph, {stage.stage: stage.metrics for stage in result.stages}
+    accuracy = metrics.get("accuracy", {}).get("accuracy")
+    if not request.label_facts.assumption or graph is None or accuracy is None:
+        return ""
+    low = accuracy.interval.low if accuracy.interval else accuracy.value
+    if low > 1 / graph.scores:
+        return ""
+    is_image = isinstance(request.data, Mapping) and "classes" in request.data and "labels" not in request.data
+    wrong = "the order of `classes`, or the preparation of `images`," if is_image else "the column of `labels`"
+    shown = show(accuracy.value, "ratio")
+    return f"an accuracy of {shown} is about chance, so {wrong} may be wrong. Next: correct it, and add a gate"
 
 
 def _bound_cosine(metric: Metric) -> str:

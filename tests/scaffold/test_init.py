@@ -23,6 +23,7 @@ from orun.scaffold.create import format_text, require_supported
 from orun.scaffold.data_text import format_data
 from orun.scaffold.goal import parse_goal
 from orun.scaffold.inspection import inspect_model, parse_inputs
+from orun.scaffold.label_facts import LabelFacts
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.scaffold.recipe import Gates, explain_unjudged_labels, list_stages
 from orun.scaffold.request import Request
@@ -333,6 +334,11 @@ SCORES = GraphFacts(outputs=("y",))
             "the examples are too few, or accuracy too bad, for a threshold. Next: name more examples, or add a gate",
         ),
         (
+            {"label_doubt": "an accuracy of 25 % is about chance. Next: correct it"},
+            {"accuracy": {"cosine.mean": {"min": "0.9"}}},
+            "an accuracy of 25 % is about chance. Next: correct it",
+        ),
+        (
             {"data": "data.py:examples", "labels": "other"},
             {"accuracy": {}},
             "an example has several. Next: add a metric for them, and a gate: orun stages measure/accuracy",
@@ -356,6 +362,56 @@ def test_why_no_gate_judges_the_labels(changes: dict[str, Any], gates: Gates, wh
     facts = ModelFacts("onnx", "net.onnx", graph=SCORES)
     request = replace(Request(facts, CPU, {"path": "rows.csv", "labels": "label"}), **changes)
     assert explain_unjudged_labels(request, gates) == (f"no gate judges the labels of the data: {why}" if why else "")
+
+
+def test_what_may_be_labels_and_is_not_taken_for_them() -> None:
+    labels = LabelFacts(refusal="nothing takes the column price. Next: name it")
+    request = Request(ModelFacts("onnx", "net.onnx", graph=SCORES), CPU, "rows.csv", label_facts=labels)
+    note = "no gate judges labels: nothing takes the column price. Next: name it"
+    assert explain_unjudged_labels(request, {"accuracy": {}}) == note
+
+
+COLOURS = """
+<ir_version: 8, opset_import: ["" : 17]> g (float[N,3,4,4] x) => (float[N,3] y)
+{ y = ReduceMean <axes = [2, 3], keepdims = 0> (x) }
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("names", "gate", "comment"),
+    [
+        (("a-red", "b-green", "c-blue"), "      accuracy: {min: ", "`accuracy` compares both with the labels"),
+        (
+            ("c-red", "b-green", "a-blue"),
+            "",
+            (
+                "No gate judges the labels of the data: an accuracy of 33.3 % is about chance, so the order of "
+                "`classes`, or the preparation of `images`, may be wrong. Next: correct it, and add a gate"
+            ),
+        ),
+    ],
+)
+def test_class_folders_of_a_model_that_names_no_classes(
+    model: Path, names: tuple[str, ...], gate: str, comment: str
+) -> None:
+    """Nothing judged the labels, so that a wrong preparation passed with a better cosine."""
+    onnx.save(onnx.parser.parse_model(COLOURS), model)
+    for place, name in enumerate(names):
+        Path("photos", name).mkdir(parents=True)
+        colour = tuple(255 * (channel == place) for channel in range(3))
+        for number in range(20):
+            Image.new("RGB", (4, 4), colour).save(f"photos/{name}/{number}.png")
+    text = orun.init(model, "made.yaml", data="photos", target="dml")
+    assert f"classes: [{', '.join(sorted(names))}]" in text
+    assert comment_of(text, "Examples") == (
+        "Examples that the model is judged by. Check how they become its inputs. `classes` is assumed: the folders of "
+        "photos in the order of their names, as there are as many as the model has scores. Nothing beside the model "
+        "says what their order is."
+    )
+    assert comment_of(text, "Outputs").startswith(f"Outputs compared with the original's. {comment}")
+    assert bool(gate) == ("      accuracy: {" in text)
+    assert gate in text
 
 
 @pytest.mark.parametrize(
