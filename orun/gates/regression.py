@@ -38,6 +38,8 @@ class Terms(Record, frozen=True):
         ports: the stage's inputs by what they are for.
         removed: stages that the baseline has and the file no longer has: one of them may be this stage.
         file: the pipeline file, to accept a run of.
+        overrides: values that replace those of the file in this run.
+        store: path of the store of this run; empty for the default one.
     """
 
     accepted: Accepted | None
@@ -47,6 +49,13 @@ class Terms(Record, frozen=True):
     ports: Ports = field(default_factory=Ports)
     removed: tuple[str, ...] = ()
     file: str = ""
+    overrides: Mapping[str, str] = field(default_factory=dict)
+    store: str = ""
+
+    def list_run_arguments(self, gate: Gate) -> Mapping[str, object]:
+        """Return the arguments of a reason that name the run to accept: its file, and its options if there are any."""
+        options = {"overrides": dict(self.overrides) or None, "store": self.store or None}
+        return {"file": self.file or gate.position.file, **options}
 
 
 def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, terms: Terms) -> Finding:
@@ -56,8 +65,8 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
         return Finding("failed", build_reason(ReasonCode.NO_DIRECTION, metric=gate.metric, noun="regression"))
     if accepted is None:
         removed = list(terms.removed) or None
-        file = terms.file or gate.position.file
-        return Finding("no baseline", build_reason(ReasonCode.NO_BASELINE, stage=stage.id, removed=removed, file=file))
+        run = terms.list_run_arguments(gate)
+        return Finding("no baseline", build_reason(ReasonCode.NO_BASELINE, stage=stage.id, removed=removed, **run))
     same = accepted.model and accepted.model == terms.ports.find_measured(action)
     comparable = not _has_other_reference(metric, stage, action, terms, accepted)
     if comparable and same and accepted.inputs == terms.ports.list_companions(action):
@@ -156,26 +165,24 @@ def _judge_by_stored(
 
     The accepted model was not measured side by side, or tells nothing beside a new reference.
     """
-    stored, file = accepted.metrics.get(gate.metric), terms.file or gate.position.file
+    stored, run = accepted.metrics.get(gate.metric), terms.list_run_arguments(gate)
     if stored is None:
-        return Finding(
-            "no baseline", build_reason(ReasonCode.NO_BASELINE, stage=stage.id, metric=gate.metric, file=file)
-        )
+        return Finding("no baseline", build_reason(ReasonCode.NO_BASELINE, stage=stage.id, metric=gate.metric, **run))
     if stored.unit != metric.unit:
         units = {"unit": metric.unit, "accepted": stored.unit}
-        return Finding("undecided", build_reason(ReasonCode.OTHER_UNIT, metric=gate.metric, file=file, **units))
+        return Finding("undecided", build_reason(ReasonCode.OTHER_UNIT, metric=gate.metric, **run, **units))
     if metric.noise != "none" and stored == drop_comparisons(metric):
         return _judge_unchanged(gate, metric, build_reason(ReasonCode.SAME_MEASUREMENT, day=accepted.day))
     why = _explain_stored(metric, stage, action, terms, accepted)
     if metric.noise == "timing" and not is_same_machine(terms.host, accepted.host):
         return Finding(
-            "undecided", build_reason(ReasonCode.OTHER_MACHINE, why, machine=format_machine(accepted.host), file=file)
+            "undecided", build_reason(ReasonCode.OTHER_MACHINE, why, machine=format_machine(accepted.host), **run)
         )
     then = drop_references(accepted.components)
     if differing := list_changes(terms.compare, stage, then, terms.ports.list_setup(action)):
-        return Finding("undecided", build_reason(ReasonCode.OTHER_SETUP, why, *differing, file=file))
+        return Finding("undecided", build_reason(ReasonCode.OTHER_SETUP, why, *differing, **run))
     if metric.noise != "none" and not (metric.interval and stored.interval):
-        return Finding("undecided", build_reason(ReasonCode.NO_INTERVALS, why, noise=metric.noise, file=file))
+        return Finding("undecided", build_reason(ReasonCode.NO_INTERVALS, why, noise=metric.noise, **run))
     method = build_reason(ReasonCode.STORED_FIGURES, why, noise=metric.noise, day=accepted.day)
     compared = replace(_compute_regression(gate, metric, _compare_stored(metric, stored)), method=method)
     judged = judge_by_interval(gate, metric, compared)

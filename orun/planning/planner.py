@@ -34,6 +34,7 @@ from orun.planning.provenance import Provenance, iter_source_components
 from orun.planning.stage_context import StageContext
 from orun.planning.stored_results import StoredResults, list_step_changes
 from orun.store import Action, Store
+from orun.store.layout import store_option
 
 if TYPE_CHECKING:
     from orun.planning.assignment import Assignment, Candidates
@@ -319,6 +320,7 @@ class Planner:
         if not self.assignment:
             packages = venvs.read_packages(stage.choose_environment(stage.target))
             host = device.fingerprint_origin(context.spec.stage_class, stage.target, packages)
+        store = self.store.root
         terms = Terms(
             context.accepted,
             host,
@@ -327,6 +329,8 @@ class Planner:
             context.ports,
             self._removed,
             str(self.pipeline.file),
+            self.pipeline.overrides,
+            str(store.absolute()) if store_option(store, self.pipeline.root) else "",
         )
         caveats = list_caveats(self.pipeline, stage)
         return tuple(replace(verdict, caveats=(*verdict.caveats, *caveats)) for verdict in judge(stage, action, terms))

@@ -21,7 +21,7 @@ from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
 from orun.store.layout import store_option
 from orun.text.positions import OVERRIDE, format_position
-from orun.text.suggestions import show_path
+from orun.text.suggestions import format_settings, show_path
 from orun.text.units import show_amount, show_interval
 
 INDENT = "  "  # of a member of a group
@@ -175,13 +175,18 @@ def explain_verdict(verdict: Verdict) -> str:
     """Return the finding of a verdict as a sentence, with the pipeline file named as one types it here."""
     from orun.text.wording.findings import describe_finding
 
-    return describe_finding(_quote_file(verdict.finding))
+    return describe_finding(_format_run(verdict.finding))
 
 
-def _quote_file(reason: Reason) -> Reason:
-    because = tuple(map(_quote_file, reason.because))
-    file = reason.arguments.get("file")
-    arguments = {**reason.arguments, "file": quote(show_path(file))} if file else reason.arguments
+def _format_run(reason: Reason) -> Reason:
+    """Return a reason whose pipeline file is as one types it in a command, with the options of its run."""
+    because = tuple(map(_format_run, reason.because))
+    arguments = reason.arguments
+    if file := arguments.get("file"):
+        store = arguments.get("store")
+        options = format_settings(arguments.get("overrides", {}))
+        options += store_option(Path(store), Path(file).parent) if store else ""
+        arguments = {**arguments, "file": f"{quote(show_path(file))}{options}"}
     return Reason(reason.code, arguments, because)
 
 

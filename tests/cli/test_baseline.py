@@ -50,6 +50,16 @@ count  words          3    2  -33.3 %  new
     assert orun("words.yaml").code == 0
 
 
+@pytest.mark.usefixtures("gated")
+def test_the_hint_to_accept_carries_the_options_of_the_run(orun: CommandLine) -> None:
+    options = ("--set", "stages.count.timeout=60s", "--store", "results")
+    first = orun("words.yaml", *options)
+    command = "orun baseline accept words.yaml --set stages.count.timeout=60s --store results"
+    assert f"no baseline yet for `count`; to accept this release: `{command}`" in " ".join(first.out.split())
+    accepted = orun(*command.split()[1:])
+    assert (accepted.code, accepted.err) == (0, "")
+
+
 def test_stages_with_gates_that_the_run_left_out_are_told(orun: CommandLine, gated: Path) -> None:
     after = "  again: {uses: ./words.py:count, needs: write, gate: {words: {max_regression: 10%}}}\n"
     after += "  last: {uses: ./words.py:count, needs: write, gate: {words: {min: 3}}}\n"

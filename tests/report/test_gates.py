@@ -148,6 +148,17 @@ def test_the_file_to_accept_is_named_as_one_types_it(tmp_path: Path, monkeypatch
     )
 
 
+def test_the_run_to_accept_is_named_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without them the command looked for a run with other values, and failed."""
+    monkeypatch.chdir(tmp_path)
+    options = {"overrides": {"vars.data": "my photos"}, "store": str(tmp_path / "other store")}
+    finding = build_reason(ReasonCode.NO_BASELINE, stage="latency", file=str(tmp_path / "w.yaml"), **options)
+    command = "orun baseline accept w.yaml --set 'vars.data=my photos' --store 'other store'"
+    assert explain_verdict(replace(NO_BASELINE, finding=finding)) == (
+        f"no baseline yet for `latency`; to accept this release: `{command}`"
+    )
+
+
 def test_a_gate_of_the_command_line_is_where_its_stage_is() -> None:
     verdict = replace(COSINE, position=Position("--set", 1, 31))
     stage = replace(PASSED["accuracy"], position=Position("pipelines/bert.yaml", 20, 3))
