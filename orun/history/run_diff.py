@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from orun.core.component_kinds import SEEN
 from orun.core.key_component import Components
 from orun.core.metrics import Metric, Unit
 from orun.core.run_record import Outcome, RunResult, StageResult
@@ -121,6 +122,11 @@ def compare(old: RunResult, new: RunResult) -> RunDifference:
         for run in (old, new)
         if run.repeats
     ]
+    failed = [
+        f"{name} failed in one of the runs, so what it read is not compared, only what it declares"
+        for name, after in afters.items()
+        if (before := befores.get(name)) and _list_comparable(before, after) != (before.inputs, after.inputs)
+    ]
     return RunDifference(
         old.run,
         new.run,
@@ -129,7 +135,7 @@ def compare(old: RunResult, new: RunResult) -> RunDifference:
         host=tuple(_list_changes(old.host, new.host)),
         stages=tuple(_compare_stages(befores, afters, inputs=not notes)),
         gates=tuple(_list_changes(_list_gates(old), _list_gates(new))),
-        notes=tuple(notes),
+        notes=(*notes, *failed),
     )
 
 
@@ -187,19 +193,26 @@ def _compare_stages(
         pair = old.get(name), new.get(name)
         before, after = pair
         known = before is None or after is None or bool(before.inputs and after.inputs)  # a blocked stage has no inputs
+        components = _list_comparable(before, after)
         difference = StageDifference(
             name,
             outcome=(before.outcome if before else None, after.outcome if after else None),
             key=(before.key or None if before else None, after.key or None if after else None),
             tree=(before.tree or None if before else None, after.tree or None if after else None),
             size=(before.size if before and before.tree else None, after.size if after and after.tree else None),
-            inputs=tuple(_list_component_changes(*(stage.inputs if stage else () for stage in pair)))
-            if inputs and known
-            else (),
+            inputs=tuple(_list_component_changes(*components)) if inputs and known else (),
             metrics=tuple(_compare_figures(*(stage.metrics if stage else {} for stage in pair))),
         )
         if _differs(difference):
             yield difference
+
+
+def _list_comparable(old: StageResult | None, new: StageResult | None) -> tuple[Components, Components]:
+    """Return the components of a stage in both runs, without what it read if it failed in one: that is not recorded."""
+    before, after = (stage.inputs if stage else () for stage in (old, new))
+    if before and after and "failed" in {stage.outcome for stage in (old, new) if stage}:
+        before, after = (tuple(item for item in items if item.kind not in SEEN) for items in (before, after))
+    return before, after
 
 
 def _differs(stage: StageDifference) -> bool:

@@ -91,6 +91,20 @@ def test_a_run_that_repeats_another_does_not_differ_from_it(orun: CommandLine, p
     )
 
 
+def test_of_a_stage_that_failed_only_what_it_declares_is_compared(orun: CommandLine, project: Path) -> None:
+    """Everything that it had read in the other run stood there as gone."""
+    (project / "helper.py").write_text("WORDS = 3\n")
+    (project / "words.py").write_text(f"import helper\n{CODE}")
+    run(orun, "one two three")
+    run(orun, "boom")
+    shown = plain(orun("diff").out)
+    assert shown.split("\n\n")[1] == (
+        'stage  rests on  old  new\nwrite  parameter text  "one two three"  "boom"\ncount  input text  DIGEST  DIGEST'
+    )
+    note = "note: count failed in one of the runs, so what it read is not compared, only what it declares\n"
+    assert f"\n\n{note}\nRUN-words differs from RUN-words: 2 stages, 1 gate\n" in shown
+
+
 def test_every_way_to_name_a_run(orun: CommandLine, project: Path, tmp_path: Path) -> None:
     first, second = run(orun, "one two three"), run(orun, "a b")
     wanted = differences(orun, "last~1", "last")
