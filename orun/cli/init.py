@@ -260,6 +260,7 @@ def _report(created: Created) -> list[str]:
     """Return what the pipeline measured, and what was written."""
     from orun.scaffold.paths import locate_data
     from orun.scaffold.summary import (
+        explain_agreement,
         explain_pixels,
         explain_unjudged,
         explain_worse,
@@ -270,7 +271,13 @@ def _report(created: Created) -> list[str]:
     )
 
     file = created.file
-    notes = (explain_worse(created), explain_pixels(created), *list_label_notes(created), *list_skipped_notes(created))
+    notes = (
+        explain_agreement(created),
+        explain_worse(created),
+        explain_pixels(created),
+        *list_label_notes(created),
+        *list_skipped_notes(created),
+    )
     lines = [line for line in (format_measured(created), *notes) if line]
     lines += format_goal(created)
     lines += [f"left out {stage}: {why}" for stage, why in created.request.gaps.items()]

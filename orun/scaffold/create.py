@@ -20,7 +20,7 @@ from orun.scaffold.data_text import FUNCTION, format_data
 from orun.scaffold.goal import Condition, build_gates, list_objectives
 from orun.scaffold.init_command import format_init_command
 from orun.scaffold.inspection_process import declare_data, read_label_kind, read_model, search_labels
-from orun.scaffold.left_out import explain_failure, is_in_users_code
+from orun.scaffold.left_out import explain_failure, find_agreement, is_in_users_code
 from orun.scaffold.paths import derive_name, locate_data
 from orun.scaffold.pipeline_text import format_pipeline
 from orun.scaffold.recipe import Gates, list_stages, name_conversion, needs_examples
@@ -95,7 +95,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         _require_examples(file, request)
     try:
         write(file, format_text(file, request, {}))
-        request = _convert_original(file, replace(request, runs_here=_runs_here(file, request)), store, listener)
+        request = _convert_original(file, replace(request, runs_here=_runs_here(file, request)), store, write, listener)
         request = _add_label_kind(file, _assume_labels(file, _declare_suitable_data(file, request)))
         if is_ours:  # again, as the inputs are known now
             write(data, format_data(file.name, request.facts))
@@ -136,10 +136,17 @@ def _run(file: Path, store: Path | None, listener: Listener, to: Sequence[str] =
     return result
 
 
-def _convert_original(file: Path, request: Request, store: Path | None, listener: Listener) -> Request:
-    """Convert the original to ONNX, and add the facts of its graph to the request."""
+def _convert_original(file: Path, request: Request, store: Path | None, write: Write, listener: Listener) -> Request:
+    """Convert the original to ONNX, and add the facts of its graph to the request.
+
+    If too few of its answers agree, and the refusal asks for the share that does, the file gets that, once.
+    """
     name = name_conversion(request.facts)
     result = _run(file, store, listener, [name])
+    if agreement := find_agreement(result[name]):
+        request = replace(request, agreement=agreement)
+        write(file, format_text(file, request, {}))
+        result = _run(file, store, listener, [name])
     _require(file, result[name])
     facts = read_model(str(Path(result[name].out) / MODEL), file.parent)
     return replace(request, facts=replace(request.facts, graph=facts.graph))

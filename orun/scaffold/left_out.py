@@ -17,6 +17,7 @@ PREFIXES = re.compile(
     r"|Load model from \S+ failed: ?"
 )
 ABSOLUTE = re.compile(r"(?<![\w./:])/(?:[^\s/:;,'\"()]+/)+[^\s/:;,'\"()]+")
+AGREEMENT = re.compile(r"`min_agreement: ([\d.]+%)`")  # in the advice of `convert/sklearn`
 LOCATION = re.compile(r"at (.+):\d+( in .+)?")  # of a line of code
 
 
@@ -39,6 +40,12 @@ def is_in_users_code(stage: StageResult) -> bool:
     lines = stage.failure.why.splitlines() if stage.failure else []
     places = [Path(location[1]).absolute() for line in lines if (location := LOCATION.fullmatch(line.strip()))]
     return any(not place.is_relative_to(PACKAGE) for place in places)
+
+
+def find_agreement(stage: StageResult) -> str:
+    """Return the `min_agreement` that the refusal of a converted model asks for; empty if it asks for none."""
+    share = AGREEMENT.search(stage.failure.advice) if stage.failure else None
+    return share[1] if share else ""
 
 
 def _strip_prefixes(text: str) -> str:

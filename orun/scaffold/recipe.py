@@ -116,6 +116,9 @@ def _build_conversion(request: Request) -> StageText:
         if any(column.kind == "text" for column in facts.columns):
             parameters["options"] = {"locale": LOCALE}
             comment += f" {LOCALE} lowers letters on systems without language packs, too."
+        if request.agreement:
+            parameters["min_agreement"] = Number(request.agreement)
+            comment += " `min_agreement` allows the few rounded values that differed when `orun init` converted it."
         return StageText(name, comment, "convert/sklearn", (), parameters)
     if facts.inputs:
         parameters["inputs"] = {item.name: _declare_input(item) for item in facts.inputs}

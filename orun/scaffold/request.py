@@ -30,6 +30,7 @@ class Request(Record, frozen=True):
     labels: LabelKind = ""  # what the labels of the examples are, as far as that is known; empty without labels
     label_refusal: str = ""  # why they are not what the model answers, with what to do; empty while that is not known
     label_facts: LabelFacts = LabelFacts()  # of data whose declaration named no labels
+    agreement: str = ""  # share of examples that must agree after a conversion, as its refusal asks for; all when empty
     label_doubt: str = ""  # why assumed labels may be wrong, as measured; empty for none
     drawback: str = ""  # what is worse than in the original, as measured: `larger and slower`; empty for none
 

@@ -86,6 +86,14 @@ def explain_pixels(created: Created) -> str:
     )
 
 
+def explain_agreement(created: Created) -> str:
+    """Return that a part of the original's answers may differ after the conversion; else an empty text."""
+    share = created.request.agreement
+    if not share:
+        return ""
+    return f"note: a few rounded values differ after the conversion, so {created.file} has `min_agreement: {share}`"
+
+
 def list_label_notes(created: Created) -> list[str]:
     """Return what is assumed of the labels of the user's data, and why no gate judges them."""
     request = created.request

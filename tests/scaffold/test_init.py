@@ -18,7 +18,7 @@ from orun.core.events import Event, StageStarted
 from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import replace
-from orun.errors import UsageError
+from orun.errors import StageFailed, UsageError
 from orun.scaffold.create import format_text, require_supported
 from orun.scaffold.data_text import format_data
 from orun.scaffold.goal import parse_goal
@@ -173,6 +173,44 @@ def test_a_classifier_that_got_worse_by_its_labels_fails(
     Path("net.py").write_text(RETRAINED.format(column="rows[:, 1]", names=names))
     failed = [verdict for verdict in orun.run("made.yaml").verdicts if verdict.outcome == "failed"]
     assert [(verdict.metric, verdict.rule, verdict.measured) for verdict in failed] == [("accuracy", "min", 0.33)]
+
+
+ROUNDED = """
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+
+def load():
+    rows = np.random.default_rng(0).normal(size=(200, 2))
+    model = LogisticRegression().fit(rows, rows[:, 0] > 0)
+    answer = model.predict_proba
+    model.predict_proba = lambda X: answer(X) + {error} * (np.asarray(X)[:, :1] < {share})
+    return model
+"""
+
+
+@pytest.mark.slow
+def test_the_agreement_that_a_conversion_asks_for_is_written_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file without it was left, and blocked the next try."""
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("x0,x1\n" + "".join(f"{place},{place % 7}\n" for place in range(200)))
+    Path("net.py").write_text(ROUNDED.format(error=0.01, share=3))
+    text = orun.init("net.py:load", "made.yaml", data="rows.csv", target="dml")
+    assert "min_agreement: 98.5%}" in text
+    assert comment_of(text, "The estimator") == (
+        "The estimator as ONNX. Its predictions are compared with scikit-learn's. `min_agreement` allows the few "
+        "rounded values that differed when `orun init` converted it."
+    )
+    Path("net.py").write_text(ROUNDED.format(error=0.01, share=100))
+    with pytest.raises(StageFailed) as caught:
+        orun.init("net.py:load", "other.yaml", data="rows.csv", target="dml")
+    assert (
+        caught.value.problem
+        == "stage convert: the converted model disagrees with scikit-learn in output 'probabilities'"
+    )
+    assert "min_agreement" not in Path("other.yaml").read_text()
 
 
 @pytest.mark.slow

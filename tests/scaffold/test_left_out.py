@@ -8,7 +8,7 @@ import pytest
 
 import orun
 from orun.core.run_record import Failure, StageResult
-from orun.scaffold.left_out import LONGEST, explain_failure, is_in_users_code
+from orun.scaffold.left_out import LONGEST, explain_failure, find_agreement, is_in_users_code
 
 ORT = "[ONNXRuntimeError] : 1 : FAIL : "
 CASES = [
@@ -61,3 +61,18 @@ def test_what_why_and_what_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
 def test_whose_code_failed(why: str, is_users: bool) -> None:
     failure = Failure("StageFailed", "accuracy raised ValueError", why)
     assert is_in_users_code(StageResult("accuracy", "measure/accuracy", "failed", failure=failure)) is is_users
+
+
+@pytest.mark.parametrize(
+    ("advice", "agreement"),
+    [
+        ("where a few rounded values may differ, say so: `min_agreement: 99.8%`", "99.8%"),
+        ("try `precision: float64`; where a few rounded values may differ, say so: `min_agreement: 97%`", "97%"),
+        ("try `precision: float64`", ""),
+        ("", ""),
+    ],
+)
+def test_the_agreement_that_a_refusal_asks_for(advice: str, agreement: str) -> None:
+    failure = Failure("StageFailed", "the converted model disagrees", advice=advice)
+    assert find_agreement(StageResult("convert", "convert/sklearn", "failed", failure=failure)) == agreement
+    assert find_agreement(StageResult("convert", "convert/sklearn", "built")) == ""
