@@ -45,6 +45,7 @@ class Investigation:
     chain: Sequence[Stage]  # the stages upstream, in order
     earlier: EarlierModel | None  # if the first model has changed since the gate passed
     metric: str  # that the gate judges, or that of one slice
+    changed: str = ""  # what changed in the measurement itself since the gate passed; empty for nothing
     search: SearchResult = field(init=False)
 
     def __post_init__(self) -> None:
@@ -57,7 +58,10 @@ class Investigation:
             if diagnosis.proof:
                 return diagnosis
             if not diagnosis.culprit:
-                return replace(diagnosis, sentence=messages.describe_no_culprit(diagnosis))
+                known = all(level.value is not None for level in diagnosis.levels)
+                start = diagnosis.levels[0].stage if diagnosis.levels and known else ""
+                notes = (*diagnosis.notes, *filter(None, [self.changed]))
+                return replace(diagnosis, sentence=messages.describe_no_culprit(diagnosis), start=start, notes=notes)
             diagnosis = replace(diagnosis, sentence=messages.name_stage_and_start(diagnosis))
             if self.stage.uses in WITHOUT_OUTPUTS or diagnosis.unit in OTHER_UNITS:
                 return diagnosis

@@ -12,7 +12,7 @@ from orun.blame import accuracy, latency, messages
 from orun.blame.changes import list_publishing_stages
 from orun.blame.diagnosis import Diagnosis
 from orun.blame.experiment import Experiment
-from orun.blame.origin import find_earlier_model, import_model
+from orun.blame.origin import find_earlier_model, find_measurement_changes, import_model
 from orun.blame.upstream_metrics import choose_judged_metric, list_model_chain
 from orun.core.metrics import Metric
 from orun.core.open_gates import list_failed_gates
@@ -104,7 +104,9 @@ def blame(request: BlameRequest, seconds: float, store: Path | None = None, list
             other = stack.enter_context(_provide_compared(experiment, request, opened))
             diagnosis = latency.Investigation(experiment, stage, gate, chain, other, earlier).solve(diagnosis)
         else:
-            diagnosis = accuracy.Investigation(experiment, stage, gate, chain, earlier, metric).solve(diagnosis)
+            changed = find_measurement_changes(opened, pipeline, request.result, (stage, gate))
+            note = messages.describe_changed_measurement(stage.id, *changed) if changed else ""
+            diagnosis = accuracy.Investigation(experiment, stage, gate, chain, earlier, metric, note).solve(diagnosis)
     sentence = diagnosis.sentence or "no cause was found before the time limit"
     return replace(diagnosis, sentence=sentence, seconds=monotonic() - began)
 

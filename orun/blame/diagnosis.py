@@ -85,6 +85,7 @@ class Diagnosis:
         stopped: why the investigation did not get to its end, usually for lack of time; else empty.
         notes: remarks on how the answer was found.
         seconds: duration of the investigation.
+        start: the first stage of all, if the metric is as bad there already and no stage made it worse; else empty.
     """
 
     gate: str
@@ -101,3 +102,4 @@ class Diagnosis:
     stopped: str = ""
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
+    start: str = ""

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from orun.blame.diagnosis import Diagnosis, Place, Proof
 from orun.blame.origin import EarlierModel
 from orun.core.metrics import Comparison, Unit
+from orun.core.reason import Reason
+from orun.text.lists import join_few
 from orun.text.units import show
 from orun.text.wording.reasons import describe_reasons
 
@@ -78,6 +80,11 @@ def describe_changed_model(
     if diagnosis and proof and proof.value is not None:
         return f"{start}: {_describe_result(diagnosis, proof)}"
     return start
+
+
+def describe_changed_measurement(stage: str, run: str, changes: Sequence[Reason]) -> str:
+    """Say what changed in what a measurement depends on, such as its dataset, since the gate passed."""
+    return f"the gate passed in {run}; since then, of `{stage}`: {join_few(describe_reasons(changes), separator='; ')}"
 
 
 def _describe_result(diagnosis: Diagnosis, proof: Proof) -> str:

@@ -50,11 +50,7 @@ def find_earlier_model(
 
     The good run of `max_regression` is the accepted one, of every other rule the last in which the gate passed.
     """
-    good = (
-        _find_accepted(store, pipeline, gate[0])
-        if gate[1].rule == "max_regression"
-        else _find_passed(store, result, *gate)
-    )
+    good = _find_good(store, pipeline, result, gate)
     if good is None:
         return None
     now = _resolve_repeat(store, result)
@@ -64,6 +60,22 @@ def find_earlier_model(
         return None
     changes = tuple(_iter_changes(pipeline, chain[0], good, now))
     return EarlierModel(good.run, chain[0].id, first.tree, last.tree, changes, here=not store.check(first.tree))
+
+
+def find_measurement_changes(
+    store: Store, pipeline: Pipeline, result: RunResult, gate: tuple[Stage, Gate]
+) -> tuple[str, tuple[Reason, ...]] | None:
+    """Return the last good run, and what changed since in what the measurement itself depends on; None for nothing.
+
+    Its inputs are left out: they are looked into by themselves.
+    """
+    stage, good = gate[0], _find_good(store, pipeline, result, gate)
+    then = _find_result(good, stage.id) if good else None
+    since = _find_result(_resolve_repeat(store, result), stage.id)
+    if good is None or then is None or since is None or not (then.inputs and since.inputs):
+        return None
+    changes = tuple(list_key_changes(stage, _select_own(then.inputs), _select_own(since.inputs)))
+    return (good.run, changes) if changes else None
 
 
 @contextmanager
@@ -94,6 +106,14 @@ def rebuild_chain(experiment: Experiment, earlier: EarlierModel, stage: Stage) -
             needs = {port: copies.get(source, source) for port, source in original.needs.items()}
             copies[original.id] = experiment.add(original, id=f"{original.id} {BEFORE}", needs=needs, after=()).id
     return copies
+
+
+def _find_good(store: Store, pipeline: Pipeline, result: RunResult, gate: tuple[Stage, Gate]) -> RunResult | None:
+    """Return the last good run of a gate: of `max_regression` the accepted one, else the last in which it passed."""
+    stage, condition = gate
+    if condition.rule == "max_regression":
+        return _find_accepted(store, pipeline, stage)
+    return _find_passed(store, result, stage, condition)
 
 
 def _find_accepted(store: Store, pipeline: Pipeline, stage: Stage) -> RunResult | None:

@@ -127,11 +127,11 @@ def _diagnose_and_keep(
 
 def show(diagnoses: Sequence[Diagnosis], *, sentences: bool = False) -> None:
     """Print what was found; `sentences` alone for those who want it short."""
-    from orun.report.blame import format_diagnosis
+    from orun.report.blame import format_diagnosis, join_diagnoses
     from orun.report.terminal import detect
 
     terminal = detect(sys.stdout)
-    for diagnosis in diagnoses:
+    for diagnosis in join_diagnoses(diagnoses):
         options.show(
             list(filter(None, (diagnosis.sentence, diagnosis.stopped)))
             if sentences

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from orun.blame.diagnosis import Diagnosis, Level, Place
 from orun.core.metrics import Unit
@@ -25,6 +26,26 @@ def read_diagnoses(result: RunResult) -> tuple[Diagnosis, ...]:
         return decode(tuple[Diagnosis, ...], from_json(content)["blame"])
     except (OSError, ValueError, KeyError, TypeError):  # nothing was looked into
         return ()
+
+
+def join_diagnoses(diagnoses: Iterable[Diagnosis]) -> list[Diagnosis]:
+    """Return the diagnoses, those of a stage's gates that fail at the first model already as one."""
+    groups: dict[tuple[str, str], list[Diagnosis]] = {}
+    for number, diagnosis in enumerate(diagnoses):
+        start = "" if diagnosis.stopped else diagnosis.start
+        groups.setdefault((diagnosis.stage, start) if start else ("", str(number)), []).append(diagnosis)
+    return [_join(group) if len(group) > 1 else group[0] for group in groups.values()]
+
+
+def _join(group: Sequence[Diagnosis]) -> Diagnosis:
+    figures = [f"{item.metric} is {show(item.levels[0].value or 0.0, item.unit)}" for item in group]
+    return replace(
+        group[0],
+        gate="; ".join(item.gate for item in group),
+        sentence=f"{', '.join(figures)} at `{group[0].start}` already, and no stage after it made them worse",
+        levels=(),
+        notes=tuple(dict.fromkeys(note for item in group for note in item.notes)),
+    )
 
 
 def format_diagnosis(diagnosis: Diagnosis, terminal: Terminal) -> list[str]:

@@ -7,7 +7,7 @@ import re
 from orun.core.open_gates import list_open_gates
 from orun.core.run_record import RunResult, StageResult
 from orun.core.verdict import Unjudged, Verdict
-from orun.report.blame import read_diagnoses
+from orun.report.blame import join_diagnoses, read_diagnoses
 from orun.report.failures import format_failure
 from orun.report.gates import (
     INDENT,
@@ -54,7 +54,7 @@ def _format_diagnoses(result: RunResult) -> list[str]:
     """Return what was found out about gates that failed."""
     lines = [
         f"- **{escape(diagnosis.gate)}**: {escape('; '.join(filter(None, (diagnosis.sentence, diagnosis.stopped))))}"
-        for diagnosis in read_diagnoses(result)
+        for diagnosis in join_diagnoses(read_diagnoses(result))
     ]
     return ["### Culprit", "\n".join(lines)] if lines else []
 

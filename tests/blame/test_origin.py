@@ -173,3 +173,37 @@ def test_a_run_of_another_file_that_has_the_name_is_no_good_one(project: Project
     other = project.file.with_name("other.yaml")
     other.touch()
     assert past_of(project, replace(question, result=replace(project.bad, file=str(other)))) is None
+
+
+SWAPPED = """
+stages:
+  import: {uses: convert/onnx, with: {path: model.onnx}}
+  accuracy:
+    uses: measure/accuracy
+    needs: {model: import}
+    with: {dataset: "rows.csv", metrics: [accuracy, f1]}
+    gate: {accuracy: {min: 0.8}, f1: {min: 0.8}}
+"""
+
+
+def test_a_dataset_that_changed_since_the_gates_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same sentence stood there for each gate, without a word of the data."""
+    monkeypatch.chdir(tmp_path)
+    text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N] a) => (float[N,2] y) <float[1,2] w = {-1, 1}> '
+    body = "{ s = Constant <value_ints = [-1, 1]> () b = Reshape (a, s) y = MatMul (b, w) }"
+    onnx.save(onnx.parser.parse_model(text + body), "model.onnx")
+    Path("release.yaml").write_text(SWAPPED)
+    for swapped in (False, True):
+        rows = [f"{place - 19.5},{int((place >= 20) != swapped)}" for place in range(40)]
+        Path("rows.csv").write_text("\n".join(["a,labels", *rows]) + "\n")
+        result = orun.run("release.yaml")
+        if not swapped:
+            good = result.run
+    assert main(["blame", "release.yaml"]) == 0
+    assert capsys.readouterr().out == (
+        "\naccuracy accuracy min 0.8; accuracy f1 min 0.8\n\n"
+        "accuracy is 0 %, f1 is 0 % at `import` already, and no stage after it made them worse\n"
+        f"the gate passed in {good}; since then, of `accuracy`: rows.csv changed\n"
+    )
