@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,6 +24,7 @@ from orun.noop.answer import answer
 from orun.noop.check import Request
 from orun.remote.options import FLEET, Remote
 from orun.store.layout import format_command_options, is_writable, locate_default_store
+from orun.text.api_arguments import PathLike, as_list, format_values, require_limits, require_path
 
 if TYPE_CHECKING:
     from orun.drift.release import Release
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from orun.runner.fleet import Fleet, FleetRun
     from orun.runner.reproducibility import Rebuilt
     from orun.stages.release._bundle_check import BundleCheck
-
-PathLike = str | os.PathLike[str]
 
 register("write_html", "orun.report.notebook", "write_html")
 register("to_frame", "orun.report.frame", "to_frame")
@@ -61,46 +59,7 @@ def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # n
     from orun.pipeline import load as load_file
 
     forget()
-    return load_file(Path(file), _format_values(set))
-
-
-def _format_values(values: Mapping[str, Any] | None) -> dict[str, str]:
-    """Return values as `--set` has them: text as it is, anything else as JSON, which YAML contains."""
-    if values is not None and not isinstance(values, Mapping):
-        raise UsageError(f"set must map paths to values, not {values!r}", hint='set={"vars.sequence": 64}')
-    return {
-        name: value if isinstance(value, str) else json.dumps(value, default=os.fspath)
-        for name, value in (values or {}).items()
-    }
-
-
-def as_list(parameter: str, items: PathLike | Iterable[PathLike]) -> list[str]:
-    """Return names or paths as a list; a text or a path is a single item.
-
-    Args:
-        parameter: its name, for messages.
-        items: its value.
-
-    Raises:
-        UsageError: when they are anything else.
-    """
-    try:
-        return [os.fspath(item) for item in ([items] if isinstance(items, str | os.PathLike) else items)]
-    except TypeError as error:
-        raise UsageError(f"{parameter} must be a text, a path or several of them, not {items!r}") from error
-
-
-def _require_limits(jobs: object, gpus: object, wait: object) -> None:
-    """Refuse numbers of a run that the command line would refuse as well.
-
-    Raises:
-        UsageError: with the first of them.
-    """
-    for parameter, value, least in (("jobs", jobs, 1), ("gpus", gpus, 0)):
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-            raise UsageError(f"{parameter} must be an integer of at least {least}, not {value!r}")
-    if not isinstance(wait, int | float) or isinstance(wait, bool) or not wait >= 0:
-        raise UsageError(f"wait must be a number of seconds, not {wait!r}")
+    return load_file(Path(require_path("file", file)), format_values(set))
 
 
 def plan(  # noqa: PLR0913 - the options of the command line
@@ -163,6 +122,8 @@ def explain(
         PipelineError: with every mistake of the file.
         UsageError: when there is no stage of that name, or the machines cannot be used.
     """
+    if not isinstance(stage, str):
+        raise UsageError(f"stage must be the id of a stage, not {stage!r}")
     with _open_planner(_load_pipeline(file, set), store, (), remote, executor) as planner:
         return _explain_stage(planner, stage)
 
@@ -250,7 +211,7 @@ def run(  # noqa: PLR0913 - the options of the command line
             would replace what the run reads.
     """
     _require_posix("orun.run")
-    _require_limits(jobs, gpus, wait)
+    require_limits(jobs, gpus, wait)
     started_at = time()
     listener = on_event or choose_listener()
     remote = Remote(remote) if isinstance(remote, str) else remote
@@ -459,7 +420,7 @@ def _build_request(
     forget()  # before the no-op record is read
     path = Path(file).absolute()
     root = Path(store).absolute() if store else locate_default_store(path.parent).absolute()
-    return Request(root, path, _format_values(values), remote, strict, fleet)
+    return Request(root, path, format_values(values), remote, strict, fleet)
 
 
 def _collect_fleet_state(
@@ -474,9 +435,11 @@ def _collect_fleet_state(
 
 
 def _load_pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) -> Pipeline:
-    if not isinstance(file, str | os.PathLike):
+    from orun.pipeline.model import Pipeline
+
+    if isinstance(file, Pipeline):
         return file
-    report(f"reading {os.fspath(file)}")
+    report(f"reading {os.fspath(require_path('file', file))}")
     return load(file, values)
 
 

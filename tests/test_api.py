@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import orun
@@ -69,6 +70,9 @@ def test_a_single_name_is_a_text(store: Path) -> None:
         ({"wait": math.nan}, "wait must be a number of seconds, not nan"),
         ({"force": True}, "force must be a text, a path or several of them, not True"),
         ({"only": [1]}, "only must be a text, a path or several of them, not [1]"),
+        ({"set": {1: 2}}, 'set must map paths to values, not {1: 2}\n  hint: set={"vars.sequence": 64}'),
+        ({"set": {"seed": b"1"}}, "set has b'1' for seed, which no YAML file can hold"),
+        ({"set": {"seed": object}}, "set has <class 'object'> for seed, which no YAML file can hold"),
         ({"set": "x=1"}, "set must map paths to values, not 'x=1'\n  hint: set={\"vars.sequence\": 64}"),
     ],
 )
@@ -79,6 +83,24 @@ def test_a_run_refuses_what_the_command_line_refuses(tmp_path: Path, options: An
         orun.run(tmp_path / "p.yaml", store=tmp_path / "store", **options)
     assert str(caught.value) == message
     assert not [*tmp_path.glob("store/out/*")]
+
+
+@pytest.mark.parametrize("file", [None, 3, b"p.yaml", {"stages": {}}])
+def test_what_is_no_path_is_refused(store: Path, file: Any) -> None:
+    for function in (orun.load, orun.plan, orun.run, lambda file: orun.explain(file, "write")):
+        with pytest.raises(UsageError) as caught:
+            function(file)
+        assert str(caught.value) == f"file must be a path, not {file!r}"
+    with pytest.raises(UsageError) as caught:
+        orun.explain(store.parent / "p.yaml", file, store=store)
+    assert str(caught.value) == f"stage must be the id of a stage, not {file!r}"
+
+
+def test_numbers_of_numpy_are_values(tmp_path: Path) -> None:
+    """As a sweep over an array has them."""
+    (tmp_path / "p.yaml").write_text("seed: 1\nstages: {import: {uses: convert/onnx, with: {path: a.onnx}}}\n")
+    (tmp_path / "a.onnx").touch()
+    assert orun.load(tmp_path / "p.yaml", set={"seed": np.arange(3)[2]}).seed == 2
 
 
 def test_a_single_report_is_a_path(store: Path) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from orun.api import PathLike, as_list, choose_listener
+from orun.api import choose_listener
 from orun.eventlog import Listener
 from orun.fs.os_errors import quote
 from orun.fs.output_file import OutputFile
@@ -16,6 +16,7 @@ from orun.scaffold.inspection_process import declare_data, read_model
 from orun.scaffold.paths import choose_file, require_free
 from orun.scaffold.request import Request
 from orun.scaffold.targets import find_target
+from orun.text.api_arguments import PathLike, as_list
 
 
 def init(  # noqa: PLR0913 - the options of the command line
