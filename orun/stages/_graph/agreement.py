@@ -11,7 +11,7 @@ from orun.core.metrics import Metric
 from orun.core.targets import Target
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
-from orun.stages._graph.differences import Tolerance, compare_values
+from orun.stages._graph.differences import Tolerance, compare_values, is_finite
 from orun.stages._graph.feeds import Case, Masks, make_cases, take_example
 from orun.stages._graph.input_domain import Declarations
 from orun.stages._graph.leniency import Agreement, Leniency
@@ -133,16 +133,25 @@ def check(
         case_limits: Sequence[Limit | None] = (
             limits.of(case, references) if limits and disagree else [None] * len(pairs)
         )
+        compared = [
+            compare_values(*pair, agreement.tolerance, limit) for pair, limit in zip(pairs, case_limits, strict=True)
+        ]
+        problems = [place for place, (problem, _) in enumerate(compared) if problem]
+        if problems:
+            # A label differs because a score is not finite, so that output is named first.
+            overflows = [place for place in problems if is_finite(pairs[place][0]) and not is_finite(pairs[place][1])]
+            place = [*overflows, *problems][0]
+            name, reason = agreement.outputs[place], compared[place][0]
+            if overflows:
+                reason += agreement.describe_range(case)
+            raise context.failed(
+                f"{agreement.candidate} disagrees with {agreement.reference} in output {name!r}",
+                why=f"{reason}\nfor {case.title}",
+                hint=agreement.hint,
+            )
         for name, (reference, value), limit in zip(agreement.outputs, pairs, case_limits, strict=True):
-            problem, error = compare_values(reference, value, agreement.tolerance, limit)
-            if problem:
-                raise context.failed(
-                    f"{agreement.candidate} disagrees with {agreement.reference} in output {name!r}",
-                    why=f"{problem}\nfor {case.title}",
-                    hint=agreement.hint,
-                )
             leniency.add(case, name, reference, value, limit)
-            largest = max(largest, error)
+        largest = max([largest, *(error for _, error in compared)])
     leniency.require_compared(context)
     context.notes.extend(leniency.iter_notes())
     text = "compared %s with %s on %d inputs: largest error %.3g"

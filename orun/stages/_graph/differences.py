@@ -15,10 +15,14 @@ MULTIPLE = 10  # allowed error as a multiple of the reference's own spread
 
 @dataclass(frozen=True)
 class Tolerance:
-    """Allowed error of a value: `atol + rtol * abs(reference)`; integers and text must be equal."""
+    """Allowed error of a value: `atol + rtol * abs(reference)`; integers and text must be equal.
+
+    `bounds` are the type that bounds the candidate's numbers (`float16`) and its largest number, for messages.
+    """
 
     atol: float
     rtol: float
+    bounds: tuple[str, float] | None = None
 
     def __str__(self) -> str:
         return f"{self.atol:g} + {self.rtol:g} x |reference|"
@@ -56,6 +60,16 @@ def compare_values(
         wrong = int(np.count_nonzero(differs))
         return (f"{wrong} of {right.size} values differ", 0.0) if wrong and tolerance else ("", 0.0)
     return _describe_float_difference(right.astype(np.float64), value.astype(np.float64), tolerance, limit)
+
+
+def is_finite(value: Array | list[Array]) -> bool:
+    """Return whether every number of an output, sequence or map is finite."""
+    import numpy as np
+
+    if isinstance(value, (list, dict)):
+        return all(is_finite(item) for item in (value.values() if isinstance(value, dict) else value))
+    array = np.asarray(value)
+    return array.dtype.kind != "f" or bool(np.isfinite(array.astype(np.float64)).all())
 
 
 def _describe_float_difference(

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
-from onnx import ModelProto
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto
 from onnx.helper import make_node
 from onnxruntime.transformers.float16 import convert_float_to_float16
 
 from orun.stages._graph.io import iter_graphs
 from orun.stages._graph.names import list_scopes, rename_values
-from orun.stages._graph.nodes import list_needed, list_own_names, set_items, sort_nodes
+from orun.stages._graph.nodes import (
+    attribute,
+    iter_inner_graphs,
+    list_needed,
+    list_own_names,
+    set_items,
+    sort_nodes,
+)
 from orun.stages._graph.transposed_products import rewrite_products
 
 CAST_BY_NODE = re.compile(r"float16/\d+_(input|output)_cast\d+")  # a cast's name in ONNX Runtime 1.24
@@ -30,6 +38,7 @@ def to_float16(
         del model.graph.output[place]
     _compute_returned(model)
     names, blocked = name_nodes(model, {*nodes}, {*kept})
+    own = _list_casts_to_float32(model)
     converted: ModelProto = convert_float_to_float16(
         model,
         keep_io_types=keep_io_types,
@@ -38,11 +47,11 @@ def to_float16(
         node_block_list=blocked,
     )
     name_casts(converted, names)
+    _merge_casts(converted)
+    _join_casts(converted, names, own)
     for graph in iter_graphs(converted):
         for node in graph.node:
             node.name = names.get(node.name, node.name)
-    _merge_casts(converted)
-    _join_casts(converted)
     _place_casts(converted)
     rewrite_products(converted)
     typed = {value.name: value for value in converted.graph.input}
@@ -103,24 +112,57 @@ def _merge_casts(model: ModelProto) -> None:
     set_items(model.graph.node, kept)
 
 
-def _join_casts(model: ModelProto) -> None:
+def _list_casts_to_float32(model: ModelProto) -> set[str]:
+    """Return the names of the casts to float32 whose value has a name of its own."""
+    nodes = [node for graph in list_scopes(model) for node in graph.node]
+    made = Counter(name for node in nodes for name in node.output)
+    return {node.name for node in nodes if _casts_to(node, TensorProto.FLOAT) and made[node.output[0]] == 1}
+
+
+def _casts_to(node: NodeProto, kind: int) -> bool:
+    return node.op_type == "Cast" and attribute(node, "to", 0) == kind
+
+
+def _join_casts(model: ModelProto, names: Collection[str], own: Collection[str]) -> None:
     """Let float32 nodes read one another directly: the converter puts every value between them into float16.
 
-    The values would lose the range for which the nodes stay float32. The model's own casts have other names.
+    The values would lose the range for which the nodes stay float32. The same holds for the inputs and outputs that the
+    model keeps in float32, and for what its `own` casts to float32 read. `names` are those of the model's nodes.
     """
     graph = model.graph
-    narrowed = {node.output[0]: node.input[0] for node in graph.node if node.name.endswith("_cast_to_fp16_node")}
-    widened = {
-        node.output[0]: narrowed[node.input[0]]
-        for node in graph.node
-        if node.name.endswith("_cast_to_fp32_node") and node.input[0] in narrowed
-    }
-    for node in graph.node:
-        node.input[:] = [widened.get(name, name) for name in node.input]
-    for casts in (widened, narrowed):  # in this order: widening casts read narrowing ones
-        unread = casts.keys() - list_needed(graph)
+    made = [node for node in graph.node if node.op_type == "Cast" and node.name not in names]
+    narrowed = {node.output[0]: node.input[0] for node in made if _casts_to(node, TensorProto.FLOAT16)}
+    nodes = [node for scope in list_scopes(model) for node in scope.node if node.name in own]
+    cast = {node.output[0]: node.input[0] for node in nodes if _casts_to(node, TensorProto.FLOAT16)}
+    widened: dict[str, str] = {}
+    outputs: dict[str, str] = {}
+    declared = {value.name for value in graph.output}
+    sources = {name for node in graph.node for name in node.output}
+    for node in (node for node in made if _casts_to(node, TensorProto.FLOAT)):
+        name = cast.get(node.input[0], node.input[0])
+        node.input[0] = source = narrowed.get(name, name)
+        if source in sources and source not in outputs and name in narrowed and node.output[0] in declared:
+            outputs[source] = node.output[0]  # the node before the casts yields the output
+        elif name in narrowed and node.output[0] not in declared:
+            widened[node.output[0]] = source
+    _replace_reads(graph, widened, frozenset())
+    casts = {*outputs.values()}
+    set_items(graph.node, [node for node in graph.node if casts.isdisjoint(node.output)])
+    set_items(graph.value_info, [value for value in graph.value_info if value.name not in outputs])
+    rename_values(model, outputs)
+    for values in (widened, narrowed, cast):  # in this order: widening casts read narrowing ones
+        unread = values.keys() - list_needed(graph)
         set_items(graph.node, [node for node in graph.node if unread.isdisjoint(node.output)])
         set_items(graph.value_info, [value for value in graph.value_info if value.name not in unread])
+
+
+def _replace_reads(graph: GraphProto, sources: Mapping[str, str], outer: frozenset[str]) -> None:
+    """Let the nodes of a graph and of its inner graphs read the source of each value, where they see it."""
+    visible = outer | list_own_names(graph)
+    for node in graph.node:
+        node.input[:] = [source if (source := sources.get(name, "")) in visible else name for name in node.input]
+        for inner in iter_inner_graphs(node):
+            _replace_reads(inner, sources, visible)
 
 
 def _place_casts(model: ModelProto) -> None:

@@ -46,6 +46,20 @@ class Agreement:
         )
         return reference[both], value[both]
 
+    def describe_range(self, case: Case) -> str:
+        """Say which input of a case is beyond the range of the candidate's numbers; an empty text if none is."""
+        import numpy as np
+
+        if self.tolerance is None or self.tolerance.bounds is None:
+            return ""
+        kind, largest = self.tolerance.bounds
+        for name, values in case.feed.items():
+            numbers = values[np.isfinite(values)] if isinstance(values, np.ndarray) and values.dtype.kind == "f" else []
+            if np.size(numbers) and np.abs(numbers).max() > largest:
+                worst = numbers[np.abs(numbers).argmax()]
+                return f": input {name!r} holds {worst:.6g}, beyond the largest number of {kind}, {largest:g}"
+        return ""
+
 
 class Leniency:
     """Record of values that a check left out, and of errors beyond the tolerance that it allowed."""

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 from orun.errors import StageFailed, UnknownName
 from tests.stages.models import LOOKUP, TWO_PRODUCTS, WORDY, parse
-from tests.stages.support import StageRun, artifact, run_stage
+from tests.stages.support import StageRun, answers, artifact, run_stage
 
 
 def convert(folder: Path, model: Path, **params: Any) -> StageRun:
@@ -109,6 +109,56 @@ def test_what_must_stay_float32_is_found(tmp_path: Path) -> None:
     stored = {tensor.name: tensor.data_type for tensor in graph.initializer}
     assert stored["large"] == TensorProto.FLOAT
     assert stored["a"] == TensorProto.FLOAT16
+
+
+WIDE = """
+<ir_version: 8, opset_import: ["" : 17]>
+g (float[n, 1] amount, int64[n, 1] cents, bool c) => (float[n, 3] y, float[n, 3] z, float[n, 3] branch)
+<float[3, 3] w = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9}, float scale = {1e-9}>
+{
+  whole = Cast <to = 1> (cents)
+  y = Concat <axis = 1> (amount, whole, amount)
+  small = Mul (y, scale)
+  z = MatMul (small, w)
+  branch = If (c) <
+    then_branch = a () => (float[n, 3] p) { r = Concat <axis = 1> (amount, whole, whole)  p = Mul (r, scale) },
+    else_branch = b () => (float[n, 3] q) { q = Mul (y, scale) }
+  >
+}
+"""
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_float32_nodes_get_and_yield_what_float16_cannot_hold(tmp_path: Path, *, keep: bool) -> None:
+    """In every graph; without `keep_io_types` the model's own inputs and outputs are float16 as asked."""
+    values = {"low": 1e7, "high": 1e8} if keep else {"low": 1e3, "high": 6e4}
+    params = {"inputs": {"amount": values, "cents": values}, "block_types": ["Concat", "Mul"]}
+    run = convert(tmp_path, artifact(tmp_path, parse(WIDE)), keep_io_types=keep, **params)
+    cents = np.array([[91_767_063 if keep else 66_000]], np.int64)
+    amount = np.array([[91_767_062.74 if keep else 6.1]], np.float32 if keep else np.float16)
+    for c in (True, False):
+        y, _, branch = answers(run.model, {"amount": amount, "cents": cents, "c": np.array(c)})
+        if keep:
+            assert y.tolist() == [[91_767_064.0] * 3]
+        expected = np.array([[amount[0, 0], cents[0, 0], cents[0, 0] if c else amount[0, 0]]], np.float64) * 1e-9
+        np.testing.assert_allclose(branch, expected, rtol=1e-2, atol=6e-8)
+    graph = onnx.load(run.model).graph
+    casts = {name: node.attribute[0].i for node in graph.node for name in node.output if node.op_type == "Cast"}
+    narrow = {name for name, kind in casts.items() if kind == TensorProto.FLOAT16}
+    assert [node.op_type for node in graph.node if not narrow.isdisjoint(node.input)] == ["MatMul"]
+
+
+def test_what_is_out_of_range_is_named_before_a_label_that_differs(tmp_path: Path) -> None:
+    text = """
+    <ir_version: 8, opset_import: ["" : 17]>
+    g (float[n, 2] amount) => (int64[m, 1] label, float[m, 2] scores) <float[2, 2] w = {1.0, 0.5, 0.5, 1.0}>
+    { wide = Concat <axis = 0> (amount, amount) scores = MatMul (wide, w) label = ArgMax <axis = 1> (scores) }
+    """
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, artifact(tmp_path, parse(text)), inputs={"amount": {"low": 1e5, "high": 1e6}})
+    assert caught.value.problem == "the float16 model disagrees with the model before it in output 'scores'"
+    assert caught.value.why.startswith("4 of 4 values are not finite: input 'amount' holds ")
+    assert " beyond the largest number of float16, 65504\nfor " in caught.value.why
 
 
 def test_no_error_beyond_the_tolerance(tmp_path: Path) -> None:
