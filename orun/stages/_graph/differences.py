@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orun.stages._graph.limits import Limit
 
@@ -62,12 +62,14 @@ def compare_values(
     return _describe_float_difference(right.astype(np.float64), value.astype(np.float64), tolerance, limit)
 
 
-def is_finite(value: Array | list[Array]) -> bool:
+def is_finite(value: Any) -> bool:
     """Return whether every number of an output, sequence or map is finite."""
     import numpy as np
 
-    if isinstance(value, (list, dict)):
-        return all(is_finite(item) for item in (value.values() if isinstance(value, dict) else value))
+    if isinstance(value, dict):
+        value = [*value.values()]
+    if isinstance(value, list):
+        return all(map(is_finite, value))
     array = np.asarray(value)
     return array.dtype.kind != "f" or bool(np.isfinite(array.astype(np.float64)).all())
 

@@ -54,8 +54,10 @@ class Agreement:
             return ""
         kind, largest = self.tolerance.bounds
         for name, values in case.feed.items():
-            numbers = values[np.isfinite(values)] if isinstance(values, np.ndarray) and values.dtype.kind == "f" else []
-            if np.size(numbers) and np.abs(numbers).max() > largest:
+            if not isinstance(values, np.ndarray) or values.dtype.kind != "f":
+                continue
+            numbers = values[np.isfinite(values)]
+            if numbers.size and np.abs(numbers).max() > largest:
                 worst = numbers[np.abs(numbers).argmax()]
                 return f": input {name!r} holds {worst:.6g}, beyond the largest number of {kind}, {largest:g}"
         return ""

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from orun.measure.accuracy.names import format_title
 from orun.stages._graph.io import load_graph
+from orun.stages._graph.nodes import attribute, iter_inner_graphs, list_reads, walk_nodes
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
+    from onnx import GraphProto, NodeProto
+
     from orun.measure.dataset import Dataset, Values
 
 QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})  # they turn NaN into an integer
 RECURRENT = frozenset({"GRU", "LSTM", "DynamicQuantizeLSTM"})  # ONNX Runtime's clip NaN to a number, as of 1.31
-IMPUTER = "IsNaN"  # in models that replace missing values
+# Operators whose outputs hold no NaN: trees have a branch for it, encoders a class or none, and comparisons an answer.
+ANSWERING = frozenset(
+    {"OneHotEncoder", "Shape", "Size", "TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor"}
+)
+TESTS = frozenset({"Equal", "Greater", "GreaterOrEqual", "IsInf", "IsNaN", "Less", "LessOrEqual"})
+CHOOSING = frozenset({"Compress", "GatherND", "ScatterElements", "ScatterND", "Where"})  # they replace NaN by a test
 HINT = "put a value in its place, or leave the example out, in what makes the dataset"
 
 
@@ -22,9 +31,9 @@ def require_ranges(context: Context, dataset: Dataset) -> None:
     """Refuse calibration examples without a range of values.
 
     Raises:
-        StageFailed: when an example holds NaN, and the model does not handle NaN.
+        StageFailed: when an example holds NaN, and the model does not replace it.
     """
-    _refuse(context, dataset, "model", frozenset(), "values with NaN among them have no range")
+    _refuse(context, dataset, "model", None, "values with NaN among them have no range")
 
 
 def require_numbers(context: Context, dataset: Dataset) -> None:
@@ -42,15 +51,19 @@ def require_numbers(context: Context, dataset: Dataset) -> None:
         _refuse(context, dataset, role, RECURRENT, clipped)
 
 
-def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str], why: str) -> None:
-    """Refuse NaN in an input of a model that has one of the harmed operators; all models when there are none."""
-    missing = _find_nan_inputs(dataset.inputs)
+def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str] | None, why: str) -> None:
+    """Refuse NaN in an input of a model if it reaches one of the harmed operators; without these, if an output."""
+    missing = find_nan_inputs(dataset.inputs)
     if not missing:
         return
-    graph = load_graph(context.model(role)).graph
-    inputs, operators = {value.name for value in graph.input}, {node.op_type for node in graph.node}
+    from orun.stages._graph.plain import inline
+
+    graph = inline(load_graph(context.model(role))).graph
     for name, (example, examples) in missing.items():
-        if name in inputs and IMPUTER not in operators and (not harmed or harmed & operators):
+        values, nodes = trace_missing(graph, {name} & {value.name for value in graph.input})
+        operators = {inner.op_type for node in nodes for inner in (node, *_iter_inner_nodes(node))}
+        reached = values & {value.name for value in graph.output} if harmed is None else harmed & operators
+        if reached:
             raise context.failed(
                 f"example {example} of the {len(dataset)} used holds NaN in {name!r}, "
                 f"which the {format_title(role)} treats as a number",
@@ -59,7 +72,43 @@ def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str
             )
 
 
-def _find_nan_inputs(inputs: Mapping[str, Values]) -> dict[str, tuple[int, int]]:
+def trace_missing(graph: GraphProto, inputs: Collection[str]) -> tuple[set[str], list[NodeProto]]:
+    """Follow NaN from inputs of a graph without functions to the operators that replace it or answer it.
+
+    Returns:
+        The values of the graph that may hold NaN, and the nodes that read one of them.
+    """
+    missing, tests = set(inputs), set[str]()
+    nodes = []
+    for node in graph.node:
+        reads = {*list_reads(node)}
+        is_chosen = not tests.isdisjoint(reads)
+        if missing.isdisjoint(reads):
+            tests.update(node.output if is_chosen else ())
+            continue
+        nodes.append(node)
+        if node.op_type in TESTS:
+            tests.update(node.output)
+        elif not (_replaces(node) or (is_chosen and node.op_type in CHOOSING)):
+            missing.update(node.output)
+    missing.discard("")
+    return missing, nodes
+
+
+def _replaces(node: NodeProto) -> bool:
+    """Return whether a node yields numbers for NaN; one with inner graphs does if these test for it."""
+    if node.op_type == "Imputer":
+        return math.isnan(attribute(node, "replaced_value_float", 0.0))
+    return node.op_type in ANSWERING or any(
+        inner.op_type == "IsNaN" or _replaces(inner) for inner in _iter_inner_nodes(node)
+    )
+
+
+def _iter_inner_nodes(node: NodeProto) -> Iterator[NodeProto]:
+    return (inner for graph in iter_inner_graphs(node) for inner in walk_nodes(graph))
+
+
+def find_nan_inputs(inputs: Mapping[str, Values]) -> dict[str, tuple[int, int]]:
     """Return the inputs that hold NaN, with the first such example and the number of them."""
     import numpy as np
 

@@ -90,6 +90,9 @@ def quantizing_static(context: Context, path: Path) -> Iterator[None]:
         try:
             yield
         except ValueError as error:
+            if "is not finite" in str(error):
+                why = "a value that is missing or infinite has no histogram"
+                raise context.failed(CANNOT, why=why, hint="use `method: minmax`") from error
             if "bins" not in str(error):
                 raise
             raise context.failed(

@@ -1,8 +1,9 @@
-"""Nodes that stay in float because attention masks, infinite values or inputs that never change pass through them.
+"""Nodes that stay in float for the values that pass through: attention masks, infinite, missing or unchanging ones.
 
 A mask adds a very low number to the scores of hidden keys. An integer range that holds this number rounds every other
 score to the same value, and an infinite range has no scale at all. The empty range of an input that never changes, such
-as a state at the start of a stream, says nothing of its other values. Such nodes stay in float.
+as a state at the start of a stream, says nothing of its other values. Missing values have no range until the model
+replaces them. Such nodes stay in float.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 from orun.measure.dataset import Dataset
 from orun.stages._graph.inner_values import iter_values
 from orun.stages._graph.masked_rows import HIDDEN, OPERATORS
+from orun.stages._graph.missing import find_nan_inputs, trace_missing
 from orun.stages.contract import Context
 from orun.stages.datasets import find_constants
 
@@ -36,11 +38,13 @@ def exclude_masks(
     ranges = _measure_ranges(model, dataset)
     masked = find_mask_nodes(model, ranges)
     constant = find_constant_nodes(model, dataset, ranges)
-    for node in (*masked, *constant):
+    _, missing = trace_missing(model.graph, find_nan_inputs(dataset.inputs))
+    for node in (*masked, *constant, *missing):
         node.name = node.name or node.output[0]
     _note_nodes(context, "attention masks or infinite values pass", filter(is_selected, masked))
     _note_nodes(context, "values of inputs that never change pass", filter(is_selected, constant))
-    return tuple(node.name for node in (*masked, *constant))
+    _note_nodes(context, "missing values pass", filter(is_selected, missing))
+    return tuple(node.name for node in (*masked, *constant, *missing))
 
 
 def _note_nodes(context: Context, reason: str, nodes: Iterable[NodeProto]) -> None:

@@ -441,6 +441,17 @@ def test_values_that_are_missing_in_the_data(folder: Path) -> None:
         "  hint: put a value in its place, or leave the example out, in what makes the dataset"
     )
     assert measure(folder, params | {"samples": 2}, model=rounding).value("accuracy") == 1
+    imputing = parse("""
+    <ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 1]>
+    g (float[batch, 3] x) => (float[batch, 3] y) <float scale = {0.1}, uint8 zero = {0}>
+    {
+      whole = ai.onnx.ml.Imputer <imputed_value_floats = [0.5, 0.5, 0.5], replaced_value_float = 0.0> (x)
+      q = QuantizeLinear (whole, scale, zero)  y = DequantizeLinear (q, scale, zero)
+    }
+    """)
+    assert refusal(folder, params, model=imputing).startswith("example 2 of the 4 used holds NaN in 'x'")
+    next(item for item in imputing.graph.node[0].attribute if item.name == "replaced_value_float").f = np.nan
+    assert measure(folder, params, model=imputing).value("accuracy") == 1
     recurrent = parse("""
     <ir_version: 9, opset_import: ["": 20]>
     g (float[batch, 3] x) => (float[batch, 3] y)

@@ -17,7 +17,7 @@ from orun.stages._graph import io as onnx_io
 from tests.processors import exact_sums
 from tests.stages.conftest import MODULES
 from tests.stages.models import ADD, SHARED_SIZES, SHARED_WEIGHTS, WORDY, convolution, parse, store_weights, weights_of
-from tests.stages.support import StageRun, artifact, run_stage
+from tests.stages.support import StageRun, answers, artifact, run_stage
 
 VERSION = tuple(int(part) for part in onnxruntime.__version__.split(".")[:2])
 OPENS_FLOAT8 = VERSION >= (1, 32)  # at every level; before, with quantization's operators off
@@ -367,7 +367,57 @@ def test_data_with_values_that_are_missing(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as error:
         run(WEIGHTED, "gaps", "quantize/weights", algorithm="gptq")
     assert str(error.value) == message.format(3, 5, "2 of 5")
-    assert run(IMPUTED, "gaps").value("quantized") == 1  # it puts zeros in their place
+    result = run(IMPUTED, "gaps")  # it puts zeros in their place
+    assert result.value("quantized") == 1
+    assert result.notes[0] == "1 node stays in float, because missing values pass through it: whole"
+    rows = {"x": np.array([[np.nan, 1, 1, 1], [1, 1, 1, 1]], np.float32)}
+    (found,) = answers(result.model, rows)
+    np.testing.assert_allclose(found, [[1.5, 0.6], [1.6, 0.4]], atol=0.05)
+
+
+TABLE = """
+<ir_version: 8, opset_import: ["" : 17, "ai.onnx.ml" : 1]>
+g (float[n, 2] a, float[n, 2] b) => (float[n, 2] y) <float[4, 2] w = {0.1, -0.2, 0.3, 0.4, 0.5, -0.6, 0.7, 0.8}>
+{
+  together = Concat <axis = 1> (a, b)
+  whole = ai.onnx.ml.Imputer <imputed_value_floats = [1.0, 1.0, 1.0, 1.0], replaced_value_float = IMPUTED> (together)
+  y = MatMul (whole, w)
+}
+"""
+
+
+COLUMNS = """
+import numpy as np
+import orun
+
+def table():
+    a = np.ones((5, 2), np.float32)
+    a[3, 1] = np.nan
+    return orun.Dataset({"a": a, "b": np.linspace(-1, 1, 10, dtype=np.float32).reshape(5, 2)})
+"""
+
+
+def test_a_table_whose_missing_values_an_imputer_replaces(tmp_path: Path) -> None:
+    (tmp_path / "data.py").write_text(COLUMNS, encoding="utf-8")
+    model = parse(TABLE.replace("IMPUTED", "0.0"))
+    imputer = model.graph.node[1]
+    params = {"dataset": "data.py:table"}
+    with pytest.raises(StageFailed, match=r"^example 3 of the 5 used holds NaN in 'a'"):  # it replaces 0
+        run_stage("quantize/static", tmp_path, params, inputs={"model": artifact(tmp_path, model)}, root=tmp_path)
+    next(item for item in imputer.attribute if item.name == "replaced_value_float").f = np.nan
+    before = artifact(tmp_path, model)
+    result = run_stage("quantize/static", tmp_path, params, inputs={"model": before}, root=tmp_path)
+    assert result.value("quantized") == 1
+    feed = {"a": np.array([[1, np.nan]], np.float32), "b": np.array([[0.5, 0.2]], np.float32)}
+    (found,), (expected,) = (answers(model, feed) for model in (result.model, before / "model.onnx"))
+    np.testing.assert_allclose(found, expected, atol=0.03)
+    params["method"] = "percentile"
+    with pytest.raises(StageFailed) as caught:
+        run_stage("quantize/static", tmp_path, params, inputs={"model": before}, root=tmp_path)
+    assert (caught.value.why, caught.value.hint) == (
+        "a value that is missing or infinite has no histogram",
+        "use `method: minmax`",
+    )
 
 
 def test_data_that_does_not_fit(tmp_path: Path) -> None:
