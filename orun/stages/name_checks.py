@@ -69,3 +69,18 @@ def require_names(context: Context, inputs: Sequence[str], outputs: Sequence[str
             why=f"inputs {', '.join(inputs)}; outputs {', '.join(outputs)}",
             hint="give the output another name in `outputs`",
         )
+
+
+def require_order(context: Context, outputs: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse names for the outputs of a model, in order, that give an output the name of another one.
+
+    Raises:
+        StageFailed: for the first such name.
+    """
+    for name, own in zip(outputs, known, strict=True):
+        if name != own and name in known:
+            raise context.failed(
+                f"`outputs` gives the model's output {own!r} the name {name!r}, which another output has",
+                why=f"it names them in order, and the model's own names are {', '.join(known)}",
+                hint=f"outputs: [{', '.join(known)}], or other names in this order",
+            )

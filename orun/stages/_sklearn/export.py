@@ -26,7 +26,7 @@ from orun.stages._sklearn.plain import Estimator, find_column_names, iter_parts,
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
-from orun.stages.name_checks import require_names
+from orun.stages.name_checks import require_names, require_order
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,6 +223,7 @@ def _name(context: Context, model: ModelProto, inputs: Sequence[str], outputs: S
             f"the converted model has {len(names)} outputs, and `outputs` names {len(outputs)}",
             why=f"skl2onnx calls them {', '.join(names)}",
         )
+    require_order(context, outputs or names, names)
     require_names(context, inputs, outputs)
     name_values(model, inputs, outputs or names)
     for value in (*model.graph.input, *model.graph.output):

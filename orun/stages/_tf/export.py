@@ -16,7 +16,7 @@ from orun.stages._tf.lite import Lite
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
-from orun.stages.name_checks import require_names
+from orun.stages.name_checks import require_names, require_order
 from orun.text.units import show
 
 GRAPH_LIMIT = 2**31 - 1  # bytes of one protobuf message, which a graph is
@@ -64,6 +64,7 @@ def _name_outputs(context: Context, source: Function | Lite, outputs: Sequence[s
             hint="name each tensor that the model returns, in order",
         )
     names = list(outputs or source.outputs)
+    require_order(context, names, source.outputs)
     require_names(context, [item.name for item in source.inputs], names)
     return names
 

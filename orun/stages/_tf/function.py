@@ -33,13 +33,14 @@ class Function:
         call: takes one tensor for each input, and returns tensors in any nest of lists, tuples and dictionaries.
         inputs: in that order.
         keep: object that must live as long as the function, such as the variables of a SavedModel.
+        names: of several outputs, in the order of the tensors, if they have names without being a dictionary.
     """
 
-    def __init__(self, call: Callable[..., Any], inputs: Sequence[Input], keep: Any) -> None:
+    def __init__(self, call: Callable[..., Any], inputs: Sequence[Input], keep: Any, names: Sequence[str] = ()) -> None:
         self.title = f"TensorFlow {tf.__version__}, traced by tf.function"
         self.inputs = tuple(inputs)
         self._keep = keep
-        self.outputs: tuple[str, ...] = ()  # keys of dictionaries; otherwise `output`, numbered if there are several
+        self.outputs: tuple[str, ...] = ()  # keys of dictionaries or `names`; otherwise `output`, numbered if several
         self._signature = [
             tf.TensorSpec(
                 [None if isinstance(axis, str) else axis for axis in item.shape],
@@ -51,7 +52,7 @@ class Function:
 
         def flatten_outputs(*tensors: Any) -> list[Any]:
             returned = call(*tensors)
-            self.outputs = tuple(_name_outputs(returned))
+            self.outputs = tuple(_name_outputs(returned, names))
             return list(keras.tree.flatten(returned))
 
         self._flat = flatten_outputs
@@ -171,8 +172,10 @@ def _suggest_axes(inputs: Sequence[Input]) -> str:
     return "look at `inputs`"
 
 
-def _name_outputs(returned: Any) -> list[str]:
+def _name_outputs(returned: Any, names: Sequence[str]) -> list[str]:
     paths = [".".join(map(str, path)) for path, _ in keras.tree.flatten_with_path(returned)]
     if isinstance(returned, Mapping) and all(paths):
         return paths
-    return ["output"] if len(paths) == 1 else [f"output_{path or place}" for place, path in enumerate(paths)]
+    if len(paths) == 1:
+        return ["output"]
+    return [*names] if len(names) == len(paths) else [f"output_{path or place}" for place, path in enumerate(paths)]

@@ -93,7 +93,9 @@ def _wrap_keras(context: Context, model: keras.Model, name: str, declared: Decla
         value = values[0] if structure is None else keras.tree.pack_sequence_as(structure, list(values))
         return model(value, training=False)
 
-    return Function(call, inputs, model)
+    outputs = getattr(model, "output_names", [])
+    unique = len({*names, *outputs}) == len(names) + len(outputs)  # not where a layer or an input yields several
+    return Function(call, inputs, model, outputs if unique else ())
 
 
 def _wrap_callable(

@@ -61,7 +61,8 @@ class Params:
         default_factory=dict
     )
     outputs: Annotated[
-        list[str], Doc("Names of the outputs, in order; by default the keys of a dictionary, or `output`.")
+        list[str],
+        Doc("Names of the outputs, in order; by default the keys of a dictionary, Keras's own names, or `output`."),
     ] = field(default_factory=list)
     signature: Annotated[
         str, Doc("SavedModel only: the function to convert; by default its only one, or `serving_default`.")

@@ -466,6 +466,16 @@ def test_what_is_no_number_on_one_side_alone(tmp_path: Path, monkeypatch: pytest
             "the converted model has 1 outputs, and `outputs` names 2\n  skl2onnx calls them variable",
         ),
         (
+            "pipeline",
+            "digits",
+            {"outputs": ["probabilities", "label"]},
+            (
+                "`outputs` gives the model's output 'label' the name 'probabilities', which another output has\n"
+                "  it names them in order, and the model's own names are label, probabilities\n"
+                "  hint: outputs: [label, probabilities], or other names in this order"
+            ),
+        ),
+        (
             "ridge",
             "bodies",
             {"outputs": ["X"]},

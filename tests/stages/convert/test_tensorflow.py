@@ -78,6 +78,18 @@ def test_models_of_every_make(
     onnx.checker.check_model(onnx.load(run.model), full_check=True)
 
 
+def test_several_outputs_keep_the_names_of_keras(tmp_path: Path) -> None:
+    assert [*convert(tmp_path, "two_outputs").interface] == ["x", "kind", "score"]
+    assert [*convert(tmp_path, "two_outputs", outputs=["kind", "points"]).interface] == ["x", "kind", "points"]
+    assert refusal(tmp_path, "two_outputs", outputs=["score", "kind"]) == (
+        "`outputs` gives the model's output 'kind' the name 'score', which another output has\n"
+        "  it names them in order, and the model's own names are kind, score\n"
+        "  hint: outputs: [kind, score], or other names in this order"
+    )
+    # a layer that yields both has one name for them
+    assert [*convert(tmp_path, "shared_output").interface] == ["x", "output_0", "output_1"]
+
+
 SOUND: dict[str, Any] = {"inputs": {"input": {"shape": ["batch", "length", 1]}}, "dims": {"length": [400, 800]}}
 
 

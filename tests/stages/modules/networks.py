@@ -75,6 +75,17 @@ def prepared() -> keras.Model:
     return keras.Model(scores, layers.Dense(2)(hidden))
 
 
+def two_outputs() -> keras.Model:
+    x = keras.Input((4,), name="x")
+    return keras.Model(x, [layers.Dense(3, name="kind")(x), layers.Dense(1, name="score")(x)])
+
+
+def shared_output() -> keras.Model:
+    x = keras.Input((4,), name="x")
+    layer = layers.Dense(4, name="twice")
+    return keras.Model(x, [layer(x), layer(layer(x))])
+
+
 def without_an_operator() -> keras.Model:
     """TensorFlow has an inverse of the error function."""
     scores = keras.Input((6,), name="scores")
