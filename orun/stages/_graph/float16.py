@@ -115,8 +115,8 @@ def _merge_casts(model: ModelProto) -> None:
 def _list_casts_to_float32(model: ModelProto) -> set[str]:
     """Return the names of the casts to float32 whose value has a name of its own."""
     nodes = [node for graph in list_scopes(model) for node in graph.node]
-    made = Counter(name for node in nodes for name in node.output)
-    return {node.name for node in nodes if _casts_to(node, TensorProto.FLOAT) and made[node.output[0]] == 1}
+    counts = Counter(name for node in nodes for name in node.output)
+    return {node.name for node in nodes if _casts_to(node, TensorProto.FLOAT) and counts[node.output[0]] == 1}
 
 
 def _casts_to(node: NodeProto, kind: int) -> bool:
@@ -130,15 +130,15 @@ def _join_casts(model: ModelProto, names: Collection[str], own: Collection[str])
     model keeps in float32, and for what its `own` casts to float32 read. `names` are those of the model's nodes.
     """
     graph = model.graph
-    made = [node for node in graph.node if node.op_type == "Cast" and node.name not in names]
-    narrowed = {node.output[0]: node.input[0] for node in made if _casts_to(node, TensorProto.FLOAT16)}
+    inserted = [node for node in graph.node if node.op_type == "Cast" and node.name not in names]
+    narrowed = {node.output[0]: node.input[0] for node in inserted if _casts_to(node, TensorProto.FLOAT16)}
     nodes = [node for scope in list_scopes(model) for node in scope.node if node.name in own]
     cast = {node.output[0]: node.input[0] for node in nodes if _casts_to(node, TensorProto.FLOAT16)}
     widened: dict[str, str] = {}
     outputs: dict[str, str] = {}
     declared = {value.name for value in graph.output}
     sources = {name for node in graph.node for name in node.output}
-    for node in (node for node in made if _casts_to(node, TensorProto.FLOAT)):
+    for node in (node for node in inserted if _casts_to(node, TensorProto.FLOAT)):
         name = cast.get(node.input[0], node.input[0])
         node.input[0] = source = narrowed.get(name, name)
         if source in sources and source not in outputs and name in narrowed and node.output[0] in declared:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from orun.measure.accuracy.names import format_title
 from orun.stages._graph.io import load_graph
-from orun.stages._graph.nodes import attribute, iter_inner_graphs, list_reads, walk_nodes
 from orun.stages.contract import Context
 
 if TYPE_CHECKING:
@@ -56,12 +55,12 @@ def _refuse(context: Context, dataset: Dataset, role: str, harmed: frozenset[str
     missing = find_nan_inputs(dataset.inputs)
     if not missing:
         return
-    from orun.stages._graph.plain import inline
+    from onnx import inliner
 
-    graph = inline(load_graph(context.model(role))).graph
+    graph = inliner.inline_local_functions(load_graph(context.model(role))).graph
     for name, (example, examples) in missing.items():
         values, nodes = trace_missing(graph, {name} & {value.name for value in graph.input})
-        operators = {inner.op_type for node in nodes for inner in (node, *_iter_inner_nodes(node))}
+        operators = {node.op_type for node in nodes}
         reached = values & {value.name for value in graph.output} if harmed is None else harmed & operators
         if reached:
             raise context.failed(
@@ -81,7 +80,7 @@ def trace_missing(graph: GraphProto, inputs: Collection[str]) -> tuple[set[str],
     missing, tests = set(inputs), set[str]()
     nodes = []
     for node in graph.node:
-        reads = {*list_reads(node)}
+        reads = {name for item in (node, *_iter_inner_nodes(node)) for name in item.input if name}
         is_chosen = not tests.isdisjoint(reads)
         if missing.isdisjoint(reads):
             tests.update(node.output if is_chosen else ())
@@ -91,21 +90,24 @@ def trace_missing(graph: GraphProto, inputs: Collection[str]) -> tuple[set[str],
             tests.update(node.output)
         elif not (_replaces(node) or (is_chosen and node.op_type in CHOOSING)):
             missing.update(node.output)
-    missing.discard("")
+    missing.discard("")  # of outputs that a node leaves out
     return missing, nodes
 
 
 def _replaces(node: NodeProto) -> bool:
     """Return whether a node yields numbers for NaN; one with inner graphs does if these test for it."""
     if node.op_type == "Imputer":
-        return math.isnan(attribute(node, "replaced_value_float", 0.0))
+        return any(item.name == "replaced_value_float" and math.isnan(item.f) for item in node.attribute)
     return node.op_type in ANSWERING or any(
-        inner.op_type == "IsNaN" or _replaces(inner) for inner in _iter_inner_nodes(node)
+        item.op_type == "IsNaN" or _replaces(item) for item in _iter_inner_nodes(node)
     )
 
 
 def _iter_inner_nodes(node: NodeProto) -> Iterator[NodeProto]:
-    return (inner for graph in iter_inner_graphs(node) for inner in walk_nodes(graph))
+    for attribute in node.attribute:
+        for inner in (item for graph in (attribute.g, *attribute.graphs) for item in graph.node):
+            yield inner
+            yield from _iter_inner_nodes(inner)
 
 
 def find_nan_inputs(inputs: Mapping[str, Values]) -> dict[str, tuple[int, int]]:
