@@ -114,6 +114,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import save, weigh
     from orun.stages._sklearn.check import compare
+    from orun.stages._sklearn.column_types import require_column_types
     from orun.stages._sklearn.conversion import Settings
     from orun.stages._sklearn.export import count_weight_bytes, export, tabulate_dataset
     from orun.stages._sklearn.plain import has_trees
@@ -124,6 +125,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _require_order_of_classes(context, estimator, params.data)
     require_memory(context, MEMORY_FACTOR, count_weight_bytes(estimator))
     dataset = _load_columns(context, estimator, params.data)
+    require_column_types(context, estimator, dataset.inputs)
     dataset = dataset if params.samples is None else dataset.spread(params.samples)
     data, unrounded = (tabulate_dataset(context, dataset, precision) for precision in (params.precision, "float64"))
     settings = Settings(params.opset, params.zipmap, params.options, params.outputs)

@@ -240,6 +240,47 @@ def test_it_answers_what_scikit_learn_answers(
     assert run.value("max_abs_error") < 1e-3
 
 
+@pytest.mark.parametrize(
+    ("model", "data", "message"),
+    [
+        (
+            "imputed_line_of_measures",
+            "separated",
+            (
+                "column 'weight' holds texts ('1,234.5' in row 2); the SimpleImputer was fitted on numbers\n"
+                "  hint: write 1234.5: a number has no separators of thousands"
+            ),
+        ),
+        (
+            "columns",
+            "people_in_texts",
+            (
+                "column 'age' holds texts ('old' in row 3); the StandardScaler was fitted on numbers\n"
+                "  hint: write numbers there, or leave a cell empty: `missing: nan`"
+            ),
+        ),
+        (
+            "imputed",
+            "people_in_numbers",
+            (
+                "column 'town' holds numbers (7 in row 1); the SimpleImputer was fitted on texts\n"
+                "  hint: `types: {town: text}` beside the path of the data, if its numbers name classes"
+            ),
+        ),
+        (
+            "columns",
+            "people_in_numbers",
+            (
+                "column 'town' holds numbers (7 in row 1); the OneHotEncoder was fitted on texts\n"
+                "  hint: `types: {town: text}` beside the path of the data, if its numbers name classes"
+            ),
+        ),
+    ],
+)
+def test_columns_of_another_type_than_fitted(tmp_path: Path, model: str, data: str, message: str) -> None:
+    assert refusal(tmp_path, model, data) == message
+
+
 def test_the_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:
     run = convert(tmp_path, "pipeline", "digits", outputs=["digit", "chances"])
     rows = estimators.X[600:800]

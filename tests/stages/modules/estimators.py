@@ -106,6 +106,20 @@ def measures() -> orun.Dataset:
     return orun.Dataset({"age": YEARS, "weight": BODIES[:60, 2], "woman": BODIES[:60, 1] > 0})
 
 
+def separated() -> orun.Dataset:
+    """Measures of which one is written with separators of thousands."""
+    weights = np.array(["12", *["1,234.5"] * 59], dtype=object)
+    return orun.Dataset({"age": YEARS, "weight": weights, "woman": BODIES[:60, 1] > 0})
+
+
+def people_in_texts() -> orun.Dataset:
+    return orun.Dataset({"age": np.array(["1", "", *["old"] * 13], dtype=object), "town": TOWNS})
+
+
+def people_in_numbers() -> orun.Dataset:
+    return orun.Dataset({"age": AGES, "town": np.full(len(AGES), 7)})
+
+
 def visits() -> orun.Dataset:
     """The time of each of 200 visits, and a measurement."""
     return orun.Dataset({"ts": TIMES, "weight": BODIES[:200, 2]})
