@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from orun.measure.accuracy.request import Floats, Function, Request, build_missi
 from orun.measure.dataset import Dataset, Values, choose
 from orun.measure.metrics.pooled import Pooled, Rows, pool_function
 
+MOST_NAMED = 5  # slices that a note names
 CANDIDATES = "candidates."  # prefix of the names of their outputs, which belong to no example
 
 
@@ -53,7 +55,7 @@ def compute_custom_scores(
         One value for each example `[n]`; for one number of all examples `[]`, or `Pooled` if it is resampled.
 
     Raises:
-        UsageError: if a function returns another number of values, or a value that is not finite.
+        UsageError: if a function returns another number of values, an infinite value, or NaN for all examples.
     """
     pooled = pool_custom_metrics(request, dataset, outputs, np.arange(len(dataset)))
     scores: dict[str, Floats | Pooled] = {}
@@ -198,7 +200,64 @@ def _check(name: str, values: Floats, examples: int) -> None:
             f"the metric {name} must return one number, or one for each of the {examples} examples",
             why=f"it returned an array of shape {list(values.shape)}",
         )
-    bad = np.flatnonzero(~np.isfinite(values))
+    if np.isnan(values).all():
+        everywhere = " for every example" if values.ndim else ""
+        raise UsageError(
+            f"the metric {name} returned nan{everywhere}",
+            why="NaN says that it is not defined, and then nothing is left to measure",
+            hint="return a number for some of the examples, or take the metric out of `metrics`",
+        )
+    bad = np.flatnonzero(np.isinf(values))
     if bad.size:
         example = f" for example {bad[0]}" if values.ndim else ""
         raise UsageError(f"the metric {name} returned {values.flat[bad[0]]}{example}")
+
+
+def find_undefined(scores: Mapping[str, Mapping[str, Floats | Pooled]]) -> dict[str, Values]:
+    """Return which examples each metric is not defined for, NaN for one of the models; only metrics with such examples.
+
+    Args:
+        scores: by model and metric.
+
+    Raises:
+        UsageError: if a metric is not defined for any example for which it is defined for another model.
+    """
+    undefined: dict[str, Any] = {}
+    for by_name in scores.values():
+        for name, values in by_name.items():
+            if isinstance(values, np.ndarray) and values.ndim and np.isnan(values).any():
+                undefined[name] = undefined.get(name, False) | np.isnan(values)
+    for name, examples in undefined.items():
+        if examples.all():
+            raise UsageError(
+                f"the metric {name} is defined for no example of all models",
+                why="it is nan for each example with the outputs of one of them",
+                hint="return numbers for the same examples of every model",
+            )
+    return undefined
+
+
+def drop_undefined(name: str, scores: Mapping[str, dict[str, Floats | Pooled]]) -> bool:
+    """Drop one number of a slice, in place, that is not defined for one of the models; return whether it was dropped.
+
+    Args:
+        name: the metric.
+        scores: of the slice, by model and metric.
+    """
+    pooled = [by_name[name] for by_name in scores.values() if name in by_name]
+    numbers = [values.overall for values in pooled if isinstance(values, Pooled)]
+    if not any(map(math.isnan, numbers)):
+        return False
+    for by_name in scores.values():
+        del by_name[name]
+    return True
+
+
+def note_undefined(undefined: Mapping[str, Values], slices: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a note on the examples, and one on the slices, that each metric leaves out."""
+    for name, examples in undefined.items():
+        number = int(np.count_nonzero(examples))
+        yield f"{name} leaves out {number} of {len(examples)} examples, for which it returned nan"
+    for name, left_out in slices.items():
+        more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
+        yield f"not measured, because {name} is not defined there: {', '.join(left_out[:MOST_NAMED])}{more}"

@@ -12,6 +12,9 @@ from orun.core.serialization import replace
 from orun.measure.accuracy.answers import Answers, build_answers, require_array
 from orun.measure.accuracy.custom import (
     compute_custom_scores,
+    drop_undefined,
+    find_undefined,
+    note_undefined,
     pool_custom_metrics,
     protect_dataset,
 )
@@ -32,7 +35,7 @@ from orun.measure.metrics import paired
 from orun.measure.metrics.bootstrap import resample
 from orun.measure.metrics.calibration import brier, log_loss
 from orun.measure.metrics.curves import auc, average_precision
-from orun.measure.metrics.pooled import Pooled, f1, iou, pool_f1_of_part, pool_iou_of_part
+from orun.measure.metrics.pooled import Pooled, Rows, f1, iou, pool_f1_of_part, pool_iou_of_part
 from orun.measure.metrics.regression import mae
 from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, rank_candidates, recall, reciprocal_rank
 
@@ -82,15 +85,22 @@ def build_task_report(
         )
         built_in = _compute_built_in(request, dataset, ours) if request.task else {}
         scores[role] = {**built_in, **compute_custom_scores(request, dataset, ours.outputs)}
-    metrics = {name: _build_metric(request, name, scores) for name in scores[MODEL]}
+    undefined = find_undefined(scores)
+    everything = np.arange(len(dataset))
+    overall = {role: {**by_name, **_choose(by_name, undefined, everything)} for role, by_name in scores.items()}
+    metrics = {name: _build_metric(request, name, overall) for name in scores[MODEL]}
+    left_out: dict[str, list[str]] = {}
     for part in list_slices(request, dataset):
         of_part: dict[str, Scores] = {
             role: {
-                **{name: values[part.examples] for name, values in _select_per_example(by_name).items()},
+                **_choose(by_name, undefined, part.examples),
                 **_pool_scores(request, dataset, by_name, answers[role], part),
             }
             for role, by_name in scores.items()
         }
+        for name in request.functions:
+            if drop_undefined(name, of_part) or (name in undefined and name not in of_part[MODEL]):
+                left_out.setdefault(name, []).append(part.name_metric(name))
         metrics |= {
             part.name_metric(name): replace(_build_metric(request, name, of_part), examples=part.count)
             for name in scores[MODEL]
@@ -102,7 +112,17 @@ def build_task_report(
         for name, values in _select_per_example(by_name).items()
     }
     role = REFERENCE if REFERENCE in answers else MODEL
-    return Report(metrics, values, warnings=tuple(warn_of_poor_scores(request, dataset, answers[role], role)))
+    warnings = [*warn_of_poor_scores(request, dataset, answers[role], role), *note_undefined(undefined, left_out)]
+    return Report(metrics, values, warnings=tuple(warnings))
+
+
+def _choose(scores: Scores, undefined: Mapping[str, Array], rows: Rows) -> dict[str, Floats]:
+    """Return the scores of the rows for which each metric is defined; metrics without such a row are left out."""
+    chosen = {
+        name: values[rows[~undefined[name][rows]] if name in undefined else rows]
+        for name, values in _select_per_example(scores).items()
+    }
+    return {name: values for name, values in chosen.items() if values.size}
 
 
 def _select_per_example(scores: Scores) -> dict[str, Floats]:

@@ -76,8 +76,8 @@ A metric of your own is `file.py:function`; its name is that of the function. It
 `outputs` maps the name of each output to an array `[n, ...]`, or to n arrays if shapes differ; outputs for candidates
 are named `candidates.<name>`. It should return one number for each example. It may instead return one number for all
 examples, such as a BLEU score. That has no interval unless `resamples: 1000` lets orun call it so often on resampled
-examples; it may return NaN for examples for which it is not defined. A function that reads `dataset.labels` of a
-dataset without labels fails the stage.
+examples. Either may be NaN where it is not defined: such examples and slices are left out, and a note says how many.
+NaN for all examples fails the stage, and so does a function that reads `dataset.labels` of a dataset without labels.
 
 With `slices: [label]` everything is also measured for the examples of each label, as in `accuracy[label=3]`. A gate can
 apply to each slice: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `iou`, `auc`, `average_precision` and `map` by

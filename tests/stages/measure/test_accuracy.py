@@ -79,6 +79,17 @@ def swapped(predictions, labels):
 def not_a_number(outputs, dataset):
     return float("nan")
 
+def never_defined(outputs, dataset):
+    return np.full(len(dataset), np.nan)
+
+def where_right(outputs, dataset):
+    right = outputs["y"].argmax(1) == dataset.labels
+    return np.where(dataset.labels == 0, np.nan, right)
+
+def of_ones(outputs, dataset):
+    ones = dataset.labels == 1
+    return float((outputs["y"].argmax(1) == 1)[ones].mean()) if ones.any() else float("nan")
+
 def undefined(outputs, dataset):
     return np.array([1.0, 0.0, np.nan, np.inf])
 
@@ -598,9 +609,23 @@ def test_outputs_go_by_name(folder: Path) -> None:
             "plain",
             ["data.py:not_a_number"],
             {},
-            "the metric not_a_number returned nan",
+            (
+                "the metric not_a_number returned nan\n"
+                "  NaN says that it is not defined, and then nothing is left to measure\n"
+                "  hint: return a number for some of the examples, or take the metric out of `metrics`"
+            ),
         ),
-        ("plain", ["data.py:undefined"], {}, "the metric undefined returned nan for example 2"),
+        (
+            "plain",
+            ["data.py:never_defined"],
+            {},
+            (
+                "the metric never_defined returned nan for every example\n"
+                "  NaN says that it is not defined, and then nothing is left to measure\n"
+                "  hint: return a number for some of the examples, or take the metric out of `metrics`"
+            ),
+        ),
+        ("plain", ["data.py:undefined"], {}, "the metric undefined returned inf for example 3"),
         (
             "plain",
             ["data.py:first_score", "other.py:first_score"],
@@ -626,6 +651,28 @@ def test_what_cannot_be_measured_is_refused(
 ) -> None:
     given_params = {"dataset": f"data.py:{dataset}", "metrics": metrics, **params}
     assert refusal(folder, given_params, model=linear(EYE)) == message
+
+
+def test_examples_and_slices_for_which_a_metric_is_not_defined(folder: Path) -> None:
+    """The labels are 0, 1, 2 and 1, and the model answers 0, 1, 2 and 0."""
+    metrics = ["data.py:where_right", "data.py:of_ones"]
+    params = {"dataset": "data.py:labelled", "metrics": metrics, "slices": ["label"], "resamples": 10}
+    run = measure(folder, params, model=linear(EYE), reference=linear(EYE))
+    assert {name: metric.value for name, metric in run.metrics.items()} == {
+        "where_right": 2 / 3,
+        "of_ones": 0.5,
+        "where_right[label=1]": 0.5,
+        "where_right[label=2]": 1.0,
+        "of_ones[label=1]": 0.5,
+    }
+    compared = run.metrics["where_right"].reference
+    assert compared is not None
+    assert compared.count == 3
+    assert run.notes == (
+        "where_right leaves out 1 of 4 examples, for which it returned nan",
+        "not measured, because where_right is not defined there: where_right[label=0]",
+        "not measured, because of_ones is not defined there: of_ones[label=0], of_ones[label=2]",
+    )
 
 
 def test_a_model_that_does_not_take_the_data(folder: Path) -> None:
