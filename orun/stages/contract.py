@@ -23,7 +23,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from orun.core.metrics import Unit
 from orun.core.serialization import Record, field
@@ -231,7 +231,12 @@ class Context:
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def stage(  # noqa: PLR0913 - each argument is a declaration of its own
+@overload
+def stage(function: F, /) -> F: ...
+
+
+@overload
+def stage(
     *,
     inputs: Mapping[str, str] | None = None,
     output: Artifact = "onnx",
@@ -242,7 +247,23 @@ def stage(  # noqa: PLR0913 - each argument is a declaration of its own
     deterministic: bool = True,
     baseline: bool = False,
     releases: bool = False,
-) -> Callable[[F], F]:
+) -> Callable[[F], F]: ...
+
+
+def stage(  # noqa: PLR0913 - each argument is a declaration of its own
+    function: F | None = None,
+    /,
+    *,
+    inputs: Mapping[str, str] | None = None,
+    output: Artifact = "onnx",
+    tools: Collection[str] = (),
+    interface: Literal["same", "changed"] = "same",
+    stage_class: StageClass = "portable",
+    metrics: Collection[str] | None = None,
+    deterministic: bool = True,
+    baseline: bool = False,
+    releases: bool = False,
+) -> F | Callable[[F], F]:
     """Declare your own function as a stage: `uses: ./file.py:function`.
 
     The function is called as `function(context, **parameters)`. Its keyword-only arguments are its parameters, typed
@@ -250,6 +271,7 @@ def stage(  # noqa: PLR0913 - each argument is a declaration of its own
     The declaration is read from the source without running it, so every argument here must be a literal.
 
     Args:
+        function: where the decorator stands without parentheses, `@orun.stage`.
         inputs: type of each input port, the first is the primary one; `{"model": "onnx"}` when left out.
         output: type of the artifact in `context.output`.
         tools: distributions whose versions are in the key.
@@ -267,4 +289,4 @@ def stage(  # noqa: PLR0913 - each argument is a declaration of its own
     def mark(function: F) -> F:
         return function
 
-    return mark
+    return mark if function is None else function

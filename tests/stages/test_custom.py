@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from orun import stage
 from orun.errors import PipelineError
 from orun.pipeline.problems import render
 from orun.stages.codefile import CodeFiles, parse
@@ -50,6 +51,16 @@ def test_a_line_is_shown_as_python_counts_lines(tmp_path: Path, monkeypatch: pyt
         kind(tmp_path, "A = 1\r\n\x0c\r\nB = '\u2028'\ndef f(context, größe): ...\n")
     (problem,) = caught.value.problems
     assert problem.source == "def f(context, größe): ..."
+
+
+def test_the_decorator_may_stand_without_parentheses(tmp_path: Path) -> None:
+    def function(_context: object) -> dict[str, float]:
+        return {"n": 1.0}
+
+    assert stage(function) is stage()(function) is function
+    assert (
+        kind(tmp_path, "@stage\ndef f(context): ...\n").spec == kind(tmp_path, "@stage()\ndef f(context): ...\n").spec
+    )
 
 
 def test_a_decorated_function(tmp_path: Path) -> None:
