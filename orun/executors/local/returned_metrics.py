@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any, get_args
 
@@ -18,6 +18,7 @@ CHOICES: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "better": ("direction", get_args(Better)),
     "noise": ("noise", get_args(Noise)),
 }
+DECLARED = "Return each of them, or take it out of `metrics` of @orun.stage"
 HINT = "Return a mapping of names to finite numbers or orun.Metric"
 
 
@@ -39,6 +40,22 @@ def check_metrics(stage: str, returned: object) -> dict[str, Metric]:
         message = f"{stage} returned {'an' if name[0] in 'aeiou' else 'a'} {name}, which holds no metrics"
         raise OutputRefused(stage, message, hint=SAVE if hasattr(returned, "SerializeToString") else HINT)
     return {_check_name(stage, name): _convert_metric(stage, name, value) for name, value in returned.items()}
+
+
+def require_declared(stage: str, metrics: Collection[str], declared: Collection[str]) -> None:
+    """Refuse metrics that lack a declared name: a gate on it would find nothing to judge.
+
+    Raises:
+        OutputRefused: when a name is missing; `accuracy[label=3]` stands for `accuracy`.
+    """
+    returned = {name.partition("[")[0] for name in metrics} | {*metrics}
+    if missing := [name for name in declared if name not in returned]:
+        raise OutputRefused(
+            stage,
+            f"{stage} did not return {', '.join(map(repr, missing))}",
+            why=f"it declares the metrics {', '.join(declared)}, and returned {', '.join(metrics) or 'none'}",
+            hint=DECLARED,
+        )
 
 
 def _check_name(stage: str, name: object) -> str:

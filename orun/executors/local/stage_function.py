@@ -20,7 +20,7 @@ from orun.executors.job import Job, JobResult
 from orun.executors.local import failure_location, lost_writes, seeds
 from orun.executors.local.channel import Channel
 from orun.executors.local.ending import abandon_all, finish_all
-from orun.executors.local.returned_metrics import check_metrics
+from orun.executors.local.returned_metrics import check_metrics, require_declared
 from orun.executors.tracing import user_modules
 from orun.executors.tracing.observer import Observer
 from orun.executors.tracing.packages import find_packages, list_imports, list_needed_modules, list_unowned_files
@@ -118,6 +118,8 @@ def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, 
     progress = _create_reporter(job.stage, channel)
     context = _build_context(job, inputs, progress)
     metrics = check_metrics(job.stage, _call(job, context))
+    if job.origin == "file":
+        require_declared(job.stage, metrics, job.spec.metrics or ())
     finish_all(job.stage, job.output, progress)
     after = _read_file_states(inputs, stable_inodes=job.stable_inodes)
     if touched := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):

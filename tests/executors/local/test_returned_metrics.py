@@ -9,7 +9,7 @@ import pytest
 from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, make_unknown
 from orun.core.serialization import decode, encode, from_json, replace, to_json
 from orun.errors import OutputRefused
-from orun.executors.local.returned_metrics import check_metrics
+from orun.executors.local.returned_metrics import check_metrics, require_declared
 
 NAME = "a name is a text of printable characters, not empty"
 HINT = "  hint: Return a mapping of names to finite numbers or orun.Metric"
@@ -134,3 +134,18 @@ def test_a_model_is_not_returned_but_saved() -> None:
     assert str(caught.value) == (
         "a returned a ModelProto, which holds no metrics\n  hint: Save the model: onnx.save(model, context.result)"
     )
+
+
+@pytest.mark.parametrize(("returned", "listed"), [(["m"], "m"), ([], "none"), (["n"], "n")])
+def test_declared_metrics_must_be_returned(returned: list[str], listed: str) -> None:
+    with pytest.raises(OutputRefused) as caught:
+        require_declared("a", returned, ["n", "k"])
+    missing = "'k'" if returned == ["n"] else "'n', 'k'"
+    assert str(caught.value) == (
+        f"a did not return {missing}\n  it declares the metrics n, k, and returned {listed}\n"
+        "  hint: Return each of them, or take it out of `metrics` of @orun.stage"
+    )
+
+
+def test_slices_stand_for_a_declared_metric() -> None:
+    require_declared("a", ["score[part=a]", "score[part=b]", "more"], ["score", "score[part=a]"])
