@@ -11,12 +11,15 @@ from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
 from orun.core.serialization import replace
+from orun.core.source_location import Position
 from orun.pipeline.instances import Axes
 from orun.pipeline.nodes import MAX_DEPTH, MAX_SIZE, MAX_TEXT, Entry, List, Map, Node, Scalar, describe
 from orun.pipeline.problems import Problems
 from orun.text.suggestions import find_closest, format_choices
 
 EXPRESSION = re.compile(r"\$\$\{|\$\{([^}]*)(\}?)")
+# Expressions of other tools: `{{ vars.x }}`, `$vars.x`, `$x`.
+FOREIGN = re.compile(r"\{\{ *((?:vars|matrix)\.[\w.-]+) *\}\}|\$((?:(?:vars|matrix)\.)?[A-Za-z_][\w-]*)")
 FORMS = "${vars.name}, or ${matrix.axis} in a stage that has a matrix"
 ENVIRONMENT = "pass it with --set, or list it under `env` and read it in the stage's own code"
 MATRIX = "matrix."
@@ -33,6 +36,7 @@ class Expressions:
         self.problems = problems
         self.raw = variables
         self.used: set[str] = set()  # variables that expressions name
+        self.foreign: dict[Position, str] = {}  # what texts that look like expressions probably mean
         self._resolved: dict[str, Node] = {}
         self._resolving: list[str] = []
         self._letters = 0  # length of all composed texts
@@ -57,6 +61,8 @@ class Expressions:
             return node.with_entries(entries)
         if isinstance(node, List):
             return List(tuple(self._walk(item, axes) for item in node.items), node.span)
+        if isinstance(node.value, str) and "${" not in node.value:
+            self._note_foreign(node, axes)
         if not isinstance(node.value, str) or "${" not in node.value or node.broken:
             return node
         try:
@@ -109,6 +115,13 @@ class Expressions:
             suggestion=self._suggest_expression(matched[1], axes),
             hint=ENVIRONMENT if space == "env" else "",
         )
+
+    def _note_foreign(self, node: Scalar, axes: Axes | None) -> None:
+        """Note an expression in the notation of another tool, if it names a variable or an axis."""
+        for matched in FOREIGN.finditer(node.text):
+            if meant := self._suggest_expression(matched[1] or matched[2], axes):
+                self.foreign[node.span.position] = meant
+                self.problems.add_note(node.span, f"{matched[0]!r} stays as it is", suggestion=meant)
 
     def _suggest_expression(self, written: str, axes: Axes | None) -> str:
         """Return the probable expression: with its missing namespace, or with single braces."""

@@ -21,11 +21,14 @@ COMPARED = re.compile(rf"(?P<metric>[A-Za-z_][^ <>=]*)? *(?P<sign>[<>])=? *(?P<l
 EXAMPLE = re.compile(r"`(\{[^`]*\})`")  # in the description of a mapping
 INPUT = re.compile(r"(?P<dtype>\w*) ?\[(?P<shape>[^][]*)\]")  # float32[batch,8]
 GROUPS = ("all", "any")
+UNLIMITED = "leave it out for no limit"
 LONGEST = 80  # most letters of a suggestion
 
 
 def suggest(node: Node, schema: Mapping[str, Any], path: Path) -> str:
     """Return the probable meaning of a value that its schema refuses; empty without a close one."""
+    if names := _list_variables(node, path):
+        return _write_flow(names) if isinstance(node, Map) else names[0]
     if isinstance(node, List):
         return _suggest_for_list(node, schema, path)
     if isinstance(node, Map):
@@ -40,10 +43,14 @@ def suggest(node: Node, schema: Mapping[str, Any], path: Path) -> str:
 
 def advise(node: Node, schema: Mapping[str, Any], path: Path) -> str:
     """Return how to write a thing that takes more than another value."""
+    if _list_variables(node, path):
+        return "`env` names variables; their values come from outside, as in `NAME=value orun FILE`"
     example = EXAMPLE.search(schema.get("description", "")) if "object" in schema.get("type", ()) else None
     if example and path and not isinstance(node, Map) and not suggest(node, schema, path):
         return f"for example `{path[-1]}: {example[1]}`"
     if isinstance(node, Scalar):
+        if path[-1:] == ("timeout",) and node.value == 0 and not isinstance(node.value, bool):
+            return UNLIMITED
         return str(schema.get("x-hint", "")) if A_NUMBER.fullmatch(node.text) else ""
     if isinstance(node, Map):
         by_name = isinstance(path[-1], int) and path[-2:-1] == ("needs",) if path else False
@@ -51,6 +58,16 @@ def advise(node: Node, schema: Mapping[str, Any], path: Path) -> str:
     if schema.get("x-noun") == CONDITION and len(node.items) > 1 and not suggest(node, schema, path):
         return f"conditions that differ are members of a group: `all: [{path[-1]}: {{...}}, {path[-1]}: {{...}}]`"
     return ""
+
+
+def _list_variables(node: Node, path: Path) -> list[str]:
+    """Return the names of the environment variables that a stage's `env` sets, as other tools let it."""
+    if path[:1] != ("stages",) or path[2:3] != ("env",):
+        return []
+    if isinstance(node, Map):
+        return [*node.entries]
+    name, sign, _ = node.text.partition("=") if isinstance(node, Scalar) else ("", "", "")
+    return [name] if sign and name.isidentifier() else []
 
 
 def _suggest_for_list(node: List, schema: Mapping[str, Any], path: Path) -> str:

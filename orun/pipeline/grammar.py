@@ -80,6 +80,7 @@ class PluginProvider:
     ] = field(default_factory=dict)
 
 
+LEAST_TIMEOUT = 1e-3  # seconds: at 0 every stage would fail
 LEAST_MEMORY = 10**6  # bytes: no process lives with less, and a bare 4 means another unit
 
 
@@ -110,7 +111,7 @@ class EnvironmentKeys:
 class Limits:
     """Limits of a stage, and where its process runs."""
 
-    timeout: Annotated[Duration | None, Doc("Time limit (`30min`)."), Range(0)] = None
+    timeout: Annotated[Duration | None, Doc("Time limit (`30min`)."), Range(LEAST_TIMEOUT)] = None
     resources: Annotated[Resources, Doc("Resources that it takes.")] = Resources()
     environment: Annotated[
         str | None, Doc("Entry of `environments` with its packages; the environment of its target when left out.")

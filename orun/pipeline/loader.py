@@ -90,13 +90,14 @@ class Loader:
         require_axes(instances, stages, unsound, self.problems)
         self.secrets = read_secrets(tree, instances, self.problems)
         self.ship = read_shipped(tree, self.root, unsound, self.problems)
+        self.problems.suggest(self.foreign)
         self.problems.check()
         return self._build_pipeline(tree, stages, {instance.id: instance.axes for instance in instances})
 
     def _expand(self, tree: Map) -> tuple[list[Instance], Map]:
         """Return the stages of the graph, and the tree with them in place of the file's stages."""
         expressions = Expressions(tree.map("vars"), self.problems)
-        self.used = expressions.used
+        self.used, self.foreign = expressions.used, expressions.foreign
         entries = dict(tree.entries)
         for key, entry in tree.entries.items():
             if key == "vars" and isinstance(entry.value, Map):

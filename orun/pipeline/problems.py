@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import textwrap
 import unicodedata
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
+from orun.core.serialization import replace
 from orun.core.source_location import Position, Problem, abridge
 from orun.errors import PipelineError
 from orun.pipeline.nodes import Span
@@ -64,6 +65,13 @@ class Problems:
             self._problems[problem] = None
             if len(self._problems) >= LIMIT:
                 raise PipelineError(tuple(self._problems))
+
+    def suggest(self, meant: Mapping[Position, str]) -> None:
+        """Suggest what was meant for the mistakes at these positions."""
+        self._problems = {
+            replace(problem, suggestion=meant.get(problem.position, problem.suggestion)): None
+            for problem in self._problems
+        }
 
     def check(self) -> None:
         """Raise a PipelineError if there are any mistakes."""

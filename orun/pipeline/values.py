@@ -12,6 +12,7 @@ from typing import Any
 from orun.errors import PipelineError
 from orun.fs.bounded_reads import explain_unreachable, is_special
 from orun.pipeline.files import suggest_link_target
+from orun.pipeline.forms import UNLIMITED
 from orun.pipeline.fragments import describe_type, to_plain_default
 from orun.pipeline.model import Reference
 from orun.pipeline.nodes import List, Map, Node, Scalar
@@ -159,7 +160,8 @@ class Values:
             return None
         low, high = kind.range.low, kind.range.high
         if (low is not None and number < low) or (high is not None and number > high):
-            self._note_wrong(node, message, describe_type(kind))
+            unlimited = number == 0 and kind.optional and name.rpartition(".")[2] == "timeout"
+            self._note_wrong(node, message, describe_type(kind), hint=UNLIMITED if unlimited else "")
             return None
         return number
 

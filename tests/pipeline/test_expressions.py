@@ -8,7 +8,7 @@ from orun.errors import PipelineError
 from orun.pipeline.expressions import Expressions, list_used_axes
 from orun.pipeline.nodes import Map, Scalar, list_scalars, to_plain
 from orun.pipeline.problems import Problems
-from tests.pipeline.support import EXPORT, complaint, loaded, mapping
+from tests.pipeline.support import EXPORT, complaint, list_notes, loaded, mapping
 
 VARS = """\
 number: 1e-3
@@ -118,6 +118,18 @@ def test_unused_variables_are_checked_too(tmp_path: Path) -> None:
     with pytest.raises(PipelineError) as caught:
         loaded(tmp_path, f"vars: {{a: '${{vars.x}}'}}\nstages:\n{EXPORT}")
     assert [problem.message for problem in caught.value.problems] == ["there is no variable 'x'"]
+
+
+def test_texts_that_look_like_expressions_are_noted(tmp_path: Path) -> None:
+    """A text parameter may want them as they are; only those that name a variable or an axis are noted."""
+    texts = "'$who', '{{ vars.who }} $5', '{{who}}', '$HOME', '$vars.who', '$matrix.axis', '${vars.who}'"
+    stage = f"  edit:\n    uses: quantize/dynamic\n    needs: export\n    with: {{exclude: [{texts}]}}\n"
+    notes = list_notes(tmp_path, f"vars: {{who: me}}\nstages:\n{EXPORT}{stage}")
+    line = f"    with: {{exclude: [{texts}]}}"
+    assert notes == [
+        f"p.yaml:7:{line.index(quoted) + 1}: {text!r} stays as it is; did you mean ${{vars.who}}?"
+        for text, quoted in (("$who", "'$who'"), ("{{ vars.who }}", "'{{ v"), ("$vars.who", "'$vars"))
+    ]
 
 
 def test_a_stage_that_variables_make_too_large_is_refused(tmp_path: Path) -> None:
