@@ -66,7 +66,6 @@ class Trial(Record, frozen=True):
     """Trial of a custom stage."""
 
     result: StageResult  # of the first run
-    unmeasured: tuple[str, ...] = ()  # declared metrics that it did not return
     rebuilt: Rebuilt | None = None  # comparison with the second run; None if the first one failed
     hint: str = ""  # how to fix a failure
     log: str = ""  # end of the log of a failure
@@ -74,7 +73,7 @@ class Trial(Record, frozen=True):
     @property
     def is_good(self) -> bool:
         """Whether the stage keeps what its declaration promises."""
-        return self.rebuilt is not None and self.rebuilt.good and not self.unmeasured
+        return self.rebuilt is not None and self.rebuilt.good
 
 
 def find_stage(reference: str) -> Kind:
@@ -130,9 +129,8 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
             log = "" if lines[:1] == [failed.failure.problem] else "\n".join(lines)
             return Trial(failed, hint=failed.failure.advice, log=log)
         result = run[stage]
-        declared = kind.spec.metrics or ()
         (rebuilt,) = api.rebuild(file, set=values, only=[stage], store=store)
-        return Trial(result, tuple(name for name in declared if name not in result.metrics), rebuilt)
+        return Trial(result, rebuilt)
 
 
 def derive_id(kind: Kind) -> str:

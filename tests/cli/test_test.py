@@ -84,10 +84,11 @@ def test_a_metric_of_an_unknown_unit(orun: CommandLine) -> None:
 @pytest.mark.usefixtures("folder")
 def test_a_stage_that_breaks_its_declaration(orun: CommandLine) -> None:
     missing = orun("test", "./ops.py:stamp")
-    assert missing.code == 1
-    assert missing.out.splitlines()[0] == "metric size: declared, and not returned"
-    assert missing.out.splitlines()[-1] == (
-        "./ops.py:stamp does not return what it declares: return the metric, or leave it out of `metrics`"
+    assert missing.code == 3
+    assert missing.err.endswith(
+        "error: ./ops.py:stamp: stamp did not return 'size'\n"
+        "  it declares the metrics size, and returned none\n"
+        "  hint: Return each of them, or take it out of `metrics` of @orun.stage\n"
     )
     differs = orun("test", "./ops.py:clock")
     assert (differs.code, steady(differs.out)) == (
