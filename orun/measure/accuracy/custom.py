@@ -12,7 +12,7 @@ import numpy as np
 
 from orun.errors import UsageError
 from orun.measure.accuracy.request import Floats, Function, Request, build_missing_labels_error
-from orun.measure.dataset import Dataset, Values, choose
+from orun.measure.dataset import Array, Dataset, Values, choose
 from orun.measure.metrics.pooled import Pooled, Rows, pool_function
 
 MOST_NAMED = 5  # slices that a note names
@@ -213,7 +213,7 @@ def _check(name: str, values: Floats, examples: int) -> None:
         raise UsageError(f"the metric {name} returned {values.flat[bad[0]]}{example}")
 
 
-def find_undefined(scores: Mapping[str, Mapping[str, Floats | Pooled]]) -> dict[str, Values]:
+def find_undefined(scores: Mapping[str, Mapping[str, Floats | Pooled]]) -> dict[str, Array]:
     """Return which examples each metric is not defined for, NaN for one of the models; only metrics with such examples.
 
     Args:
@@ -222,11 +222,11 @@ def find_undefined(scores: Mapping[str, Mapping[str, Floats | Pooled]]) -> dict[
     Raises:
         UsageError: if a metric is not defined for any example for which it is defined for another model.
     """
-    undefined: dict[str, Any] = {}
+    undefined: dict[str, Array] = {}
     for by_name in scores.values():
         for name, values in by_name.items():
             if isinstance(values, np.ndarray) and values.ndim and np.isnan(values).any():
-                undefined[name] = undefined.get(name, False) | np.isnan(values)
+                undefined[name] = undefined.get(name, np.False_) | np.isnan(values)
     for name, examples in undefined.items():
         if examples.all():
             raise UsageError(
@@ -253,7 +253,7 @@ def drop_undefined(name: str, scores: Mapping[str, dict[str, Floats | Pooled]]) 
     return True
 
 
-def note_undefined(undefined: Mapping[str, Values], slices: Mapping[str, Sequence[str]]) -> Iterator[str]:
+def note_undefined(undefined: Mapping[str, Array], slices: Mapping[str, Sequence[str]]) -> Iterator[str]:
     """Yield a note on the examples, and one on the slices, that each metric leaves out."""
     for name, examples in undefined.items():
         number = int(np.count_nonzero(examples))

@@ -91,7 +91,7 @@ def build_task_report(
     metrics = {name: _build_metric(request, name, overall) for name in scores[MODEL]}
     left_out: dict[str, list[str]] = {}
     for part in list_slices(request, dataset):
-        of_part: dict[str, Scores] = {
+        of_part = {
             role: {
                 **_choose(by_name, undefined, part.examples),
                 **_pool_scores(request, dataset, by_name, answers[role], part),
