@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +31,8 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
     from orun.scaffold.working_sizes import find_working_sizes
     from orun.stages._graph.domains import find_standard_opset
     from orun.stages._graph.implied_sizes import find_implied_sizes
-    from orun.stages._graph.io import iter_tensors, list_external_files, load_graph
+    from orun.stages._graph.io import list_external_files, load_graph
+    from orun.stages._graph.parameters import count_parameters
     from orun.stages._graph.signature import build_inputs, find_sizes, name_axes
     from orun.stages.optimize._fusion.census import ATTENTION, find_unfused
 
@@ -68,7 +68,7 @@ def inspect_onnx(name: str, path: Path) -> ModelFacts:
         scores=_count_scores(model),
         layers={kind: types[kind] for kind in QUANTIZABLE if types[kind]},
         attention=len(find_unfused(model)) + sum(types[kind] for kind in ATTENTION),
-        parameters=sum(math.prod(tensor.dims) for tensor in iter_tensors(model)),
+        parameters=count_parameters(model),
         size=sum(file.stat().st_size for file in files),
         opset=find_standard_opset(model),
         sizes=sizes,

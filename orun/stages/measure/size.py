@@ -1,14 +1,14 @@
 """Measure the size of a model, alone and against a reference and the baseline.
 
 `size` is bytes of all files of the model, `parameters` the number of elements in weights and constants, and `nodes` the
-number of nodes, including those in functions and nested graphs. All are exact. The artifact holds `operators.json`, the
+number of nodes, including those in functions and nested graphs. Trees, scalers and linear models of `ai.onnx.ml` keep
+their parameters in attributes, which count, too. All are exact. The artifact holds `operators.json`, the
 number of nodes of each operator in each model.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,11 +61,12 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _weigh(folder: Path, model: ModelProto) -> dict[str, float]:
-    from orun.stages._graph.io import iter_nodes, iter_tensors
+    from orun.stages._graph.io import iter_nodes
+    from orun.stages._graph.parameters import count_parameters
 
     return {
         "size": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
-        "parameters": sum(math.prod(tensor.dims) for tensor in iter_tensors(model)),
+        "parameters": count_parameters(model),
         "nodes": sum(1 for _ in iter_nodes(model)),
     }
 

@@ -48,3 +48,22 @@ def test_against_others(tmp_path: Path) -> None:
     parameters = run_stage("measure/size", tmp_path, inputs=inputs).metrics["parameters"]
     assert parameters.reference == compare_exact(33, 65)
     assert parameters.baseline == compare_exact(33, 17)
+
+
+def test_parameters_in_attributes(tmp_path: Path) -> None:
+    text = """
+    <ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 3]>
+    g (float[n, 3] x) => (float[n, 1] y) <float one = {1}>
+    {
+      a = ai.onnx.ml.Scaler <offset = [0.0, 1.0, 2.0], scale = [1.0, 2.0, 3.0]> (x)
+      b = ai.onnx.ml.LinearRegressor <coefficients = [0.1, 0.2, 0.3], intercepts = [1.0]> (a)
+      c = ai.onnx.ml.TreeEnsembleRegressor <n_targets = 1, nodes_treeids = [0, 0, 0], nodes_nodeids = [0, 1, 2],
+        nodes_featureids = [0, 0, 0], nodes_values = [0.5, 0.0, 0.0], nodes_hitrates = [1.0, 1.0, 1.0],
+        nodes_modes = ["BRANCH_LEQ", "LEAF", "LEAF"], nodes_truenodeids = [1, 0, 0], nodes_falsenodeids = [2, 0, 0],
+        target_treeids = [0, 0], target_nodeids = [1, 2], target_ids = [0, 0], target_weights = [1.0, 2.0]> (a)
+      y = Sum (b, c, one)
+    }
+    """
+    parsed = parser.parse_model(text)
+    run = run_stage("measure/size", tmp_path, inputs={"model": artifact(tmp_path, parsed)})
+    assert run.metrics["parameters"].value == 6 + 4 + 5 + 1  # the rates of a tree are no parameters
