@@ -12,6 +12,7 @@ from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from orun.errors import StageFailed
 from orun.stages._graph.io import iter_nodes, iter_tensors, load_graph
+from orun.stages._graph.parameters import count_attributes
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
 
@@ -46,7 +47,7 @@ def find_integer_weights(model: ModelProto) -> list[str]:
 
 
 def build_nothing_quantized_error(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
-    """Return the error that nothing could be quantized; weights in another type than float32 replace the reason."""
+    """Return the error that nothing could be quantized; weights in another type or place replace the reason."""
     types: dict[int, str] = {
         TensorProto.DOUBLE: "float64",
         TensorProto.FLOAT16: "float16",
@@ -58,7 +59,18 @@ def build_nothing_quantized_error(context: Context, model: ModelProto, why: str,
         shown = [*names[:SHOWN], *([f"{len(names) - SHOWN} more"] if len(names) > SHOWN else [])]
         why = f"{', '.join(shown)}: in {types[wrong[0].data_type]}, and only float32 is quantized"
         hint = "export the model in float32 (`module.float()` in PyTorch)"
+    elif holders := _list_holders(model):
+        kinds = " and ".join(holders)
+        why = f"its weights are in {kinds}, which ONNX Runtime computes in float alone: int8 does not apply to them"
+        hint = "leave the stage out"
     return context.failed("nothing in the model could be quantized", why=why, hint=hint)
+
+
+def _list_holders(model: ModelProto) -> list[str]:
+    """Return the operators that hold all weights of a model without float32 matrices: trees and linear models."""
+    if any(item.data_type == TensorProto.FLOAT and len(item.dims) > 1 for item in iter_tensors(model)):
+        return []
+    return sorted({node.op_type for node in iter_nodes(model) if count_attributes(node)})
 
 
 def require_integers(

@@ -190,6 +190,26 @@ def test_a_model_with_nothing_to_quantize(tmp_path: Path) -> None:
     )
 
 
+def test_weights_in_operators_without_integers(tmp_path: Path) -> None:
+    text = """
+    <ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 1]>
+    g (float[n, 2] x) => (int64[n] label, float[n, 2] scores)
+    {
+      a = ai.onnx.ml.Scaler <offset = [0.0, 1.0], scale = [1.0, 2.0]> (x)
+      label, scores = ai.onnx.ml.LinearClassifier <
+        classlabels_ints = [0, 1], coefficients = [0.1, 0.2, 0.3, 0.4], intercepts = [0.0, 1.0]> (a)
+    }
+    """
+    with pytest.raises(StageFailed) as caught:
+        quantize(tmp_path, artifact(tmp_path, parse(text)))
+    assert str(caught.value) == (
+        "nothing in the model could be quantized\n"
+        "  its weights are in LinearClassifier and Scaler, which ONNX Runtime computes in float alone: int8 does not "
+        "apply to them\n"
+        "  hint: leave the stage out"
+    )
+
+
 def test_weights_in_float16(tmp_path: Path) -> None:
     names = ["u", "v", "w", "t"]
     weights = [numpy_helper.from_array(np.eye(2, dtype=np.float16), name) for name in names]
