@@ -16,7 +16,7 @@ RATES = "nodes_hitrates"  # how often training came by a node of a tree: no part
 
 def count_parameters(model: ModelProto) -> int:
     """Return the number of elements in weights, constants and attributes of `ai.onnx.ml`."""
-    in_tensors = sum(math.prod(tensor.dims) for tensor in iter_tensors(model))
+    in_tensors: int = sum(math.prod(tensor.dims) for tensor in iter_tensors(model))
     return in_tensors + sum(map(count_attributes, iter_nodes(model)))
 
 
