@@ -32,11 +32,11 @@ def require_column_types(context: Context, estimator: Estimator, inputs: Mapping
             if not wanted or place >= len(columns):
                 continue
             name, values = columns[place]
-            found = TEXTS if any(isinstance(value, str) for value in values) else FIGURES
-            if found != wanted:
-                row, value = _find_example(values, found)
+            actual = TEXTS if any(isinstance(value, str) for value in values) else FIGURES
+            if actual != wanted:
+                row, value = _find_example(values, actual)
                 raise context.failed(
-                    f"column {name!r} holds {found} ({value!r} in row {row + 1}); "
+                    f"column {name!r} holds {actual} ({value!r} in row {row + 1}); "
                     f"the {type(step).__name__} was fitted on {wanted}",
                     hint=_suggest(name, value, wanted),
                 )
@@ -87,11 +87,11 @@ def _classify(value: Any) -> str:
     return TEXTS if isinstance(value, str) else FIGURES if isinstance(value, float | int | np.number) else ""
 
 
-def _find_example(values: Sequence[Any], found: str) -> tuple[int, Any]:
+def _find_example(values: Sequence[Any], actual: str) -> tuple[int, Any]:
     """Return the row and the value of the first text that is no number, else of the first value."""
     first = (0, values[0])
     for row, value in enumerate(values):
-        if found == FIGURES or not isinstance(value, str):
+        if actual == FIGURES or not isinstance(value, str):
             continue
         try:
             float(value or "nan")
