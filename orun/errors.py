@@ -140,6 +140,7 @@ class StageError(OrunError):
         commands: the rest of the hint, such as its log and the command that runs the stage alone.
         of_machine: whether its machine is to blame, as with a full disk, so that the advice is for that machine.
         module: name of a Python module that it imports and that was not found; empty if that is not the failure.
+        missing: paths that files which it did not find may have been meant to have.
         command: the command that runs the stage alone, which `commands` has, too; empty if that is of no use.
     """
 
@@ -156,6 +157,7 @@ class StageError(OrunError):
         advice: str = "",
         of_machine: bool = False,
         module: str = "",
+        missing: Sequence[str] = (),
         command: str = "",
     ) -> None:
         super().__init__(problem, why=why, hint="\n".join(filter(None, (advice, hint))))
@@ -165,6 +167,7 @@ class StageError(OrunError):
         self.commands = hint
         self.of_machine = of_machine
         self.module = module
+        self.missing = missing
         self.command = command
 
 

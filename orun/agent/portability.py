@@ -21,8 +21,6 @@ from orun.text.suggestions import show_path
 
 MOST_NAMED = 3  # files in an error
 TRAVELS = "a machine gets what git tracks, and files that git does not ignore"
-NOT_FOUND = re.compile(r"no such file|not found|does(n't| not) exist", re.IGNORECASE)
-QUOTED = re.compile(r"""["']([^"'\n]+)["']""")
 # What stands before a path in a text: nothing, a blank, a quote or bracket, or the end of a colour code.
 BEFORE_PATH = r"""(^|[\s"'`(\[{<=,]|\x1b\[[\d;]*m)"""
 # What stands after a name in a path: the rest of the path, or something that ends the path.
@@ -135,7 +133,8 @@ def to_failure(error: OrunError, machine: str, place: Place | None = None) -> Fa
         missed = _list_missed(error, (error.problem, why, advice, commands), place)
         if isinstance(error, StageError) and error.module and (of_module := _list_module_entries(error.module, place)):
             missed, advice = of_module, ""  # which is to install a package of that name
-        why, advice, commands, command = (strip_folder(text, place.folder) for text in (why, advice, commands, command))
+        texts = why, advice, commands, command
+        why, advice, commands, command = (strip_folder(text, place.folder) for text in texts)
         if missed:
             why_missed, how = _explain_left_out(missed, place)
             why = f"{why}\n{why_missed}".strip()
@@ -159,23 +158,15 @@ def _split_hint(error: OrunError) -> tuple[str, str, str]:
 
 
 def _list_missed(error: OrunError, texts: Iterable[str], place: Place) -> list[str]:
-    """Return the entries of `left_out` that an error names by their paths, or as a file that was not found."""
-    named = [entry for entry in place.left_out if any(_has_path(text, entry, place.folder) for text in texts)]
-    if named or not NOT_FOUND.search(error.problem):
-        return named
-    # Relative to the working folder of the stage, which is its own: what it was meant to be relative to is not known.
-    names = [os.path.normpath(name) for name in QUOTED.findall(error.problem)]
+    """Return the entries of `left_out` that the texts of an error name, or in which it did not find a file."""
+    paths = error.missing if isinstance(error, StageError) else ()
+    names = [name for path in paths if (name := _make_relative(path, place.folder))]
     return [
         entry
         for entry in place.left_out
-        if any(is_in(name, tail) for tail in _iter_tails(entry.rstrip("/")) for name in names)
+        if any(_has_path(text, entry, place.folder) for text in texts)
+        or any(is_in(name, entry.rstrip("/")) for name in names)
     ]
-
-
-def _iter_tails(path: str) -> Iterator[str]:
-    """Yield a relative path from each of its folders on: `src/data/x`, `data/x` and `x`."""
-    parts = path.split("/")
-    return ("/".join(parts[number:]) for number in range(len(parts)))
 
 
 def _list_module_entries(module: str, place: Place) -> list[str]:

@@ -42,7 +42,14 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
     advice = _suggest_install(job, trouble.packages) if trouble.packages else trouble.hint
     of_machine = bool(trouble.packages)
     return _build_error(
-        error, job, trouble.message, "\n".join(why), advice, of_machine=of_machine, module=trouble.module
+        error,
+        job,
+        trouble.message,
+        "\n".join(why),
+        advice,
+        of_machine=of_machine,
+        module=trouble.module,
+        missing=trouble.missing,
     )
 
 
@@ -144,6 +151,7 @@ def _build_error(
     *,
     of_machine: bool = False,
     module: str = "",
+    missing: Sequence[str] = (),
 ) -> StageError:
     """Return the error with a hint: the advice, the log, and the command that runs the stage alone."""
     options = format_settings(job.overrides) + _format_store_option(job)
@@ -157,6 +165,7 @@ def _build_error(
         advice=advice,
         of_machine=of_machine,
         module=module,
+        missing=missing,
         command=command,
     )
 

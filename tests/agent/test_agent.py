@@ -182,6 +182,21 @@ def test_a_stage_that_fails_for_want_of_a_file_is_told_how_it_travels(driver: Dr
     )
 
 
+@pytest.mark.parametrize("name", ["data/x.txt", "./data/x.txt"])
+def test_a_relative_name_of_a_file_that_git_ignores_is_told_how_it_travels(driver: Driver, name: str) -> None:
+    """A stage runs in a folder of its own, so that the error had no path of the project."""
+    code = f"from orun import stage\n\n@stage(inputs={{}})\ndef opens(context):\n    open({name!r})\n"
+    driver.file.with_name("opens.py").write_text(code)
+    driver.use("opens.yaml", IMPORTS.replace("imports", "opens"))
+    driver.fleet.start(driver.order("opens"), "a")
+    failed = driver.last("opens")
+    assert isinstance(failed, Failed)
+    assert failed.failure.why == (
+        "at opens.py:5 in opens\ngit ignores data/: a machine gets what git tracks, and files that git does not ignore"
+    )
+    assert failed.failure.advice == "List it in the pipeline file: ship: [data]"
+
+
 def test_a_module_that_git_ignores_is_not_to_be_installed(driver: Driver) -> None:
     code = "from orun import stage\n\n@stage(inputs={})\ndef imports(context):\n    import data\n"
     driver.file.with_name("imports.py").write_text(code)

@@ -96,20 +96,13 @@ def test_a_file_that_did_travel_is_none_that_git_ignores(tmp_path: Path, entry: 
 
 
 @pytest.mark.parametrize(
-    ("entry", "name"),
-    [
-        ("data/", "data/x.bin"),
-        ("data/x.bin", "data/x.bin"),
-        ("data/x.bin", "./data/x.bin"),
-        ("src/data/x.bin", "data/x.bin"),
-        ("src/data/", "data/x.bin"),
-        ("src/data/", "src/data/x.bin"),
-    ],
+    ("entry", "name"), [("data/", "data/x.bin"), ("data/x.bin", "data/x.bin"), ("src/data/", "src/data/x.bin")]
 )
-def test_a_relative_name_of_a_file_that_did_not_travel_is_told(tmp_path: Path, entry: str, name: str) -> None:
-    """It is relative to the stage's working folder, so that the error has no path of the project."""
+def test_a_file_that_did_not_travel_and_was_not_found_is_told(tmp_path: Path, entry: str, name: str) -> None:
+    """Where its name is relative, it is so to the stage's working folder, and no text has a path of the project."""
     problem = f"s raised FileNotFoundError: [Errno 2] No such file or directory: '{name}'"
-    error = StageFailed("s", problem, why="at own.py:3 in s", hint="Run it alone: orun p.yaml")
+    missing = [str(tmp_path / "other" / name), str(tmp_path / name)]
+    error = StageFailed("s", problem, why="at own.py:3 in s", hint="Run it alone: orun p.yaml", missing=missing)
     failure = to_failure(error, "bench", Place(tmp_path, tmp_path, (entry,), {}))
     assert failure == Failure(
         "StageFailed",
@@ -120,17 +113,10 @@ def test_a_relative_name_of_a_file_that_did_not_travel_is_told(tmp_path: Path, e
     )
 
 
-@pytest.mark.parametrize(
-    ("entry", "problem"),
-    [
-        ("data/", "s raised FileNotFoundError: [Errno 2] No such file or directory: 'other/data.bin'"),
-        ("data/x.bin", "s raised FileNotFoundError: [Errno 2] No such file or directory: 'y.bin'"),
-        ("data/x.bin", "s raised FileNotFoundError: [Errno 2] No such file or directory: '/srv/data/x.bin'"),
-        ("data/", "s raised ValueError: no column 'data'"),
-    ],
-)
-def test_another_name_is_none_of_a_file_that_did_not_travel(tmp_path: Path, entry: str, problem: str) -> None:
-    failure = to_failure(StageFailed("s", problem), "bench", Place(tmp_path, tmp_path, (entry,), {}))
+def test_another_file_that_was_not_found_is_none_that_did_not_travel(tmp_path: Path) -> None:
+    missing = [str(tmp_path / "data.bin"), "/srv/data/x.bin"]
+    error = StageFailed("s", "s raised FileNotFoundError: 'data.bin'", missing=missing)
+    failure = to_failure(error, "bench", Place(tmp_path, tmp_path, ("data/", "x.bin"), {}))
     assert (failure.why, failure.hint) == ("", "")
 
 

@@ -72,7 +72,10 @@ def _describe(job: Job, scope: Scope, error: BaseException) -> Trouble:
         rest += [_escape_controls(note[:LINE_LENGTH]) for note in getattr(error, "__notes__", ())]
     hint = _suggest_fix(job, scope, error)
     module = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
-    report = Trouble("StageFailed", message, "\n".join(rest), hint, file, line, function, module=module)
+    missing = _list_missing_paths(job, scope, error)
+    report = Trouble(
+        "StageFailed", message, "\n".join(rest), hint, file, line, function, module=module, missing=missing
+    )
     return replace(report, packages=(OF_MODULES.get(module, module),)) if module and not hint else report
 
 
@@ -133,6 +136,13 @@ def _iter_missing_files(scope: Scope, error: BaseException) -> Iterator[tuple[st
         if scope.is_code(frame.filename):
             names = [name for _, name in STRING.findall(frame.line or "")]
             yield from ((name, frame.filename) for name in names if nameless or name in message)
+
+
+def _list_missing_paths(job: Job, scope: Scope, error: BaseException) -> list[str]:
+    """Return the paths that a file that was not found may have been meant to have: beside the code, or the pipeline."""
+    folders = ((name, os.path.dirname(file)) for name, file in _iter_missing_files(scope, error))  # noqa: PTH120
+    paths = (os.path.join(top, name) for name, folder in folders for top in (folder, job.root))  # noqa: PTH118
+    return list(dict.fromkeys(map(os.path.normpath, paths)))
 
 
 def _suggest_module(job: Job, name: str) -> str:

@@ -27,6 +27,7 @@ class Trouble(Record, frozen=True):
         packages: distributions that are not installed; empty if that is not the failure.
         module: a module that was not found; empty if that is not the failure.
         shortage: errno of what the machine has run out of, such as disk space; 0 if that is not the failure.
+        missing: paths that files which were not found may have been meant to have; none if that is not the failure.
     """
 
     error: Literal["StageFailed", "OutputRefused"]
@@ -41,6 +42,7 @@ class Trouble(Record, frozen=True):
     packages: Sequence[str] = ()
     module: str = ""
     shortage: int = 0
+    missing: Sequence[str] = ()
 
 
 class Ended(Record, frozen=True):

@@ -32,7 +32,6 @@ ERRORS = {"error", "failure", "exception", "refused"}
 TWO_WORDS = re.compile(r"\w \w|\w $|^ \w|^; $")
 # Files that take texts apart, and whose texts these are.
 TEXTS = {
-    "agent/portability.py": "code of the user, and libraries, that miss a file",
     "cli/completion.py": "the shell's script by click",
     "cli/usage.py": "click",
     "cluster/connection.py": "Ray",
