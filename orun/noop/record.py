@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -109,7 +110,9 @@ def _build_record(planner: Planner, done: Mapping[str, Done], result: RunResult)
 
 def list_code(planner: Planner) -> Iterator[str]:
     """Yield the files of orun itself, of plug-in kinds and of plug-in providers: editing them changes no version."""
-    yield from (str(path) for path in PACKAGE.rglob("*") if path.suffix in (".py", *PAGES))
+    for folder, folders, names in os.walk(PACKAGE):
+        folders[:] = (name for name in folders if name != "__pycache__")
+        yield from (f"{folder}/{name}" for name in names if name.endswith((".py", *PAGES)))
     modules = {use.entry for use in planner.pipeline.kinds.values() if use.origin == "plug-in"}
     for target in {target.name: target for stage in planner.pipeline.stages for target in stage.targets}.values():
         modules |= {provider.spec.module for provider in target.providers if provider.spec}
