@@ -160,7 +160,7 @@ def _replace_reads(graph: GraphProto, sources: Mapping[str, str], outer: frozens
     """Let the nodes of a graph and of its inner graphs read the source of each value, where they see it."""
     visible = outer | list_own_names(graph)
     for node in graph.node:
-        node.input[:] = [source if (source := sources.get(name, "")) in visible else name for name in node.input]
+        node.input[:] = [sources[name] if sources.get(name) in visible else name for name in node.input]
         for inner in iter_inner_graphs(node):
             _replace_reads(inner, sources, visible)
 
