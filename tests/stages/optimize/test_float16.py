@@ -62,6 +62,21 @@ def test_what_has_no_float16_form_stays_as_it_is(tmp_path: Path) -> None:
     assert (cast.op_type, cast.attribute[0].i) == ("Cast", onnx.TensorProto.FLOAT)
 
 
+def test_inputs_and_outputs_without_a_name(tmp_path: Path) -> None:
+    """As those of exported decoders: an optional output that nothing reads, and bounds that are left out."""
+    graph = (
+        "g (float[n,4] x) => (float[n,4] y) <float[4] scale = {1, 2, 3, 4}, float low = {-1}> "
+        "{ c = Clip (x, low, low) t, u = LayerNormalization (c, scale) y = Abs (t) }"
+    )
+    model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {graph}')
+    model.graph.node[1].output[1] = ""
+    model.graph.node[0].input[:] = ["x", "low", ""]
+    run = convert(tmp_path, artifact(tmp_path, model))
+    (clip,) = (node for node in onnx.load(run.model).graph.node if node.op_type == "Clip")
+    assert [bool(name) for name in clip.input] == [True, True, False]
+    assert run.value("max_abs_error") < 1e-2
+
+
 def test_a_node_is_kept_by_its_name(tmp_path: Path) -> None:
     run = convert(tmp_path, artifact(tmp_path, parse(TWO_PRODUCTS)), block_nodes=["first"])
     stored = {tensor.name: tensor.data_type for tensor in onnx.load(run.model).graph.initializer}
