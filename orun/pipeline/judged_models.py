@@ -23,12 +23,11 @@ def note_unjudged_releases(
     if not judging:
         return
     for release in stages.values():
+        if not specs[release.id].releases or any(specs[name].releases for name in release.needs.values()):
+            continue  # of what another release has made, that one is noted
         models = {name for name in iter_released(stages, release) if not specs[name].releases}
-        if not specs[release.id].releases or not models or any(specs[name].releases for name in release.needs.values()):
-            continue
-        if any(stages[name].gates for name in models) or any(
-            judges(stage, specs[stage.id], models) for stage in judging
-        ):
+        is_judged = any(judges(stage, specs[stage.id], models) for stage in judging)
+        if not models or is_judged or any(stages[name].gates for name in models):
             continue
         model = next(name for name in release.needs.values() if name in models)
         problems.add_note(
