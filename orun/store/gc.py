@@ -105,7 +105,8 @@ def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
             if dry_run:
                 outcome = _build_outcome(choice)
             else:
-                candidates.write(choice.candidates | choice.runs)
+                # Trees too that are gone, of which old runs tell: a process may be making one of them again.
+                candidates.write(choice.trees | choice.candidates | choice.runs)
                 try:
                     leased = read_live_leases(own.root / "tmp")
                     # A process whose lease is gone by now has ended, and what it recorded can be read.

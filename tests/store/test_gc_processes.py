@@ -175,6 +175,18 @@ def test_running_processes_are_not_disturbed(tmp_path: Path) -> None:
     assert run(root)["digests"] == clean
 
 
+def test_who_makes_again_what_an_old_run_had_made_waits_for_the_end(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files are gone, but the collection would take the new record for that of the old run, and remove it."""
+    trees = set(run(store.root)["digests"].values())
+    assert len(collect(store, NOTHING).removed) == len(STAGES)
+    announced: list[str] = []
+    monkeypatch.setattr(GcCandidates, "write", lambda _, names: announced.extend(names))
+    collect(store, NOTHING)
+    assert sorted(announced) == sorted(trees)
+
+
 @needs_proc
 @pytest.mark.parametrize("step", mostly_slow([3, 1], 3))
 def test_a_collection_that_dies_anywhere_leaves_a_whole_store(step: int) -> None:
