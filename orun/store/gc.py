@@ -105,7 +105,7 @@ def collect(store: Store, keep: Keep, *, dry_run: bool = False) -> Collected:
             if dry_run:
                 outcome = _build_outcome(choice)
             else:
-                # Trees too that are gone, of which old runs tell: a process may be making one of them again.
+                # Old runs may name trees that are gone, and a running process may be making one of them again.
                 candidates.write(choice.trees | choice.candidates | choice.runs)
                 try:
                     leased = read_live_leases(own.root / "tmp")

@@ -2,7 +2,7 @@
 
 A collection writes its candidates, then reads all leases, spares what is leased, and removes the rest. A process writes
 its lease, then looks whether what it wants is a candidate, and if so waits for the end of the collection. Whoever comes
-first is seen by the other, so nothing is removed that a process has found to be there.
+first is seen by the other, so nothing is removed that a process has found to be there, or is making.
 """
 
 from __future__ import annotations
