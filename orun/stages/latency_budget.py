@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 MeasuringTime = Annotated[
     Duration | None,
     Doc(
-        "Time after which no further launch begins. Waiting for a core does not count, up to three times as long in"
-        " all. By default 20 s, more for a `resolution` below 5 %, and at least eight launches while the answer is"
-        " open (sixteen if these are likely to decide it)."
+        "Time after which no further launch begins; three times as long while too few launches are undisturbed. Waiting"
+        " for a core does not count, up to three times as long in all. By default 20 s, more for a `resolution` below"
+        " 5 %, and at least eight launches while the answer is open (sixteen if these are likely to decide it)."
     ),
     Range(low=0),
 ]

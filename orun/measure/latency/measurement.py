@@ -25,7 +25,7 @@ from orun.measure.latency.sequential_test import FEWEST, FLOOR, SHARED, Evidence
 from orun.measure.latency.timing_method import Method
 
 ABBA_SHARE = 0.5  # of the time, for ABBA blocks
-LONGEST = 3.0  # times the planned time that a measurement may take with the time spent waiting for a core
+LONGEST = 3.0  # times the planned time that a measurement may take with the waiting for a core, or while disturbed
 PROMISING = 2  # times `Budget.enough`: launches up to which a measurement may go on if they would decide it
 WARMING = 20  # times the warm-up asked for: how long a model may still get faster
 ERROR_SHARE = 0.4  # of the resolution: how well a launch is evidence. More launches tell more than longer ones.
@@ -37,8 +37,8 @@ class Budget:
 
     Attributes:
         time: seconds after which no further launch begins, less the time spent waiting for a core; at most `LONGEST`
-            times as long in all. The fewest launches are made whatever they take, and `enough` launches
-            while the answer is not clear.
+            times as long in all, which a comparison takes while too few launches are undisturbed. The fewest launches
+            are made whatever they take, and `enough` launches while the answer is not clear.
         resolution: slow-down, a proportion, to tell from none; a ratio to a reference is measured to half of it.
         launches: the fewest and the most launches; never fewer than the test needs.
         samples: inferences of the model alone, over the fewest launches together.
@@ -185,11 +185,12 @@ def measure(
         idle += (seconds - before) * min(launches[-1].waiting or 0.0, 1.0)
         if len(launches) < fewest:
             continue
-        late = seconds - idle - watch.waited >= budget.time or seconds >= LONGEST * budget.time
+        at_limit = seconds >= LONGEST * budget.time
+        late = at_limit or seconds - idle - watch.waited >= budget.time
         so_far = Measurement(launches, seconds, Pressure(None, None), watch.least)
         comparisons = {name: so_far.weigh_evidence(name) for name in cases if name != MODEL}
         if comparisons and (so_far.disturbance or any(map(so_far.find_disturbance, comparisons))):
-            if late:
+            if at_limit:  # until then there may be undisturbed launches enough
                 break
             continue
         over = late and len(launches) >= budget.enough and not is_promising(comparisons, budget)

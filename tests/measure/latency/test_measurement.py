@@ -107,7 +107,7 @@ QUIET, NOISY = [(0.0, False), (0.001, False), (0.002, False)], (0.5, True)
         ([*QUIET, NOISY], 1e6, [0.0, 0.001, 0.002], None),
         ([NOISY] * 9, 1e6, [0.5] * 9, Disturbance(9, 9)),  # nothing is known: figures are of all
         ([*[NOISY] * 7, *QUIET[1:]], 1e6, [0.5] * 7 + [0.001, 0.002], Disturbance(7, 9)),
-        ([NOISY] * 9, 0.0, [0.5] * 3, Disturbance(3, 3)),  # more of them would tell no more
+        ([NOISY] * 9, 0.0, [0.5] * 3, Disturbance(3, 3)),  # three times no time
     ],
 )
 def test_disturbed_launches_are_no_evidence(
@@ -258,6 +258,26 @@ def test_time_spent_waiting_does_not_count_up_to_three_times_as_long(
     for waiting, launches in ((0.8, 4), (0.0, 2), (None, 2)):
         replay(monkeypatch, [replace(launch, waiting=waiting) for launch in launches_of([0.0, 0.05] * 5)])
         assert len(compared_with("baseline", budget=Budget(12.0, 0.05, (2, 9), 30, 0.0)).launches) == launches
+
+
+@pytest.mark.parametrize(
+    ("readings", "launches", "disturbance"),
+    [
+        ([1.4, 2.3, 2.3, 1.4, 2.3, 1.4], 6, None),  # the sixth launch is the third that counts
+        ([1.4] + [2.3] * 9, 9, Disturbance(8, 9, shared=True)),
+    ],
+)
+def test_a_disturbed_measurement_takes_up_to_three_times_as_long(
+    monkeypatch: pytest.MonkeyPatch, readings: list[float], launches: int, disturbance: Disturbance | None
+) -> None:
+    """With launches of 10 s, 30 s were three launches. Most comparisons on a shared core ended undecided so."""
+    clock = iter(range(0, 1000, 10))
+    monkeypatch.setattr(time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(measurement, "PressureGauge", Quiet)
+    (launch,) = launches_of([-0.3], "reference")
+    replay(monkeypatch, (replace(launch, yardstick=reading) for reading in readings))
+    result = compared_with("reference", budget=Budget(30.0, 0.05, (3, 20), 30, 0.0))
+    assert (len(result.launches), result.disturbance) == (launches, disturbance)
 
 
 class Quiet:
