@@ -357,7 +357,17 @@ def test_a_folder_from_which_a_server_runs_is_still_the_release(running: Running
     assert verify_bundle(running.folder) == []
 
 
-def test_it_ends_well_when_it_is_asked_to(running: Running) -> None:
-    """The last test of the server: SIGTERM ends it with 0."""
+def test_it_leaves_in_order(running: Running) -> None:
+    """The last test of the server: after SIGTERM it answers for a while, and a second one ends it with 0."""
+    body = b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [0, 0, 0, 0]}]}'
+    running.process.send_signal(signal.SIGTERM)
+    for _ in range(100):
+        if (answer := running.get("/v2/health/ready"))[0] != 200:
+            break
+        time.sleep(0.01)
+    assert answer == (503, b'{"error":"Server is not ready."}')
+    assert running.get("/v2/health/live")[0] == 200
+    status, content = running.get("/v2/models/scale/infer", body, **JSON)
+    assert (status, json.loads(content)["outputs"][0]["data"]) == (200, [0.0, 0.0])
     running.process.send_signal(signal.SIGTERM)
     assert running.process.wait(30) == 0

@@ -40,7 +40,17 @@ KINDS: Mapping[str, str] = {"BOOL": "b", "BYTES": "OUS", "FP": "fiu", "INT": "iu
 
 
 class Protocol(DataPlane):  # type: ignore[misc]  # KServe's classes have no types
-    """Decoder of HTTP requests, and the metadata of the model."""
+    """Decoder of HTTP requests, the metadata of the model, and whether the server is ready.
+
+    Attributes:
+        leaving: whether the server is about to end: it still answers requests, and is not ready for more.
+    """
+
+    leaving = False
+
+    async def ready(self) -> bool:
+        """Return whether a load balancer may send requests."""
+        return not self.leaving and await super().ready()
 
     async def model_metadata(self, model_name: str) -> dict[str, Any]:
         """Return the metadata, with the platform that KServe leaves empty; no version can be requested."""

@@ -2,7 +2,8 @@
 
     python runtime.py [--host HOST] [--http-port PORT] [--grpc-port PORT] [--sample-log FILE]
 
-`server.json` beside this file holds the settings. SIGTERM ends the server after the requests that are under way.
+`server.json` beside this file holds the settings. After SIGTERM the server is not ready, answers for five seconds more,
+and ends after the requests that are under way. A second SIGTERM, or Ctrl-C, does without the five seconds.
 """
 
 from __future__ import annotations
@@ -52,7 +53,8 @@ Array = NDArray[Any]
 logger = logging.getLogger("server")
 
 HERE = Path(__file__).parent
-GRACE_SECONDS = 12  # for requests under way over HTTP, then over gRPC: Kubernetes gives 30 s in all
+LEAVING_SECONDS = 5  # after SIGTERM, for what a load balancer sends before it knows
+GRACE_SECONDS = 12  # then for requests under way over HTTP, and over gRPC: Kubernetes gives 30 s in all
 LARGEST_MESSAGE = 1 << 30  # bytes of a gRPC message
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 ROWS = Histogram("inference_batch_rows", "Rows of each run of the model", ["model_name"], buckets=SIZES)
@@ -179,8 +181,18 @@ async def serve(model: ServedModel, host: str, http_port: int, grpc_port: int) -
         await rpc.start()
     over_grpc = f", gRPC at {host}:{grpc_port}" if grpc_port else ""
     logger.info("%s: HTTP at %s:%d%s", model.name, host, http_port, over_grpc)
-    await http.start()
+    serving = asyncio.create_task(http.start())
+    await asyncio.sleep(0)  # it has set uvicorn's handlers of signals when it first waits
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave, plane)
+    await serving
     await rpc.stop(GRACE_SECONDS)
+
+
+def leave(plane: Protocol) -> None:
+    """Be ready no more, and end soon; at once if this is the second time."""
+    seconds = 0 if plane.leaving else LEAVING_SECONDS
+    plane.leaving = True
+    asyncio.get_running_loop().call_later(seconds, signal.raise_signal, signal.SIGINT)  # which uvicorn handles
 
 
 def main() -> None:
