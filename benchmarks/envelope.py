@@ -33,7 +33,7 @@ from orun.measure.benchmark_case import BenchmarkCase
 from orun.measure.dataset import Dataset, Values, count, iter_batches
 from orun.measure.foreign_process import RemoteSession
 from orun.measure.latency.cpu_time import Floats, Times, time_inferences
-from orun.measure.metrics.task import rank_candidates, recall
+from orun.measure.metrics.task import rank_candidates, recall_at
 from orun.measure.session import open_session
 from orun.measure.workers import WorkerProcess
 from orun.pipeline import load
@@ -141,7 +141,7 @@ def quality(models: Mapping[str, Embed], dataset: Dataset) -> dict[str, Quality]
         both = np.concatenate([queries, rests])
         right = both if right is None else right
         cosine = (both * right).sum(axis=1)  # of vectors of length 1
-        share = float(recall(rank_candidates(queries, rests, dataset.labels), 1).mean())
+        share = float(recall_at(rank_candidates(queries, rests, dataset.labels), 1).mean())
         qualities[name] = Quality(float(cosine.mean()), float(cosine.min()), share)
     return qualities
 

@@ -245,8 +245,8 @@ def test_a_figure_of_all_examples_has_no_slices() -> None:
     (verdict,) = judged(condition, sliced({"0": (0.95, 40)}) | {"bleu": metric(0.9, "ratio", "higher")})
     assert explain_verdict(verdict) == (
         "bleu was not measured by label: no slice has a figure of it; one number of your own needs `resamples`, and "
-        "f1, iou, auc and average_precision need slices of several classes: a field that copies the label is "
-        "`by: label`"
+        "precision, recall, f1, iou, auc and average_precision need slices of several classes: a field that copies the "
+        "label is `by: label`"
     )
 
 

@@ -127,8 +127,8 @@ TUNE = {"dataset": "examples.py:rows", "metric": "cosine.min", "at_least": 0.9}
             (
                 "metric: a search cannot judge by 'cosin.min'\n"
                 "  it judges by cosine, cosine.mean, cosine.min, max_abs, relative, sqnr, agreement, agreement_at_5, "
-                "kl, kl.max, accuracy, accuracy_at_5, f1, iou, auc, average_precision, brier, log_loss, ece, mae, "
-                "rmse, r2, ndcg, ndcg_at_10, recall_at_1, recall_at_5, recall_at_10, mrr"
+                "kl, kl.max, accuracy, accuracy_at_5, precision, recall, f1, iou, auc, average_precision, brier, "
+                "log_loss, ece, mae, rmse, r2, ndcg, ndcg_at_10, recall_at_1, recall_at_5, recall_at_10, mrr"
             ),
         ),
         (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,6 @@ from orun.measure.accuracy.request import Floats, Function, Request, build_missi
 from orun.measure.dataset import Array, Dataset, Values, choose
 from orun.measure.metrics.pooled import Pooled, Rows, pool_function
 
-MOST_NAMED = 5  # slices that a note names
 CANDIDATES = "candidates."  # prefix of the names of their outputs, which belong to no example
 
 
@@ -251,13 +250,3 @@ def drop_undefined(name: str, scores: Mapping[str, dict[str, Floats | Pooled]]) 
     for by_name in scores.values():
         del by_name[name]
     return True
-
-
-def note_undefined(undefined: Mapping[str, Array], slices: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Yield a note on the examples, and one on the slices, that each metric leaves out."""
-    for name, examples in undefined.items():
-        number = int(np.count_nonzero(examples))
-        yield f"{name} leaves out {number} of {len(examples)} examples, for which it returned nan"
-    for name, left_out in slices.items():
-        more = f" and {len(left_out) - MOST_NAMED} more" if len(left_out) > MOST_NAMED else ""
-        yield f"not measured, because {name} is not defined there: {', '.join(left_out[:MOST_NAMED])}{more}"

@@ -20,7 +20,10 @@ FIDELITY: Mapping[str, tuple[str, ...]] = {
 """Metric families against the reference's outputs, each with the names of its metrics."""
 RECALL: Mapping[str, int] = {"recall_at_1": 1, "recall_at_5": 5, "recall_at_10": 10}
 RETRIEVAL: tuple[str, ...] = (*RECALL, "mrr")
-LABELLED: tuple[str, ...] = ("accuracy", "accuracy_at_5", "f1", "iou", "auc", "average_precision")
+LABELLED: tuple[str, ...] = (
+    *("accuracy", "accuracy_at_5", "precision", "recall", "f1", "iou"),
+    *("auc", "average_precision"),
+)
 RANKING: tuple[str, ...] = ("ndcg", "ndcg_at_10")
 PROBABILITY: tuple[str, ...] = ("brier", "log_loss", "ece")
 REGRESSION: tuple[str, ...] = ("mae", "rmse", "r2")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -14,7 +14,6 @@ from orun.measure.accuracy.custom import (
     compute_custom_scores,
     drop_undefined,
     find_undefined,
-    note_undefined,
     pool_custom_metrics,
     protect_dataset,
 )
@@ -35,9 +34,12 @@ from orun.measure.metrics import paired
 from orun.measure.metrics.bootstrap import resample
 from orun.measure.metrics.calibration import brier, log_loss
 from orun.measure.metrics.curves import auc, average_precision
-from orun.measure.metrics.pooled import Pooled, Rows, f1, iou, pool_f1_of_part, pool_iou_of_part
+from orun.measure.metrics.pooled import Pooled, Rows, f1, iou, pool_part, precision, recall
 from orun.measure.metrics.regression import mae
-from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, rank_candidates, recall, reciprocal_rank
+from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, rank_candidates, recall_at, reciprocal_rank
+from orun.text.lists import join_few
+
+MOST_NAMED = 5  # slices that a note names
 
 Scores = Mapping[str, Floats | Pooled]
 """By metric: one value for each example `[n]`; or one number of all examples, `[]` or `Pooled`."""
@@ -51,15 +53,14 @@ BY_LABEL: Mapping[str, Callable[[Array, Array], Floats]] = {
     "ndcg": partial(ndcg, None),
     "ndcg_at_10": partial(ndcg, 10),
 }
+OF_CLASSES: Mapping[str, Callable[..., Pooled]] = {"precision": precision, "recall": recall, "f1": f1, "iou": iou}
 POOLED: Mapping[str, Callable[..., Pooled | None]] = {
-    "f1": f1,
-    "iou": iou,
+    **OF_CLASSES,
     "auc": auc,
     "average_precision": average_precision,
 }
 PARTS: Mapping[str, Callable[..., Pooled | None]] = {
-    "f1": pool_f1_of_part,
-    "iou": pool_iou_of_part,
+    **{name: partial(pool_part, metric) for name, metric in OF_CLASSES.items()},
     "auc": partial(auc, part=True),
     "average_precision": partial(average_precision, part=True),
 }
@@ -112,8 +113,17 @@ def build_task_report(
         for name, values in _select_per_example(by_name).items()
     }
     role = REFERENCE if REFERENCE in answers else MODEL
-    warnings = [*warn_of_poor_scores(request, dataset, answers[role], role), *note_undefined(undefined, left_out)]
+    warnings = [*warn_of_poor_scores(request, dataset, answers[role], role), *_note_undefined(undefined, left_out)]
     return Report(metrics, values, warnings=tuple(warnings))
+
+
+def _note_undefined(undefined: Mapping[str, Array], slices: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Yield a note on the examples, and one on the slices, that each metric leaves out."""
+    for name, examples in undefined.items():
+        number = int(np.count_nonzero(examples))
+        yield f"{name} leaves out {number} of {len(examples)} examples, for which it returned nan"
+    for name, left_out in slices.items():
+        yield f"not measured, because {name} is not defined there: {join_few(left_out, MOST_NAMED)}"
 
 
 def _choose(scores: Scores, undefined: Mapping[str, Array], rows: Rows) -> dict[str, Floats]:
@@ -169,7 +179,7 @@ def _compute_built_in(request: Request, dataset: Dataset, answers: Answers) -> S
     if answers.candidates is not None and any(name in RETRIEVAL for name in request.task):
         rank = rank_candidates(require_array(output), require_array(answers.candidates), labels)
         scores["mrr"] = reciprocal_rank(rank)
-        scores.update({name: recall(rank, k) for name, k in RECALL.items()})
+        scores.update({name: recall_at(rank, k) for name, k in RECALL.items()})
     return {name: values for name in request.task if (values := scores[name]) is not None}
 
 

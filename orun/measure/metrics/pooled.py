@@ -1,4 +1,4 @@
-"""Pooled metrics, which are one number of all examples and no mean over them; those of predicted classes: F1 and IoU.
+"""Pooled metrics, one number of all examples and no mean over them: precision, recall, F1 and IoU of predicted classes.
 
 Each is a function of the examples' weights. A resample is then a row of weights, and no array is indexed again.
 """
@@ -30,7 +30,8 @@ class Pooled:
         columns: numbers that identify an example's kind, `[n, columns]`; examples with equal rows are interchangeable.
         of: takes indices of examples, `[k]`; returns a function from rows of their weights, whole numbers `[b, k]`, to
             the metric of each row, `[b]`, NaN where it is not defined.
-        fewest: examples of the rarest class; all examples of a metric without classes.
+        fewest: examples of the rarest class, for precision those predicted to be of it; all examples if there are no
+            classes.
         rarest: the rarest class; None for a metric without classes.
         classes: classes that are averaged.
         answers: predicted class at each position, `[n, positions]`; None for a metric of scores.
@@ -79,9 +80,9 @@ def pool_function(score: Callable[[Rows], float], examples: Rows, resamples: int
     return Pooled(numbers, weigh_rows, len(examples), resamples=resamples)
 
 
-def pool_f1_of_part(output: Array, labels: Array) -> Pooled | None:
-    """Return the F1 of some of the examples; None if they are of one class."""
-    return f1(output, labels) if len(np.unique(labels)) > 1 else None
+def pool_part(metric: Callable[[Array, Array], Pooled], output: Array, labels: Array) -> Pooled | None:
+    """Return a metric of predicted classes for some of the examples; None if these are of one class."""
+    return metric(output, labels) if len(np.unique(labels)) > 1 else None
 
 
 def f1(output: Array, labels: Array, only: object = None) -> Pooled:
@@ -101,9 +102,20 @@ def f1(output: Array, labels: Array, only: object = None) -> Pooled:
     return _pool_classes("f1", _weigh_f1, output, labels, only)
 
 
-def pool_iou_of_part(output: Array, labels: Array) -> Pooled | None:
-    """Return the IoU of some of the examples; None if they are of one class."""
-    return iou(output, labels) if len(np.unique(labels)) > 1 else None
+def precision(output: Array, labels: Array, only: object = None) -> Pooled:
+    """Return macro precision: for each class the share of its predictions that are right; the mean over all classes.
+
+    A class that is never predicted counts as 0, as in scikit-learn. Arguments and errors are as for `f1`.
+    """
+    return _pool_classes("precision", _weigh_precision, output, labels, only, of_predictions=True)
+
+
+def recall(output: Array, labels: Array, only: object = None) -> Pooled:
+    """Return macro recall: for each class the share of its examples that are found; the mean over all classes.
+
+    A class that is only predicted counts as 0, as in scikit-learn. Arguments and errors are as for `f1`.
+    """
+    return _pool_classes("recall", _weigh_recall, output, labels, only)
 
 
 def iou(output: Array, labels: Array, only: object = None) -> Pooled:
@@ -116,7 +128,13 @@ def iou(output: Array, labels: Array, only: object = None) -> Pooled:
 
 
 def _pool_classes(
-    metric: str, of: Callable[[Array, Array, Rows, Rows], Weighted], output: Array, labels: Array, only: object
+    metric: str,
+    of: Callable[[Array, Array, Rows, Rows], Weighted],
+    output: Array,
+    labels: Array,
+    only: object,
+    *,
+    of_predictions: bool = False,
 ) -> Pooled:
     """Return a metric of classes predicted and right.
 
@@ -126,16 +144,18 @@ def _pool_classes(
         output: as for `f1`.
         labels: as for `f1`.
         only: as for `f1`.
+        of_predictions: whether the metric is a share of the predictions of a class, and not of its examples.
     """
     predicted = choose_classes(metric, output, labels)
     if only is None and len(np.unique(labels)) == 1:
         raise UsageError(f"{metric}: every example is of class {labels.ravel()[0]}")
     names, codes = np.unique(np.concatenate([labels.ravel(), predicted.ravel()]), return_inverse=True)
     truth, answers = codes[: labels.size].reshape(len(labels), -1), codes[labels.size :].reshape(len(labels), -1)
-    held = np.array([np.count_nonzero((truth == code).any(axis=1)) for code in range(len(names))])
+    occurrences = answers if of_predictions else truth
+    held = np.array([np.count_nonzero((occurrences == code).any(axis=1)) for code in range(len(names))])
     averaged = np.arange(len(names)) if only is None else np.flatnonzero(names == only)
-    labelled = averaged[held[averaged] > 0]
-    rare = labelled[np.argmin(held[labelled])]
+    occurring = averaged[held[averaged] > 0]
+    rare = occurring[np.argmin(held[occurring])] if len(occurring) else averaged[0]
     return Pooled(
         columns=np.concatenate([truth, answers], axis=1).astype(np.float64),
         of=partial(of, truth, answers, averaged),
@@ -148,20 +168,35 @@ def _pool_classes(
 
 
 def _weigh_f1(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
-    right, counted = _count(truth[rows], answers[rows], averaged)
-    return lambda weights: average_classes(divide(weights @ (2 * right), weights @ counted))
+    right, labelled, predicted = _count(truth[rows], answers[rows], averaged)
+    return lambda weights: average_classes(divide(weights @ (2 * right), weights @ (labelled + predicted)))
+
+
+def _weigh_precision(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
+    right, labelled, predicted = _count(truth[rows], answers[rows], averaged)
+    return lambda weights: average_classes(_divide_or_zero(weights @ right, weights @ predicted, weights @ labelled))
+
+
+def _weigh_recall(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
+    right, labelled, predicted = _count(truth[rows], answers[rows], averaged)
+    return lambda weights: average_classes(_divide_or_zero(weights @ right, weights @ labelled, weights @ predicted))
+
+
+def _divide_or_zero(right: Floats, count: Floats, otherwise: Floats) -> Floats:
+    """Return the share of positions that are right; of a class without any, 0 if it occurs otherwise, else NaN."""
+    return divide(right, np.maximum(count, otherwise > 0))
 
 
 def _weigh_iou(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
-    right, counted = _count(truth[rows], answers[rows], averaged)
-    return lambda weights: average_classes(divide(weights @ right, weights @ (counted - right)))
+    right, labelled, predicted = _count(truth[rows], answers[rows], averaged)
+    return lambda weights: average_classes(divide(weights @ right, weights @ (labelled + predicted - right)))
 
 
-def _count(truth: Array, answers: Array, averaged: Rows) -> tuple[Floats, Floats]:
-    """Count for each example and class the positions that are right, and those of the class in truth and answers."""
+def _count(truth: Array, answers: Array, averaged: Rows) -> tuple[Floats, Floats, Floats]:
+    """Count for each example and class the positions that are right, that have the label, and that are predicted."""
     classes = int(max(truth.max(), answers.max(), averaged.max())) + 1
     right = _tally(truth, classes, (truth == answers).astype(np.float64))
-    return right[:, averaged], (_tally(truth, classes) + _tally(answers, classes))[:, averaged]
+    return right[:, averaged], _tally(truth, classes)[:, averaged], _tally(answers, classes)[:, averaged]
 
 
 def _tally(codes: Array, classes: int, weights: Floats | None = None) -> Floats:

@@ -208,7 +208,7 @@ def _normalize(vectors: NDArray[Any]) -> Floats:
     return np.asarray(wide / length, dtype=np.float64)
 
 
-def recall(rank: NDArray[np.intp], k: int) -> Floats:
+def recall_at(rank: NDArray[np.intp], k: int) -> Floats:
     """Return 1 where the right candidate is among the first k, else 0."""
     return (rank <= k).astype(np.float64)
 

@@ -30,7 +30,8 @@ Metrics against the labels of the dataset. They judge the first output, or the f
 | metric | meaning |
 |---|---|
 | `accuracy`, `accuracy_at_5` | share of right top classes, and of labels among the five top classes |
-| `f1`, `iou` | macro F1, and mean IoU of a segmentation: means over all classes |
+| `precision`, `recall`, `f1` | macro averages, as in scikit-learn: means over all classes |
+| `iou` | mean IoU of a segmentation |
 | `auc` | area under the ROC curve: mean over classes, each against the rest; of two classes that of class 1 |
 | `average_precision` | area under the precision-recall curve, averaged as `auc`: mAP of classification |
 | `brier`, `log_loss` | errors of the predicted probabilities, as in scikit-learn |
@@ -56,9 +57,10 @@ Classes need a score each, and a single number has a sign but no angle: compare 
 
 If an example may belong to several classes, `auc` and `average_precision` take labels `[n, classes]` of 0 and 1. Then
 scores are ranked without a softmax. With a reference or a baseline, metrics are compared on the same examples, with a
-95 % interval of the difference. `f1`, `iou`, `auc`, `average_precision` and `map` are no means over examples. Their
-intervals come from resampled examples and need six examples of each class. `wer` and `cer` are resampled, too. `ece`
-has no interval that holds: gate `brier` or `log_loss` against a baseline.
+95 % interval of the difference. `precision`, `recall`, `f1`, `iou`, `auc`, `average_precision` and `map` are no means
+over examples. Their intervals come from resampled examples and need six examples of each class, and those of
+`precision` six predictions. `wer` and `cer` are resampled, too. `ece` has no interval that holds: gate `brier` or
+`log_loss` against a baseline.
 
 `detections` names the outputs that hold boxes. The label of an image is a dict, `{"xyxy": boxes, "classes": numbers}`,
 with `xywh` or `cxcywh` for other boxes, and `crowd` where COCO has crowds. Boxes of model and labels are on the same
@@ -80,9 +82,10 @@ examples. Either may be NaN where it is not defined: such examples and slices ar
 NaN for all examples fails the stage, and so does a function that reads `dataset.labels` of a dataset without labels.
 
 With `slices: [label]` everything is also measured for the examples of each label, as in `accuracy[label=3]`. A gate can
-apply to each slice: `accuracy: {min: 60%, by: label}`. `f1[label=3]`, `iou`, `auc`, `average_precision` and `map` by
-label are those of that class against the rest: a gate of `f1[label=1]` judges class 1 alone. In a slice of another
-field, all but `map` need examples of several classes. One number of your own needs `resamples` for slices.
+apply to each slice: `accuracy: {min: 60%, by: label}`. `recall[label=3]` and the other metrics with classes are by
+label those of that class against the rest: a gate of `precision[label=fraud]` judges the class `fraud` alone. In a
+slice of another field, all but `map` need examples of several classes. One number of your own needs `resamples` for
+slices.
 
 The reference can be the model that a convert stage takes, in its own framework: `reference: export` with
 `reference_runtime: torch` compares with the outputs of PyTorch. It runs in a process of its own.
@@ -138,7 +141,8 @@ if TYPE_CHECKING:
 
 Known = Literal[
     "cosine", "max_abs", "relative", "sqnr", "agreement", "agreement_at_5", "kl",
-    "accuracy", "accuracy_at_5", "f1", "iou", "auc", "average_precision", "brier", "log_loss", "ece",
+    "accuracy", "accuracy_at_5", "precision", "recall", "f1", "iou", "auc", "average_precision",
+    "brier", "log_loss", "ece",
     "mae", "rmse", "r2",
     "ndcg", "ndcg_at_10", "recall_at_1", "recall_at_5", "recall_at_10", "mrr",
     "map", "map_50", "map_75", "wer", "cer",

@@ -166,8 +166,8 @@ def _describe_misfit(reason: Reason) -> str:
 def _describe_missing_slices(reason: Reason) -> str:
     arguments = reason.arguments
     why = (
-        "no slice has a figure of it; one number of your own needs `resamples`, and f1, iou, auc and average_precision "
-        "need slices of several classes: a field that copies the label is `by: label`"
+        "no slice has a figure of it; one number of your own needs `resamples`, and precision, recall, f1, iou, auc "
+        "and average_precision need slices of several classes: a field that copies the label is `by: label`"
         if arguments["sliced"]
         else "add it to `slices`"
     )

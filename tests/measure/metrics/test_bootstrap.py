@@ -15,7 +15,7 @@ from orun.measure.metrics.bootstrap import resample
 from orun.measure.metrics.curves import auc, average_precision
 from orun.measure.metrics.newcombe import estimate_interval
 from orun.measure.metrics.paired import Z, estimate_quantiles, estimate_tango_interval
-from orun.measure.metrics.pooled import Pooled, Weighted, f1
+from orun.measure.metrics.pooled import Pooled, Weighted, f1, precision, recall
 from tests.thin import mostly_slow
 
 Floats = NDArray[np.float64]
@@ -45,7 +45,7 @@ def drawn(seed: int, examples: int, share: float) -> tuple[Labels, Floats, Float
 @pytest.mark.parametrize(
     ("metric", "examples", "share"),
     mostly_slow(
-        [(metric, *drawn) for metric in (f1, auc) for drawn in ((20, 0.5), (100, 0.5), (100, 0.15))],
+        [(metric, *drawn) for metric in (f1, precision, recall, auc) for drawn in ((20, 0.5), (100, 0.5), (100, 0.15))],
         (f1, 100, 0.15),
         (auc, 20, 0.5),
     ),

@@ -1,4 +1,4 @@
-"""F1 and areas under curves: scikit-learn's figures, for all examples and for weighted ones."""
+"""Metrics of classes and areas under curves: scikit-learn's figures, for all examples and for weighted ones."""
 
 from __future__ import annotations
 
@@ -8,11 +8,18 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.metrics import average_precision_score, f1_score, jaccard_score, roc_auc_score
+from sklearn.metrics import (
+    average_precision_score,
+    f1_score,
+    jaccard_score,
+    precision_score,
+    recall_score,
+    roc_auc_score,
+)
 
 from orun.errors import UsageError
 from orun.measure.metrics.curves import auc, average_precision
-from orun.measure.metrics.pooled import Pooled, f1, iou, pool_f1_of_part
+from orun.measure.metrics.pooled import Pooled, f1, iou, pool_part, precision, recall
 
 Floats = NDArray[np.float64]
 Metric = Callable[..., Pooled | None]
@@ -36,6 +43,33 @@ def test_f1_is_that_of_scikit_learn() -> None:
     assert f1(table, labels).overall == pytest.approx(f1_score(labels, table.argmax(axis=1), average="macro"))
     names = np.array(["a", "b", "a"], dtype=object)
     assert f1(names, np.array(["a", "a", "c"], dtype=object)).overall == pytest.approx((2 / 4 + 0 + 0) / 3)
+
+
+@pytest.mark.parametrize(("metric", "score"), [(precision, precision_score), (recall, recall_score)])
+def test_precision_and_recall_are_those_of_scikit_learn(
+    metric: Callable[..., Pooled], score: Callable[..., float]
+) -> None:
+    """Also of a class that is never predicted, and of one that is only predicted."""
+    table, labels = scores(6)
+    answers = table.argmax(axis=1)
+    for predicted in (answers, np.where(answers == 3, 9, answers)):
+        pooled = metric(predicted, labels)
+        assert pooled.overall == pytest.approx(score(labels, predicted, average="macro", zero_division=0.0))
+        for label in range(6):
+            alone = score(labels, predicted, labels=[label], average="macro", zero_division=0.0)
+            assert metric(predicted, labels, only=label).overall == pytest.approx(alone)
+    assert metric(table, labels).overall == metric(answers, labels).overall
+
+
+def test_precision_is_as_sure_as_its_predictions_are_many() -> None:
+    labels = np.repeat([0, 1], [20, 12])
+    answers = np.where(np.arange(32) < 28, 0, 1)
+    pooled = precision(answers, labels)
+    assert (pooled.fewest, pooled.rarest) == (4, 1)
+    assert pooled.overall == pytest.approx((20 / 28 + 1) / 2)
+    assert (recall(answers, labels).fewest, recall(answers, labels).rarest) == (12, 1)
+    never = precision(np.zeros(32, int), labels, only=1)
+    assert (never.fewest, never.rarest, never.overall) == (0, 1, 0.0)
 
 
 def test_iou_of_pixels_is_the_jaccard_score_of_scikit_learn() -> None:
@@ -118,7 +152,7 @@ def repeated(metric: Metric, output: Floats, labels: NDArray[np.int64], weights:
     return overall(metric(output[chosen], labels[chosen]))
 
 
-@pytest.mark.parametrize("metric", [f1, iou, auc, average_precision])
+@pytest.mark.parametrize("metric", [precision, recall, f1, iou, auc, average_precision])
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("digits", [1, 15])
 def test_a_weight_is_so_many_examples(metric: Metric, classes: int, digits: int) -> None:
@@ -175,8 +209,8 @@ def test_part_of_the_examples_may_lack_classes() -> None:
     alone = labels == 1
     for metric in (auc, average_precision):
         assert metric(table[alone], labels[alone], part=True) is None  # of the latter any answers would have 1
-    assert pool_f1_of_part(table[alone], labels[alone]) is None
-    assert overall(pool_f1_of_part(table[some], labels[some])) == f1(table[some], labels[some]).overall
+    assert pool_part(f1, table[alone], labels[alone]) is None
+    assert overall(pool_part(f1, table[some], labels[some])) == f1(table[some], labels[some]).overall
 
 
 def test_the_rarest_class() -> None:

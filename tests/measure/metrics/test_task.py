@@ -12,7 +12,7 @@ from sklearn.metrics import ndcg_score, top_k_accuracy_score
 from orun.errors import UsageError
 from orun.measure.metrics.curves import auc
 from orun.measure.metrics.pooled import f1, iou
-from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, rank_candidates, recall, reciprocal_rank
+from orun.measure.metrics.task import accuracy, accuracy_at, ndcg, rank_candidates, recall_at, reciprocal_rank
 
 
 def test_accuracy_of_scores() -> None:
@@ -203,8 +203,8 @@ def test_ranks_go_by_angle() -> None:
     candidates = np.array([[10.0, 1.0], [1.0, 5.0], [3.0, 3.0]])
     rank = rank_candidates(queries, candidates, np.array([0, 2, 1]))
     assert rank.tolist() == [1, 2, 2]
-    assert recall(rank, 1).tolist() == [1.0, 0.0, 0.0]
-    assert recall(rank, 5).tolist() == [1.0, 1.0, 1.0]
+    assert recall_at(rank, 1).tolist() == [1.0, 0.0, 0.0]
+    assert recall_at(rank, 5).tolist() == [1.0, 1.0, 1.0]
     assert reciprocal_rank(rank).tolist() == [1.0, 0.5, 0.5]
 
 
