@@ -1,4 +1,4 @@
-"""Gates that only a better model fails, which were probably meant the other way round."""
+"""Gates that only a better model fails, or that nearly every one passes: they were probably meant otherwise."""
 
 from __future__ import annotations
 
@@ -75,3 +75,18 @@ def test_a_gate_of_several_instances_is_noted_once(tmp_path: Path) -> None:
     text = ACCURACY.replace("    with:", "    matrix: {batch: [1, 2]}\n    with:")
     text = text.replace("better:", 'batch: "${matrix.batch}", better:')
     assert len(list_notes(tmp_path, f"{text}{{accuracy: {{max: 90%}}}}\n")) == 1
+
+
+@pytest.mark.parametrize(("least", "value", "meant"), [("0.93%", "0.0093", "93%"), (".9%", "0.009", "90%")])
+def test_a_percentage_of_a_proportion_is_noted(tmp_path: Path, least: str, value: str, meant: str) -> None:
+    """A gate of 0.93 % passed every model."""
+    lines = f"{ACCURACY}{{accuracy: {{min: {least}}}}}".splitlines()
+    place = f"p.yaml:{len(lines)}:{lines[-1].index(least) + 1}"
+    assert list_notes(tmp_path, "\n".join(lines)) == [
+        f"{place}: nearly every model passes this 'min' of 'accuracy', which is {value}; did you mean {meant}?"
+    ]
+
+
+@pytest.mark.parametrize("gate", ["{accuracy: {min: 1%}}", "{rmse: {max: 0.5}}", "{accuracy: {max_drop: 0.5%}}"])
+def test_other_small_percentages_are_not(tmp_path: Path, gate: str) -> None:
+    assert list_notes(tmp_path, f"{ACCURACY}{gate}\n") == []
