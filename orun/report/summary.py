@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import INTERRUPTED, Outcome, RunOutcome, RunResult
@@ -13,6 +13,7 @@ from orun.report.run_options import format_run_options
 from orun.report.stages import format_reasons
 from orun.report.terminal import Style, Terminal
 from orun.text.counts import count
+from orun.text.lists import join_few
 from orun.text.suggestions import show_path
 from orun.text.units import show
 
@@ -76,14 +77,9 @@ def _count_gates(result: RunResult) -> Iterator[str]:
     for name, gates in titles.items():
         if gates:
             number = f"{len(gates)}" if verdicts else count(len(gates), "gate")
-            yield f"{number} {name}" + ("" if result.outcome == "failed" else f" ({_join_titles(gates)})")
+            yield f"{number} {name}" + ("" if result.outcome == "failed" else f" ({join_few(gates, MOST_NAMED)})")
     if result.outcome == "done" and not result.not_asked:
         yield "no gates"
-
-
-def _join_titles(titles: Sequence[str]) -> str:
-    more = [f"{len(titles) - MOST_NAMED} more"] if len(titles) > MOST_NAMED else []
-    return ", ".join([*titles[:MOST_NAMED], *more])
 
 
 def _advise(result: RunResult) -> Iterator[str]:

@@ -19,6 +19,7 @@ from orun.stages._data.files import list_columns, read_columns
 from orun.stages._data.images import list_class_folders
 from orun.stages._sklearn.plain import find_column
 from orun.text.counts import count
+from orun.text.lists import join_few
 
 SHOWN = 8  # names in a sentence
 KINDS = {"i": "classes", "u": "classes", "b": "classes", "U": "texts", "O": "texts"}
@@ -77,11 +78,10 @@ def _search_columns(data: str, unused: Sequence[str], facts: ModelFacts, names: 
             "has scores"
         )
         return LabelFacts({"labels": label, **({"classes": [*names]} if is_named else {})}, assumption)
-    columns_shown = ", ".join(unused[:SHOWN]) + (f" and {len(unused) - SHOWN} more" if len(unused) > SHOWN else "")
     noun, pronoun = ("columns", "one") if len(unused) > 1 else ("column", "it")
     return LabelFacts(
-        refusal=f"nothing takes the {noun} {columns_shown} of {data}. Next: if {pronoun} holds the labels, name it in "
-        f"`data`, `labels: {(fitting or unused)[0]}`, and add a metric and a gate"
+        refusal=f"nothing takes the {noun} {join_few(unused, SHOWN)} of {data}. Next: if {pronoun} holds the labels, "
+        f"name it in `data`, `labels: {(fitting or unused)[0]}`, and add a metric and a gate"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from orun.errors import UnknownName
 from orun.stages.contract import Context
+from orun.text.lists import join_few
 
 SHOWN = 5  # names of the model in a message
 
@@ -25,13 +26,12 @@ def require_known(parameter: str, names: Collection[str], known: Collection[str]
     for name in names:
         if not name or name not in known:  # nameless nodes have an empty name, which identifies none of them
             there = sorted({*known} - {""})
-            more = f" and {len(there) - SHOWN} more" if len(there) > SHOWN else ""
             raise UnknownName(
                 f"{parameter}: {model} has no {name!r}",
                 name,
                 there,
-                why=f"it has {', '.join(there[:SHOWN]) or 'none with a name'}{more}",
-                hint="any ONNX viewer shows them" if more else "",
+                why=f"it has {join_few(there, SHOWN) or 'none with a name'}",
+                hint="any ONNX viewer shows them" if len(there) > SHOWN else "",
             )
 
 

@@ -71,7 +71,7 @@ NEW = "p50: {max_regression: 5%}"
 TITLE = "time p50 max 12.5ms"
 NEW_P50 = "time p50 max_regression 5%"
 NEW_SIZE = "time size max_regression 5%"
-MORE = "time any of 1, 1 more"
+MORE = "time any of 1 and 1 more"
 TIME = re.compile(r", [0-9.]+ (ms|s|min)(;.*)?$")
 IS_UNDECIDED = (
     "p50 is 12.4 ms (95 % interval 12.1 ms to 12.7 ms), and the interval holds the maximum of 12.5ms: "

@@ -15,6 +15,7 @@ from orun.stages._graph.io import iter_nodes, iter_tensors, load_graph
 from orun.stages._graph.parameters import count_attributes
 from orun.stages.contract import Context
 from orun.stages.library_errors import failing
+from orun.text.lists import join_few
 
 SHOWN = 3  # weights in a message
 SCALE = "_scale"  # ends the name of a value's scale
@@ -56,8 +57,7 @@ def build_nothing_quantized_error(context: Context, model: ModelProto, why: str,
     wrong = [item for item in iter_tensors(model) if item.data_type in types and len(item.dims) > 1]
     if wrong:
         names = [item.name for item in wrong]
-        shown = [*names[:SHOWN], *([f"{len(names) - SHOWN} more"] if len(names) > SHOWN else [])]
-        why = f"{', '.join(shown)}: in {types[wrong[0].data_type]}, and only float32 is quantized"
+        why = f"{join_few(names, SHOWN)}: in {types[wrong[0].data_type]}, and only float32 is quantized"
         hint = "export the model in float32 (`module.float()` in PyTorch)"
     elif holders := _list_holders(model):
         kinds = " and ".join(holders)

@@ -20,6 +20,7 @@ from orun.stages._graph.masked_rows import HIDDEN, OPERATORS
 from orun.stages._graph.missing import find_nan_inputs, trace_missing
 from orun.stages.contract import Context
 from orun.stages.datasets import find_constants
+from orun.text.lists import join_few
 
 INFINITE = 1e30  # magnitudes from here on count as infinite
 MATRIX = 2  # a weight has at least two axes
@@ -52,9 +53,8 @@ def _note_nodes(context: Context, reason: str, nodes: Iterable[NodeProto]) -> No
     if names:
         stay = f"{len(names)} nodes stay" if len(names) > 1 else "1 node stays"
         context.log.info("%s in float, as %s through:\n  %s", stay, reason, "\n  ".join(names))
-        more = f" and {len(names) - MOST_NAMED} more, which the log names" if len(names) > MOST_NAMED else ""
-        named = ", ".join(names[:MOST_NAMED])
-        context.note(f"{stay} in float, because {reason} through {'them' if len(names) > 1 else 'it'}: {named}{more}")
+        named = join_few(names, MOST_NAMED) + (", which the log names" if len(names) > MOST_NAMED else "")
+        context.note(f"{stay} in float, because {reason} through {'them' if len(names) > 1 else 'it'}: {named}")
 
 
 def find_mask_nodes(model: ModelProto, ranges: Ranges) -> list[NodeProto]:

@@ -224,7 +224,7 @@ def test_weights_in_float16(tmp_path: Path) -> None:
         quantize(tmp_path, artifact(tmp_path, model))
     assert str(caught.value) == (
         "nothing in the model could be quantized\n"
-        "  u, v, w, 1 more: in float16, and only float32 is quantized\n"
+        "  u, v, w and 1 more: in float16, and only float32 is quantized\n"
         "  hint: export the model in float32 (`module.float()` in PyTorch)"
     )
 
