@@ -29,9 +29,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Mapping, Sequence
 
-    from orun.core.source_location import Problem
+    from orun.core.source_location import Position, Problem
 
 MORE_MEMORY = "Nothing that was stored is lost. Free some memory, or raise the limit: ulimit -v unlimited"
 
@@ -142,6 +142,8 @@ class StageError(OrunError):
         module: name of a Python module that it imports and that was not found; empty if that is not the failure.
         missing: paths that files which it did not find may have been meant to have.
         command: the command that runs the stage alone, which `commands` has, too; empty if that is of no use.
+        code: line of the user's code or of the kind's that raised it, which `why` names; None if unknown.
+        settings: values of the stage's parameters with which it would not have failed so.
     """
 
     exit_code = 3
@@ -159,6 +161,8 @@ class StageError(OrunError):
         module: str = "",
         missing: Sequence[str] = (),
         command: str = "",
+        code: Position | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(problem, why=why, hint="\n".join(filter(None, (advice, hint))))
         self.stage = stage
@@ -169,6 +173,8 @@ class StageError(OrunError):
         self.module = module
         self.missing = missing
         self.command = command
+        self.code = code
+        self.settings = settings or {}
 
 
 class StageFailed(StageError):

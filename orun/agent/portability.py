@@ -11,6 +11,7 @@ from pathlib import Path
 from orun.agent.project_files import PUT_INTO_PROJECT, is_in
 from orun.agent.project_folders import Place, Project
 from orun.core.run_record import Failure
+from orun.core.serialization import replace
 from orun.environment.call_cache import cache_calls
 from orun.errors import NotPortable, OrunError, StageError
 from orun.executors import JobResult
@@ -129,7 +130,9 @@ def to_failure(error: OrunError, machine: str, place: Place | None = None) -> Fa
     elif is_of_machine(error) and commands:
         commands = f"on {machine}: {commands}"
     why = error.why
+    code, settings = (error.code, error.settings) if isinstance(error, StageError) else (None, {})
     if place is not None:
+        code = replace(code, file=strip_folder(code.file, place.folder)) if code else None
         missed = _list_missed(error, (error.problem, why, advice, commands), place)
         if isinstance(error, StageError) and error.module and (of_module := _list_module_entries(error.module, place)):
             missed, advice = of_module, ""  # which is to install a package of that name
@@ -147,6 +150,8 @@ def to_failure(error: OrunError, machine: str, place: Place | None = None) -> Fa
         log=show_path(getattr(error, "log", "")),
         advice=advice,
         command=command,
+        code=code,
+        settings=settings,
     )
 
 

@@ -46,6 +46,8 @@ class Failure(Record, frozen=True):
         log: path of the log of its process; empty when it never started.
         advice: the part of the hint that holds for every run, without the log and the command.
         command: the command in the hint that runs the stage alone where the run was; empty if the hint has none.
+        code: line of the user's code or of the kind's that raised it, which `why` names; None if unknown.
+        settings: values of the stage's parameters with which it would not have failed so.
     """
 
     error: str
@@ -55,6 +57,8 @@ class Failure(Record, frozen=True):
     log: str = ""
     advice: str = ""
     command: str = ""
+    code: Position | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class StageResult(NamedItems[Metric], Record, frozen=True):

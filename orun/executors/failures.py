@@ -7,10 +7,11 @@ import os
 import re
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import gettempdir
 
+from orun.core.source_location import Position
 from orun.environment.physical_memory import measure_memory
 from orun.environment.python_path import PACKAGE
 from orun.errors import OutputRefused, StageCrashed, StageError, StageFailed, StageTimeout
@@ -34,11 +35,12 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
     error = OutputRefused if trouble.error == "OutputRefused" else StageFailed
     close = find_closest(trouble.name, trouble.known) if trouble.name else ""
     why = [f"did you mean {close!r}?"] if close else [trouble.why] if trouble.why else []
-    if trouble.file:
+    code = Position(trouble.file, trouble.line, 1) if trouble.file else None
+    if code:
         inside = f" in {trouble.function}" if trouble.function else ""
-        why.append(f"at {show_path(trouble.file)}:{trouble.line}{inside}")
+        why.append(f"at {show_path(code.file)}:{code.line}{inside}")
     if trouble.shortage:
-        return _from_shortage(job, trouble.shortage, "\n".join([trouble.message, *why]))
+        return _from_shortage(job, trouble.shortage, "\n".join([trouble.message, *why]), code)
     advice = _suggest_install(job, trouble.packages) if trouble.packages else trouble.hint
     of_machine = bool(trouble.packages)
     return _build_error(
@@ -50,15 +52,17 @@ def from_trouble(job: Job, trouble: Trouble) -> StageError:
         of_machine=of_machine,
         module=trouble.module,
         missing=trouble.missing,
+        code=code,
+        settings=trouble.settings,
     )
 
 
-def _from_shortage(job: Job, number: int, why: str) -> StageError:
+def _from_shortage(job: Job, number: int, why: str, code: Position | None) -> StageError:
     """Return the error of a stage that met a full disk or another shortage, whatever failed of it."""
     places = dict.fromkeys([show_path(str(_find_store(job))), gettempdir()])
     problem, advice = explain_shortage(number, " ".join(map(quote, places)))
     advice = LESS_MEMORY if number == errno.ENOMEM else advice
-    return _build_error(StageFailed, job, problem, why, advice, of_machine=True)
+    return _build_error(StageFailed, job, problem, why, advice, of_machine=True, code=code)
 
 
 def _suggest_install(job: Job, packages: Sequence[str]) -> str:
@@ -142,7 +146,7 @@ def _find_crash_location(job: Job) -> str:
     return ""
 
 
-def _build_error(
+def _build_error(  # noqa: PLR0913 - what reports say of it
     error: type[StageError],
     job: Job,
     message: str,
@@ -152,6 +156,8 @@ def _build_error(
     of_machine: bool = False,
     module: str = "",
     missing: Sequence[str] = (),
+    code: Position | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> StageError:
     """Return the error with a hint: the advice, the log, and the command that runs the stage alone."""
     options = format_settings(job.overrides) + _format_store_option(job)
@@ -167,6 +173,8 @@ def _build_error(
         module=module,
         missing=missing,
         command=command,
+        code=code,
+        settings=settings,
     )
 
 

@@ -230,7 +230,15 @@ class Orders:
             command = self._format_command(message.stage)
             hint = format_commands(log, command)
         error: StageError = kind(
-            message.stage, failure.problem, why=failure.why, hint=hint, log=log, advice=failure.advice, command=command
+            message.stage,
+            failure.problem,
+            why=failure.why,
+            hint=hint,
+            log=log,
+            advice=failure.advice,
+            command=command,
+            code=failure.code,
+            settings=failure.settings,
         )
         return error
 

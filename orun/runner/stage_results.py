@@ -46,7 +46,7 @@ def build_failed_result(step: Step, error: StageError) -> StageResult:
         "failed",
         step.reasons,
         step.key,
-        failure=Failure(type(error).__name__, *texts),
+        failure=Failure(type(error).__name__, *texts, error.code, error.settings),
         position=step.stage.position,
         inputs=step.components,
         unjudged=list_unjudged(step.stage),

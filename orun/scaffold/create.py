@@ -20,7 +20,7 @@ from orun.scaffold.data_text import FUNCTION, format_data
 from orun.scaffold.goal import Condition, build_gates, list_objectives
 from orun.scaffold.init_command import format_init_command
 from orun.scaffold.inspection_process import declare_data, read_label_kind, read_model, search_labels
-from orun.scaffold.left_out import explain_failure, find_agreement, is_in_users_code
+from orun.scaffold.left_out import explain_failure, is_in_users_code
 from orun.scaffold.paths import derive_name, locate_data
 from orun.scaffold.pipeline_text import format_pipeline
 from orun.scaffold.recipe import Gates, list_stages, name_conversion, needs_examples
@@ -143,7 +143,8 @@ def _convert_original(file: Path, request: Request, store: Path | None, write: W
     """
     name = name_conversion(request.facts)
     result = _run(file, store, listener, [name])
-    if agreement := find_agreement(result[name]):
+    failure = result[name].failure
+    if failure and (agreement := failure.settings.get("min_agreement")):
         request = replace(request, agreement=agreement)
         write(file, format_text(file, request, {}))
         result = _run(file, store, listener, [name])

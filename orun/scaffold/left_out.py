@@ -17,15 +17,14 @@ PREFIXES = re.compile(
     r"|Load model from \S+ failed: ?"
 )
 ABSOLUTE = re.compile(r"(?<![\w./:])/(?:[^\s/:;,'\"()]+/)+[^\s/:;,'\"()]+")
-AGREEMENT = re.compile(r"`min_agreement: ([\d.]+%)`")  # in the advice of `convert/sklearn`
-LOCATION = re.compile(r"at (.+):\d+( in .+)?")  # of a line of code
 
 
 def explain_failure(stage: StageResult) -> str:
     """Return what a stage that failed could not do, why, and what to do next."""
     assert stage.failure  # noqa: S101 - the caller has looked
     failure = stage.failure
-    whys = [line.strip() for line in failure.why.splitlines() if line.strip() and not LOCATION.fullmatch(line.strip())]
+    whys = [line.strip() for line in failure.why.splitlines() if line.strip()]
+    whys = whys[: len(whys) - (failure.code is not None)]  # the last line says where that is
     refusal = [_strip_prefixes(line) for line in (failure.problem, *whys[:1])]
     advice = failure.advice.partition("\n")[0].rstrip(".")
     after = f". Next: {advice or f'orun stages {stage.uses}'}"
@@ -37,15 +36,8 @@ def explain_failure(stage: StageResult) -> str:
 
 def is_in_users_code(stage: StageResult) -> bool:
     """Return whether the user's code raised the failure of a stage, and not orun's or a library that it calls."""
-    lines = stage.failure.why.splitlines() if stage.failure else []
-    places = [Path(location[1]).absolute() for line in lines if (location := LOCATION.fullmatch(line.strip()))]
-    return any(not place.is_relative_to(PACKAGE) for place in places)
-
-
-def find_agreement(stage: StageResult) -> str:
-    """Return the `min_agreement` that the refusal of a converted model asks for; empty if it asks for none."""
-    share = AGREEMENT.search(stage.failure.advice) if stage.failure else None
-    return share[1] if share else ""
+    code = stage.failure.code if stage.failure else None
+    return code is not None and not Path(code.file).is_relative_to(PACKAGE)
 
 
 def _strip_prefixes(text: str) -> str:

@@ -28,6 +28,7 @@ from orun.core.reason import build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import Failure
 from orun.core.serialization import from_json, replace
+from orun.core.source_location import Position
 from orun.environment.env_vars import AGENT_TOKEN, set_variable
 from orun.errors import StoreError, UsageError
 from orun.executors import Progress
@@ -179,6 +180,7 @@ def test_a_stage_that_fails_for_want_of_a_file_is_told_how_it_travels(driver: Dr
         failed.failure.log,
         "List it in the pipeline file: ship: [data]",
         "orun pipeline.yaml --only need",
+        Position("stages.py", 32, 1),
     )
 
 
@@ -214,6 +216,7 @@ def test_a_module_that_git_ignores_is_not_to_be_installed(driver: Driver) -> Non
         failed.failure.log,
         "List it in the pipeline file: ship: [data]",
         "orun imports.yaml --only imports",
+        Position("imports.py", 5, 1),
     )
 
 

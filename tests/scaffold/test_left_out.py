@@ -8,7 +8,9 @@ import pytest
 
 import orun
 from orun.core.run_record import Failure, StageResult
-from orun.scaffold.left_out import LONGEST, explain_failure, find_agreement, is_in_users_code
+from orun.core.serialization import replace
+from orun.core.source_location import Position
+from orun.scaffold.left_out import LONGEST, explain_failure, is_in_users_code
 
 ORT = "[ONNXRuntimeError] : 1 : FAIL : "
 CASES = [
@@ -18,6 +20,7 @@ CASES = [
             f"int8 raised Fail: {ORT}Non-zero status code returned while running Conv node. Name:'a_nchwc' "
             "Status Message: Input channels C is not equal to kernel channels * group.",
             "at /home/me/orun/stages/_graph/inner_values.py:50 in values_of",
+            code=Position("/home/me/orun/stages/_graph/inner_values.py", 50, 1),
         ),
         "int8 raised Fail: Input channels C is not equal to kernel channels * group. Next: orun stages quantize/static",
     ),
@@ -43,36 +46,17 @@ CASES = [
 def test_what_why_and_what_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Failure, reason: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("data.py").touch()
-    failure = Failure(failure.error, failure.problem.format(folder=tmp_path), failure.why, advice=failure.advice)
+    failure = replace(failure, problem=failure.problem.format(folder=tmp_path))
     assert explain_failure(StageResult("int8", "quantize/static", "failed", failure=failure)) == reason
     assert len(reason) <= LONGEST
 
 
+PACKAGE = Path(orun.__file__).parent
+
+
 @pytest.mark.parametrize(
-    ("why", "is_users"),
-    [
-        ("at data.py:3 in load", True),
-        ("more\nat ../lib/helper.py:3", True),
-        (f"at {Path(orun.__file__).parent}/stages/_data/files.py:50 in read", False),
-        ("it has no labels", False),
-        ("", False),
-    ],
+    ("code", "is_users"), [("/home/me/data.py", True), (f"{PACKAGE}/stages/_data/files.py", False), ("", False)]
 )
-def test_whose_code_failed(why: str, is_users: bool) -> None:
-    failure = Failure("StageFailed", "accuracy raised ValueError", why)
+def test_whose_code_failed(code: str, is_users: bool) -> None:
+    failure = Failure("StageFailed", "accuracy raised ValueError", code=Position(code, 3, 1) if code else None)
     assert is_in_users_code(StageResult("accuracy", "measure/accuracy", "failed", failure=failure)) is is_users
-
-
-@pytest.mark.parametrize(
-    ("advice", "agreement"),
-    [
-        ("where a few rounded values may differ, say so: `min_agreement: 99.8%`", "99.8%"),
-        ("try `precision: float64`; where a few rounded values may differ, say so: `min_agreement: 97%`", "97%"),
-        ("try `precision: float64`", ""),
-        ("", ""),
-    ],
-)
-def test_the_agreement_that_a_refusal_asks_for(advice: str, agreement: str) -> None:
-    failure = Failure("StageFailed", "the converted model disagrees", advice=advice)
-    assert find_agreement(StageResult("convert", "convert/sklearn", "failed", failure=failure)) == agreement
-    assert find_agreement(StageResult("convert", "convert/sklearn", "built")) == ""

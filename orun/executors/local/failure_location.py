@@ -13,7 +13,7 @@ from typing import Literal
 
 from orun.core.serialization import replace
 from orun.environment.distributions import OF_MODULES
-from orun.errors import MissingPackages, OrunError, OutputRefused, UnknownName
+from orun.errors import MissingPackages, OrunError, OutputRefused, StageError, UnknownName
 from orun.executors.job import Job
 from orun.executors.local.messages import Trouble
 from orun.executors.tracing import variables
@@ -55,6 +55,8 @@ def _describe(job: Job, scope: Scope, error: BaseException) -> Trouble:
         if isinstance(error, OutputRefused):
             name = "OutputRefused"
         report = Trouble(name, error.problem, error.why, error.hint, *_find_last_frame(error, scope.is_code))
+        if isinstance(error, StageError):
+            report = replace(report, settings=error.settings)
         if isinstance(error, MissingPackages):
             return replace(report, packages=tuple(error.packages))
         return replace(report, name=error.name, known=tuple(error.known)) if isinstance(error, UnknownName) else report

@@ -28,6 +28,7 @@ class Trouble(Record, frozen=True):
         module: a module that was not found; empty if that is not the failure.
         shortage: errno of what the machine has run out of, such as disk space; 0 if that is not the failure.
         missing: paths that files which were not found may have been meant to have; none if that is not the failure.
+        settings: values of the stage's parameters with which it would not have failed so.
     """
 
     error: Literal["StageFailed", "OutputRefused"]
@@ -43,6 +44,7 @@ class Trouble(Record, frozen=True):
     module: str = ""
     shortage: int = 0
     missing: Sequence[str] = ()
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 class Ended(Record, frozen=True):

@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from orun.core.metrics import Metric
+from orun.errors import StageFailed
 from orun.stages._data.source import LABELS, DType, Examples, Source
 from orun.stages.common_parameters import Atol, Rtol
 from orun.stages.contract import Context, Spec
@@ -133,10 +134,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     tolerance = Tolerance(params.atol, params.rtol)
     comparison = compare(context, estimator, data, tolerance, raw=_wants_raw(params))
     if comparison.agreement < params.min_agreement:
-        raise context.failed(
+        share = f"{math.floor(comparison.agreement * 1000) / 10:g}%" if comparison.agreement >= FEW else ""
+        raise StageFailed(
+            context.stage,
             f"the converted model disagrees with scikit-learn in output {comparison.output!r}",
             why=comparison.why,
-            hint=_suggest_fix(comparison.agreement, unrounded, is_float32=has_trees(estimator)),
+            hint=_suggest_fix(share, unrounded, is_float32=has_trees(estimator)),
+            settings={"min_agreement": share} if share else {},
         )
     note_rounded_inputs(
         context,
@@ -154,8 +158,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
 
 
-def _suggest_fix(agreement: float, data: Table, *, is_float32: bool) -> str:
-    """Return the next step after a disagreement; ONNX Runtime has trees of float32 alone."""
+def _suggest_fix(share: str, data: Table, *, is_float32: bool) -> str:
+    """Return the next step after a disagreement; ONNX Runtime has trees of float32 alone.
+
+    `share` is that of the examples that agree, if they are many enough to do without the others; else empty.
+    """
     from orun.stages._sklearn.rounding import COARSE, find_coarsest_column
 
     hints = [] if is_float32 else ["try `precision: float64`"]
@@ -164,8 +171,7 @@ def _suggest_fix(agreement: float, data: Table, *, is_float32: bool) -> str:
             "trees of ONNX Runtime take float32 alone: subtract an offset from columns of large, close values, such as "
             "times, before fitting"
         )
-    if agreement >= FEW:
-        share = f"{math.floor(agreement * 1000) / 10:g}%"
+    if share:
         hints.append(f"where a few rounded values may differ, say so: `min_agreement: {share}`")
     return "; ".join(hints)
 

@@ -57,7 +57,6 @@ TEXTS = {
     "pipeline/validate.py": "what editors show for the schema",
     "report/failures.py": "the log of a stage",
     "scaffold/goal.py": "the user's answer",
-    "scaffold/left_out.py": "ONNX Runtime, and where it was called",
     "stages/_graph/io.py": "web pages",
     "stages/_sklearn/check.py": "ONNX Runtime",
     "stages/_sklearn/export.py": "skl2onnx",
