@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from orun.api import explain, history, load, plan, run, verify, watch
     from orun.core.metrics import Comparison, Estimate, Metric
-    from orun.core.run_record import RunResult, StageResult
+    from orun.core.run_record import RunInterrupted, RunResult, StageResult
     from orun.core.source_location import Problem
     from orun.core.verdict import Verdict
     from orun.drift.result import WatchedStatistic, WatchResult
@@ -46,7 +46,7 @@ _HOMES = {
     "orun.core.metrics": ("Comparison", "Estimate", "Metric"),
     "orun.pipeline.model": ("Pipeline",),
     "orun.planning.plan": ("Plan", "Step"),
-    "orun.core.run_record": ("RunResult", "StageResult"),
+    "orun.core.run_record": ("RunInterrupted", "RunResult", "StageResult"),
     "orun.core.verdict": ("Verdict",),
     "orun.remote.options": ("Remote",),
     "orun.scaffold.init": ("init",),
@@ -76,6 +76,7 @@ __all__ = [
     "Range",
     "Ratio",
     "Remote",
+    "RunInterrupted",
     "RunResult",
     "Series",
     "Size",

@@ -209,6 +209,8 @@ def run(  # noqa: PLR0913 - the options of the command line
         NoMachine: when a stage must run and none of the machines can run it.
         UsageError: when a stage of that name is not in the file, the remote cannot be as it is asked for, or a report
             would replace what the run reads.
+        RunInterrupted: a `KeyboardInterrupt`, when the user stops the run, which has ended in order; its `result` says
+            what became of each stage.
     """
     _require_posix("orun.run")
     require_limits(jobs, gpus, wait)

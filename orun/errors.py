@@ -19,7 +19,7 @@ OrunError                    exit code
 │   ├── UndeclaredInput          it reads what another stage wrote beside its output in another run
 │   ├── NotPortable              it reads or writes what does not travel to the machine that runs it
 │   └── MachineLost              the machines that ran it cannot be reached any more
-└── Interrupted              130 the user stopped it
+└── Interrupted              130 the user stopped the command
 
 Anything else that reaches the top is a bug in orun: exit code 5, the traceback in a log file.
 """
@@ -213,6 +213,6 @@ class MachineLost(StageError):
 
 
 class Interrupted(OrunError):
-    """The user stopped the run."""
+    """The user stopped the command: what the command line makes of Ctrl-C."""
 
     exit_code = 130

@@ -13,8 +13,11 @@ import pytest
 
 import orun
 from orun.api import rebuild
+from orun.cli.run_ids import read_run
+from orun.core.events import Event, StageStarted
 from orun.errors import UsageError
 from orun.stages.release._manifest import REQUIRED, write_manifest
+from orun.store import Store
 from tests.report.test_notebook import CODE
 
 
@@ -101,6 +104,22 @@ def test_numbers_of_numpy_are_values(tmp_path: Path) -> None:
     (tmp_path / "p.yaml").write_text("seed: 1\nstages: {import: {uses: convert/onnx, with: {path: a.onnx}}}\n")
     (tmp_path / "a.onnx").touch()
     assert orun.load(tmp_path / "p.yaml", set={"seed": np.arange(3)[2]}).seed == 2
+
+
+def test_ctrl_c_raises_when_the_run_has_ended_in_order(store: Path) -> None:
+    """A loop over pipelines went on with the next one."""
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, StageStarted):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        orun.run(store.parent / "p.yaml", store=store, force="write", on_event=interrupt)
+    assert isinstance(stopped.value, orun.RunInterrupted)
+    result = stopped.value.result
+    assert (result.outcome, result.exit_code, result.stages) == ("interrupted", 130, ())
+    with Store.open(store, read_only=True) as opened:
+        assert read_run(opened, "last") == result
 
 
 def test_a_single_report_is_a_path(store: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 from orun import api
 from orun.core.run_record import RunResult
 from orun.core.serialization import replace
-from orun.errors import Interrupted
 from orun.eventlog import Listener, ignore
 from orun.pipeline.fragments import to_plain_default
 from orun.pipeline.graph import find_reachable
@@ -79,7 +78,7 @@ class Experiment:
 
         Raises:
             OutOfTime: if no time is left.
-            Interrupted: if the user stops it.
+            RunInterrupted: if the user stops it.
         """
         if self.left <= 0:
             raise OutOfTime
@@ -95,10 +94,7 @@ class Experiment:
             module = registry.import_kind(uses)  # of the library; a pipeline file need not be able to name it
             kinds[uses] = KindUse("built-in", module.__name__, module.SPEC)
         derived = replace(self.pipeline, name=f"{self.pipeline.name}.blame", stages=(*own, *added), kinds=kinds)
-        result = api.run(derived, to=list(names), keep_going=True, store=self.store, on_event=self.listener)
-        if result.exit_code == Interrupted.exit_code:
-            raise Interrupted("interrupted")
-        return result
+        return api.run(derived, to=list(names), keep_going=True, store=self.store, on_event=self.listener)
 
     def list_stages_up_to(self, names: Collection[str]) -> set[str]:
         """Return these stages and all before them."""

@@ -20,7 +20,7 @@ from orun.core.serialization import replace
 from orun.environment.distributions import holds_packages
 from orun.environment.env_vars import set_variable
 from orun.environment.python_path import VARIABLE, list_folders
-from orun.errors import Interrupted, PipelineError
+from orun.errors import PipelineError
 from orun.eventlog import Listener, ignore
 from orun.fs.observed_state import find_project, stat_presence, to_portable_name
 from orun.gates.baselines import locate
@@ -87,8 +87,6 @@ class PartialBuilder:
                     result = api.run(
                         pipeline, to=[stage], keep_going=True, store=self.store.root, on_event=self.listener
                     )
-            if result.exit_code == Interrupted.exit_code:
-                raise Interrupted("interrupted")
         except PipelineError:  # a file or package is missing: these changes do not go together
             return "unresolved"
         finally:

@@ -15,7 +15,7 @@ from orun.cli import options
 from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
 from orun.core.open_gates import list_failed_gates
-from orun.errors import Interrupted, OrunError, UsageError
+from orun.errors import OrunError, UsageError
 from orun.eventlog import ignore
 from orun.fs.os_errors import quote
 from orun.pipeline.model import iter_gates
@@ -69,8 +69,6 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
         # A run with --keep-going may have judged the named gate behind a failed one.
         past_gates = gate is not None
         result = orun.run(pipeline, to=to, keep_going=True, past_gates=past_gates, store=store, on_event=say)
-        if result.exit_code == Interrupted.exit_code:
-            raise Interrupted("interrupted")
         judged = find_requests(pipeline, result, all_gates=gate is not None)
         requests = [item for item in judged if gate in (None, item.stage.id, f"{item.stage.id}.{item.gate.metric}")]
         diagnoses = _diagnose(requests, seconds, store, say)
@@ -96,7 +94,7 @@ def look_into(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet
     try:
         with stop_signals():
             return _diagnose_and_keep(orun.load(file, set=choices["set"]), choices.get("store"), result, quiet=quiet)
-    except (Interrupted, KeyboardInterrupt):
+    except KeyboardInterrupt:
         again = _format_command(Path(file).absolute(), choices["set"], choices.get("store"))
         click.echo(f"the search was interrupted; to go on: {again}", err=True)
         return ()

@@ -18,11 +18,13 @@ from orun.cli.reports import FILES, list_requested, write_all
 from orun.cli.selection import SelectingVerb, list_forced, selection_options
 from orun.cli.signals import wrap_listener
 from orun.core.open_gates import list_failed_gates
-from orun.errors import Interrupted, UsageError
+from orun.core.run_record import INTERRUPTED, RunInterrupted
+from orun.errors import UsageError
 
 if TYPE_CHECKING:
     from orun.blame.diagnosis import Diagnosis
     from orun.core.run_record import RunResult
+    from orun.eventlog import Listener
     from orun.report.console import Detail
 
 EXAMPLES = (
@@ -100,7 +102,7 @@ def command(
         if as_json:
             from orun.report.document import build_run_document
 
-            result = orun.run(file, on_event=wrap_listener(stack, None), **choices)
+            result = _run_to_its_end(file, wrap_listener(stack, None), choices)
             diagnoses = _diagnose(file, choices, result, quiet=True) if blames else ()
             options.show_json(build_run_document(result, diagnoses))
             _annotate(result, as_json=True)
@@ -123,6 +125,14 @@ def command(
     return result.exit_code
 
 
+def _run_to_its_end(file: str, listener: Listener, choices: Mapping[str, Any]) -> RunResult:
+    """Run the pipeline; a run that the user stops has a result and reports, too."""
+    try:
+        return orun.run(file, on_event=listener, **choices)
+    except RunInterrupted as stopped:
+        return stopped.result
+
+
 def _annotate(result: RunResult, *, as_json: bool) -> None:
     """In a step of GitHub Actions, say what is wrong at its line of the file; the runner reads both streams."""
     if os.environ.get("GITHUB_ACTIONS") == "true":
@@ -139,7 +149,7 @@ def _run_and_show(
 
     console = Console(sys.stdout, detect(sys.stdout), detail)
     try:
-        result = orun.run(file, on_event=wrap_listener(stack, console), **choices)
+        result = _run_to_its_end(file, wrap_listener(stack, console), choices)
     finally:
         console.close()
     console.finish(result, look_into)
@@ -148,7 +158,7 @@ def _run_and_show(
 
 def _diagnose(file: str, choices: Mapping[str, Any], result: RunResult, *, quiet: bool) -> tuple[Diagnosis, ...]:
     """Return what is behind the failed gates of a run, if a search on this machine can find it."""
-    if not list_failed_gates(result.verdicts) or result.exit_code == Interrupted.exit_code:
+    if not list_failed_gates(result.verdicts) or result.exit_code == INTERRUPTED:
         return ()
     from orun.fs.observed_state import find_project
     from orun.remote.settings import read_fleet_url

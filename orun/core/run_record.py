@@ -253,3 +253,15 @@ class RunResult(NamedItems[StageResult], Record, frozen=True):
         if left_out and (self.exit_code or not outcomes):
             return "not judged"
         return "passed" if outcomes else "done"
+
+
+class RunInterrupted(KeyboardInterrupt):
+    """Ctrl-C in a run, which has ended in order since: its stages are stopped, and what is done is kept.
+
+    Attributes:
+        result: what became of each stage.
+    """
+
+    def __init__(self, result: RunResult) -> None:
+        super().__init__("interrupted")
+        self.result = result

@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Iterable
 
 from orun.core.events import Event, Notice
 from orun.environment.env_vars import SHARED_KEY, SIGNING_KEY
-from orun.errors import Interrupted
 from orun.fs.digests import is_digest
 from orun.planning.plan import Step
 from orun.planning.planner import Planner
@@ -72,15 +71,11 @@ class Sync:
 
         Raises:
             RemoteError: if the remote fails and is required.
-            Interrupted: if the user does not wait.
         """
         models = {
             step.stage.id: self._planner.find_missing_model(step.stage) for step in steps
         }  # a file of the user's names them
-        try:
-            self.downloads.fetch_models({name: model for name, model in models.items() if is_digest(model)})
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted") from None
+        self.downloads.fetch_models({name: model for name, model in models.items() if is_digest(model)})
 
     def wait(self, timeout: float) -> None:
         """Wait until an operation has ended, at most so many seconds."""
@@ -91,7 +86,7 @@ class Sync:
 
         Raises:
             RemoteError: if a push failed and the remote is required.
-            Interrupted: if the user does not wait.
+            KeyboardInterrupt: if the user does not wait; a notice says how much was not pushed.
         """
         uploads, emit = self.uploads, self._connection.emit
         try:
@@ -99,7 +94,7 @@ class Sync:
         except KeyboardInterrupt:
             text = f"{count(uploads.pending, 'result')} not pushed to the remote; the next run offers them again"
             emit(Notice("warning", text))
-            raise Interrupted("interrupted") from None
+            raise
         finally:
             self.close()
         if uploads.held_back:
@@ -124,7 +119,7 @@ def push_results(settings: Settings, planner: Planner, steps: Iterable[Step]) ->
 
     Raises:
         RemoteError: if a push failed and the remote is required.
-        Interrupted: if the user does not wait.
+        KeyboardInterrupt: if the user does not wait.
     """
     texts: list[str] = []
 

@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING
 
 from orun import __version__
 from orun.core.events import Event, Notice, RunStarted
-from orun.core.run_record import INVESTIGATIONS, UNDECIDED, ChangedSetting, RunResult, StageResult
+from orun.core.run_record import (
+    INTERRUPTED,
+    INVESTIGATIONS,
+    UNDECIDED,
+    ChangedSetting,
+    RunInterrupted,
+    RunResult,
+    StageResult,
+)
 from orun.core.serialization import Record, replace
 from orun.core.verdict import Verdict
 from orun.environment import device, platforms
 from orun.environment.resources import Resources
-from orun.errors import Interrupted, OrunError, StoreError
+from orun.errors import OrunError, StoreError
 from orun.eventlog import Journal, build_unrecorded_notice
 from orun.executors import LocalExecutor, Mask, find_enclosing_stage
 from orun.fs.observed_state import to_portable_name
@@ -57,6 +65,7 @@ class RunSession(Record, frozen=True):
 
         Raises:
             OrunError: if the run itself cannot go on, as when the store fails.
+            RunInterrupted: if the user stops it; it has ended in order.
         """
         pipeline, needed = self.planner.pipeline, self._find_needed()
         plan = Plan(pipeline, tuple(step for step in self.plan.steps if step.stage.id in needed))
@@ -78,15 +87,15 @@ class RunSession(Record, frozen=True):
                 fleet=self.fleet,
             )
             try:
-                self._make_environments()
+                make_environments(self.plan, self.chosen, lambda text: self._emit(Notice("info", text)))
                 if runner.remote:
                     runner.remote.fetch_models(plan.steps)
                 runner.run(plan)
                 if runner.remote:
                     runner.remote.finish()
                 code = choose_exit_code(tuple(runner.outcome.results.values()), runner.outcome.verdicts)
-            except Interrupted as interrupted:
-                code = interrupted.exit_code
+            except KeyboardInterrupt:
+                code = INTERRUPTED
             except OrunError as error:
                 with suppress(StoreError):  # a store that failed may take no record either
                     self._end(error.exit_code)
@@ -95,7 +104,10 @@ class RunSession(Record, frozen=True):
             finally:
                 if runner.remote:
                     runner.remote.close()
-        return self._end(code), runner
+        result = self._end(code)
+        if code == INTERRUPTED:
+            raise RunInterrupted(result)
+        return result, runner
 
     def _iter_warnings(self, plan: Plan) -> Iterator[str]:
         """Yield what the user should know before the first stage starts."""
@@ -111,12 +123,6 @@ class RunSession(Record, frozen=True):
         if isinstance(event, Notice):
             event = replace(event, text=Mask.of(self.planner.pipeline.private).hide_in_text(event.text))
         self.journal.emit(event)
-
-    def _make_environments(self) -> None:
-        try:
-            make_environments(self.plan, self.chosen, lambda text: self._emit(Notice("info", text)))
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted") from None
 
     def _open_sync(self) -> Sync | None:
         if self.remote is None:

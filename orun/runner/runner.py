@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from orun.core.events import Event
 from orun.core.serialization import replace
 from orun.environment.resources import Resources
-from orun.errors import Interrupted
 from orun.executors import Executor, Mask
 from orun.pipeline.model import Stage
 from orun.planning.plan import Plan
@@ -70,7 +69,7 @@ class Runner:
 
         Raises:
             StoreError: if the store fails; running stages are stopped.
-            Interrupted: if the user stops the run; running stages are stopped.
+            KeyboardInterrupt: if the user stops the run; running stages are stopped.
         """
         self.planner.store.pause(PAUSE_SECONDS)
         stages = tuple(step.stage for step in plan.steps)
@@ -99,8 +98,6 @@ class Runner:
             while not self._schedule.finished:
                 self._advance()
             self.outcome.settle_outputs()
-        except KeyboardInterrupt:
-            raise Interrupted("interrupted") from None
         finally:
             if self.fleet:
                 self.fleet.fleet.close()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from orun import api
-from orun.core.run_record import BY_INIT, INTERRUPTED, RunResult, StageResult
+from orun.core.run_record import BY_INIT, RunResult, StageResult
 from orun.core.serialization import Record, replace
 from orun.core.verdict import Verdict
 from orun.environment import distributions
@@ -128,12 +128,8 @@ def _runs_here(file: Path, request: Request) -> bool:
 
 
 def _run(file: Path, store: Path | None, listener: Listener, to: Sequence[str] = ()) -> RunResult:
-    """Run the pipeline; an interrupted run measured nothing to go by, and ends the creation."""
     pipeline = replace(api.load(file), run_suffix=BY_INIT)
-    result = api.run(pipeline, store=store, to=to, on_event=listener)
-    if result.exit_code == INTERRUPTED:
-        raise KeyboardInterrupt
-    return result
+    return api.run(pipeline, store=store, to=to, on_event=listener)
 
 
 def _convert_original(file: Path, request: Request, store: Path | None, write: Write, listener: Listener) -> Request:

@@ -11,7 +11,7 @@ from tempfile import NamedTemporaryFile, TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from orun import api
-from orun.core.run_record import INTERRUPTED, StageResult
+from orun.core.run_record import StageResult
 from orun.core.serialization import Record
 from orun.environment.env_vars import set_variable
 from orun.errors import UsageError
@@ -102,7 +102,7 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
 
     Raises:
         UsageError: when an input is missing or not known.
-        KeyboardInterrupt: when the run was interrupted.
+        RunInterrupted: when the user stops the run.
     """
     kind = find_stage(reference)
     folder, stage = Path(reference.rpartition(":")[0]).absolute().parent, derive_id(kind)
@@ -120,8 +120,6 @@ def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str,
     ):
         values = {f"stages.{stage}.with.{name}": value for name, value in overrides.items()}
         run = api.run(api.load(file, values), store=store, on_event=listener)
-        if run.exit_code == INTERRUPTED:
-            raise KeyboardInterrupt
         failed = next((stage for stage in run.stages if stage.failure), None)
         if failed is not None:
             assert failed.failure  # noqa: S101 - it was chosen by it
