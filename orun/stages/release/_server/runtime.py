@@ -16,9 +16,10 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import grpc
@@ -183,16 +184,18 @@ async def serve(model: ServedModel, host: str, http_port: int, grpc_port: int) -
     logger.info("%s: HTTP at %s:%d%s", model.name, host, http_port, over_grpc)
     serving = asyncio.create_task(http.start())
     await asyncio.sleep(0)  # it has set uvicorn's handlers of signals when it first waits
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave, plane)
+    end = signal.getsignal(signal.SIGTERM)
+    assert callable(end)  # noqa: S101 - it is uvicorn's
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave, plane, end)
     await serving
     await rpc.stop(GRACE_SECONDS)
 
 
-def leave(plane: Protocol) -> None:
-    """Be ready no more, and end soon; at once if this is the second time."""
+def leave(plane: Protocol, end: Callable[[int, FrameType | None], Any]) -> None:
+    """Be ready no more, and end soon by uvicorn's handler of SIGTERM; at once if this is the second time."""
     seconds = 0 if plane.leaving else LEAVING_SECONDS
     plane.leaving = True
-    asyncio.get_running_loop().call_later(seconds, signal.raise_signal, signal.SIGINT)  # which uvicorn handles
+    asyncio.get_running_loop().call_later(seconds, end, signal.SIGTERM, None)
 
 
 def main() -> None:
