@@ -51,6 +51,8 @@ class Mask(Record, frozen=True):
         if isinstance(error, StageError):
             texts = error.advice, error.commands, error.command
             error.advice, error.commands, error.command = map(self.hide_in_text, texts)
+            error.code = error.code and replace(error.code, file=self.hide_in_text(error.code.file))
+            error.settings = {name: self.hide_in_text(value) for name, value in error.settings.items()}
         error.args = (error.problem,)
         return error
 

@@ -50,7 +50,7 @@ def ask(context):
 @stage(inputs={}, output="files")
 def fail(context):
     secret = os.environ["TEST_DSN"]
-    raise StageFailed("fail", f"no way to {secret}", hint=f"ask {secret}")
+    raise StageFailed("fail", f"no way to {secret}", hint=f"ask {secret}", settings={"dsn": secret})
 """
 WARNING = (
     "ask looks up MY_API_TOKEN, which is taken for a secret by its name: no result depends on its value; "
@@ -125,6 +125,7 @@ def test_what_stages_print_and_say_is_masked(project: Project) -> None:
     assert failure is not None
     assert (failure.problem, failure.advice) == ("no way to ***", "ask ***")
     assert failure.hint.splitlines()[0] == "ask ***"
+    assert failure.settings == {"dsn": "***"}
     assert VALUE not in (result.folder / "logs" / "fail.log").read_text()
     assert project.text("ask") == f"{len(VALUE)} {len(SETTING)}"  # it was told the value
 
@@ -147,6 +148,7 @@ def test_the_log_of_a_stage_that_is_interrupted_is_masked(project: Project) -> N
 
     with pytest.raises(orun.RunInterrupted) as stopped:
         orun.run(project.folder / "pipeline.yaml", store=project.store, only=["fail"], on_event=interrupt)
+    assert stopped.value.result.exit_code == 130
     assert (stopped.value.result.folder / "logs" / "fail.log").read_text() == "***\n"
     assert holders(project.store, VALUE.encode()) == []
 

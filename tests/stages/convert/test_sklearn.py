@@ -22,7 +22,7 @@ from skl2onnx.shape_calculators.quadratic_discriminant_analysis import calculate
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.linear_model import Ridge
 
-from orun.errors import MissingPackages, OrunError
+from orun.errors import MissingPackages, OrunError, StageFailed
 from orun.stages import memory_headroom
 from orun.stages._graph import sessions
 from orun.stages._sklearn import check, converters
@@ -454,7 +454,10 @@ def test_each_output_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         ]
 
     change_answers(monkeypatch, change)
-    text = refusal(tmp_path, "pipeline", "digits")
+    with pytest.raises(StageFailed) as caught:
+        convert(tmp_path, "pipeline", "digits")
+    assert caught.value.settings == {"min_agreement": "97%"}
+    text = str(caught.value)
     assert text.startswith(
         "the converted model disagrees with scikit-learn in output 'label'\n"
         "  2 of 200 examples differ; with the other outputs, 6\n"
