@@ -115,7 +115,8 @@ def test_an_editor_accepts_good_files_as_they_are_written(file: Path) -> None:
 
 def test_every_provider_of_the_installed_runtime_is_known() -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
-    assert set(PROVIDERS) == set(onnxruntime.get_all_providers())
+    gone = {"ACLExecutionProvider", "NvTensorRTRTXExecutionProvider"}  # listed up to ONNX Runtime 1.31
+    assert set(PROVIDERS) in (listed := set(onnxruntime.get_all_providers()), listed | gone)
 
 
 def test_the_options_of_tensorrt_are_those_of_its_library() -> None:
