@@ -6,14 +6,17 @@ import itertools
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 
 from orun.core.serialization import Record, replace
 from orun.pipeline.expressions import MATRIX, Expressions, list_used_axes
 from orun.pipeline.fragments import NAME
+from orun.pipeline.grammar import Limits
 from orun.pipeline.graph import sort_topologically
 from orun.pipeline.instances import Axes, Link, read_links
 from orun.pipeline.nodes import Entry, List, Map, Node, Scalar, Span, find_repeated, list_scalars
 from orun.pipeline.problems import Problems
+from orun.pipeline.unknown_keys import names_stages, suggest_import
 from orun.text.positions import format_position
 from orun.text.suggestions import find_closest, format_choices
 
@@ -21,9 +24,7 @@ AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of
 SEPARATOR = re.compile(r"[\s,;]+")  # between stages in a text that should be a list
 MAX_STAGES = 1000  # stages that a stage of the file may expand to
 SHOWN = 8  # steps of a loop that a message shows at either end
-FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
-KEYS = ("uses", "needs", "with", "gate", "matrix", "env")  # of a stage, besides limits of its process
-A_FILE = "a stage needs stages: a file is a parameter of one, as in `import: {uses: convert/onnx, with: {path: FILE}}`"
+KEYS = ("uses", "needs", "with", "gate", "matrix", "env", *(limit.name for limit in fields(Limits)))  # of a stage
 
 
 class DeclaredStage(Record, frozen=True):
@@ -69,7 +70,7 @@ class Declarations:
     def _declare(self, name: str, key: Span, node: Map) -> DeclaredStage:
         axes = self._read_axes(node)
         written = node.get("needs")
-        needs = written or _find_misspelt_needs(node)
+        needs = written or self._find_misspelt_needs(node)
         combinations = []
         for values in itertools.product(*axes.values()):
             combination = dict(zip(axes, values, strict=True))
@@ -79,6 +80,18 @@ class Declarations:
             combinations.append((combination, known))
         return DeclaredStage(
             name, key, node, frozenset(list_used_axes(list_scalars(node)) if axes else ()), combinations
+        )
+
+    def _find_misspelt_needs(self, stage: Map) -> Node | None:
+        """Return the value of the key that was meant to be `needs`, so that no input is told to be missing too."""
+        unknown = {key: entry.value for key, entry in stage.entries.items() if key not in KEYS}
+        return next(
+            (
+                value
+                for key, value in unknown.items()
+                if names_stages(value, self.names) or find_closest(key, KEYS) == "needs"
+            ),
+            None,
         )
 
     def _report_repeated(self, needs: Node | None) -> None:
@@ -147,7 +160,7 @@ class Declarations:
                 message,
                 expected=format_choices(self.names),
                 suggestion=near,
-                hint=A_FILE if link.stage.endswith(FILES) else "",
+                hint=suggest_import(link.stage),
             )
 
     def _report_loop(self, loop: Sequence[str], edges: Mapping[tuple[str, str], Span]) -> None:
@@ -168,9 +181,3 @@ def _shorten(steps: Sequence[str]) -> Sequence[str]:
     if len(steps) <= 2 * SHOWN:
         return steps
     return [*steps[:SHOWN], f"({len(steps) - 2 * SHOWN} more)", *steps[-SHOWN:]]
-
-
-def _find_misspelt_needs(stage: Map) -> Node | None:
-    """Return the value of the key that was meant to be `needs`, so that its inputs are not told to be missing too."""
-    unknown = {key: entry.value for key, entry in stage.entries.items() if key not in KEYS}
-    return next((value for key, value in unknown.items() if find_closest(key, KEYS) == "needs"), None)

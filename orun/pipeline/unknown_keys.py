@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from orun.pipeline.fragments import CONDITION
-from orun.pipeline.nodes import Path, Span
+from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.text.suggestions import find_closest
 
+FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
 WHOLE_PART = re.compile(r"(\d+), *$")  # of a decimal with a comma
 
 
@@ -33,6 +34,23 @@ def find_joined_key(key: str, known: Collection[str]) -> str:
     """Return the known key before a ':' without a space after it: YAML reads key and value as one key."""
     name, colon, value = key.partition(":")
     return name if colon and value and name in known else ""
+
+
+def names_stages(value: Node, stages: Collection[str]) -> bool:
+    """Return whether a value could stand at `needs`: it is a stage, or a list or mapping of stages alone."""
+    if isinstance(value, Map):
+        named: Sequence[Node] = [entry.value for entry in value.entries.values()]
+    else:
+        named = value.items if isinstance(value, List) else [value]
+    return bool(named) and all(isinstance(node, Scalar) and node.text in stages for node in named)
+
+
+def suggest_import(text: str) -> str:
+    """Return how a file comes into a pipeline, if a text that should name a stage is one; else an empty text."""
+    if not text.endswith(FILES):
+        return ""
+    example = "`import: {uses: convert/onnx, with: {path: FILE}}`"
+    return f"a stage needs stages: a file is a parameter of one, as in {example}"
 
 
 def suggest_instead(span: Span, key: str, noun: str, schema: Mapping[str, Any], path: Path) -> str:

@@ -13,7 +13,15 @@ from orun.pipeline.forms import advise, list_constants, suggest
 from orun.pipeline.fragments import write_constant
 from orun.pipeline.nodes import Map, Node, Path, Scalar, Span, describe, find, to_plain
 from orun.pipeline.problems import Problems
-from orun.pipeline.unknown_keys import describe_odd_space, find_joined_key, guess_key, separate, suggest_instead
+from orun.pipeline.unknown_keys import (
+    describe_odd_space,
+    find_joined_key,
+    guess_key,
+    names_stages,
+    separate,
+    suggest_import,
+    suggest_instead,
+)
 from orun.text.suggestions import find_closest, format_choices
 
 TYPE_WORDS: Mapping[str, str] = {
@@ -110,7 +118,8 @@ class _Report:
         if len(path) > 1 and path[0] == "stages" and path[1] in self.misplaced:
             self._note_misplaced(str(path[1]))
         elif error.validator == "additionalProperties":
-            self._note_unknown(error, node, path)
+            if isinstance(node, Map):
+                self._note_unknown(error, node, path)
         elif error.validator == "required":
             self._note_missing(error, span, path)
         elif "propertyNames" in error.absolute_schema_path:
@@ -125,30 +134,40 @@ class _Report:
         else:
             self._report_bad_value(error, node, span, path)
 
-    def _note_unknown(self, error: Any, node: Node, path: Path) -> None:
+    def _note_unknown(self, error: Any, node: Map, path: Path) -> None:
         known = error.schema.get("properties", {})
         noun = _choose_noun(error.schema, path)
-        parameters = _list_keys(error.schema, "with", error.instance.get("uses"))  # which belong under `with`
-        inputs = self._list_inputs(path[:-1]) if path[-1:] == ("with",) else ()
-        needs = self._suggest_needs(node) if path[:1] == ("stages",) and isinstance(node, Map) else ""
-        for key, entry in node.entries.items() if isinstance(node, Map) else ():
+        is_stage = path[:1] == ("stages",)
+        for key, entry in node.entries.items():
             if not _is_known(key, error.schema):
                 near = guess_key(key, known, noun)
+                place = self._suggest_place(key, node, path) if is_stage else ""
+                is_input = is_stage and (place.startswith("needs") or not (place or near))
+                text = entry.value.text if isinstance(entry.value, Scalar) and is_input else ""
                 self.problems.add(
                     entry.key,
                     f"{key!r} is not {_choose_article(noun)} {noun}{'' if known else ', which has none'}",
                     expected=format_choices(known),
-                    suggestion=f"with: {{{key}: ...}}"
-                    if key in parameters
-                    else f"needs: {{{key}: ...}}"
-                    if key in inputs
-                    else needs
-                    if needs and key in self.stages
-                    else near,
+                    suggestion=place or near,
                     hint=describe_odd_space(key, near)
+                    or suggest_import(text)
                     or suggest_instead(entry.key, key, noun, error.schema, path)
                     or (SHARED if not path and (key.startswith(("x-", ".")) or not near) else ""),
                 )
+
+    def _suggest_place(self, key: str, node: Map, path: Path) -> str:
+        """Return where an unknown key of a stage, or of its `with`, belongs; empty if that is not known."""
+        if path[2:] not in ((), ("with",)):
+            return ""
+        if key in self._list_keys("needs", path):
+            return f"needs: {{{key}: ...}}"
+        if path[2:]:
+            return ""
+        if key in self.stages and (needs := self._suggest_needs(node)):
+            return needs
+        if names_stages(node.entries[key].value, self.stages):
+            return "needs"
+        return f"with: {{{key}: ...}}" if key in self._list_keys("with", path) else ""
 
     @functools.cached_property
     def stages(self) -> Collection[str]:
@@ -168,11 +187,16 @@ class _Report:
             return ""
         return f"needs: [{', '.join([needs.text, *keys])}]"
 
-    def _list_inputs(self, path: Path) -> Collection[str]:
-        """Return the inputs of the kind that the stage at a path uses."""
-        stage, _ = find(self.root, path)
+    def _list_keys(self, mapping: str, path: Path) -> Collection[str]:
+        """Return the keys of `with` or `needs` for the kind that the stage at a path uses; none for an unknown kind."""
+        stage, _ = find(self.root, path[:2])
         uses = stage.get("uses") if isinstance(stage, Map) else None
-        return _list_keys(self.stage, "needs", uses.text if isinstance(uses, Scalar) else "")
+        branches = self.stage.get("allOf", ())
+        kinds = _map_kinds(branches) or {}
+        if not isinstance(uses, Scalar) or uses.text not in kinds:
+            return ()
+        keys: Mapping[str, Any] = branches[kinds[uses.text]]["then"]["properties"][mapping].get("properties", {})
+        return keys
 
     def _note_missing(self, error: Any, span: Span, path: Path) -> None:
         """Note missing keys; for a missing mapping with required keys, note those."""
@@ -249,16 +273,6 @@ def _is_unfit(part: Any) -> bool:
     if not part.relative_path:
         return bool(part.validator == "required")
     return len(part.relative_path) == 1 and part.validator not in ("additionalProperties", "required")
-
-
-def _list_keys(stage: Mapping[str, Any], mapping: str, uses: object) -> Collection[str]:
-    """Return the keys of `with` or `needs` for the kind that a stage uses; none for an unknown kind."""
-    branches = stage.get("allOf", ())
-    kinds = _map_kinds(branches) or {}
-    if not isinstance(uses, str) or uses not in kinds:
-        return ()
-    keys: Mapping[str, Any] = branches[kinds[uses]]["then"]["properties"][mapping].get("properties", {})
-    return keys
 
 
 def _name(path: Path) -> str:

@@ -36,6 +36,7 @@ def wire(
     meant = {find_closest(link.port, ports) for link in instance.links if link.port and link.port not in ports}
     if right:
         _tell_left_out(order_only, fed, kind, stages, problems)
+    meant |= {*instance.node.entries, *instance.node.map("with").entries}  # there, inputs are unknown keys, and told
     missing = [port for port, spec in ports.items() if not (spec.optional or port in fed or port in meant)]
     malformed = any(path[:3] == ("stages", instance.id, "needs") for path in unsound)
     if missing and not malformed:
