@@ -16,7 +16,8 @@ LARGEST_PROPORTION = 1.5  # of unit `ratio`; a larger value is a percentage or a
 RELATIVE = ("max_drop", "max_increase", "max_regression")
 ABSOLUTE = ("min", "max")
 UNLIMITED = ("relative",)  # proportions that may exceed 1
-AT_MOST_1 = ("cosine", "cosine.mean", "cosine.min", "mrr", "ndcg", "ndcg_at_10")  # no proportions, of built-in kinds
+AT_MOST_1 = ("cosine", "cosine.mean", "cosine.min", "mrr", "ndcg", "ndcg_at_10", "r2")  # built-in, no proportions
+SIGNED = ("added", "local", "loss", "outside", "r2", "removed", "sqnr", "weights")  # built-in, without a least value
 WORSE: dict[Better, Rule] = {"lower": "max_increase", "higher": "max_drop"}
 EXPECTED: dict[Unit, str] = {
     "s": "a duration such as 12ms",
@@ -56,13 +57,25 @@ def find_misfit(gate: Gate, unit: Unit) -> Misfit | None:
     return Misfit(held, f"{EXPECTED[unit]} or a proportion such as 5%", meant)
 
 
+def find_least(metric: str) -> float | None:
+    """Return the least value of a metric of a built-in kind; None if it has none.
+
+    Times, sizes, energies, rates, factors, proportions, counts and errors are never below 0.
+    """
+    family = metric.partition("[")[0].partition(".")[0]
+    return None if family in SIGNED else -1.0 if family == "cosine" else 0.0
+
+
 def find_excess(gate: Gate) -> Misfit | None:
-    """Return the misfit of a limit above 1 with a metric of a built-in kind that never exceeds 1."""
-    limit = gate.threshold
+    """Return the misfit of a limit that no value of a built-in kind's metric reaches: above 1, or a `max` below all."""
+    limit, least = gate.threshold, find_least(gate.metric)
+    held = f"{gate.metric!r} cannot be held against {limit.text!r}"
+    if gate.rule == "max" and least is not None and limit.value < least:
+        return Misfit(f"{held}: it is never below {least:g}", f"a limit from {least:g}")
     if gate.metric.partition("[")[0] not in AT_MOST_1 or gate.rule not in ABSOLUTE or limit.value <= 1:
         return None
     meant = f"{limit.value / PERCENT:g}" if not limit.unit and limit.value <= PERCENT else ""
-    return Misfit(f"{gate.metric!r} cannot be held against {limit.text!r}: it is at most 1", "a number up to 1", meant)
+    return Misfit(f"{held}: it is at most 1", "a number up to 1", meant)
 
 
 def explain_percentage(gate: Gate, metric: Metric) -> str:

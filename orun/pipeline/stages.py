@@ -8,7 +8,8 @@ from typing import Any
 from orun.core.metrics import Better
 from orun.core.targets import Target, count_gpus
 from orun.pipeline.environments import Environments
-from orun.pipeline.gates import LABEL, Ground, read_gates
+from orun.pipeline.gate_context import LABEL, GateContext
+from orun.pipeline.gates import read_gates
 from orun.pipeline.grammar import Limits
 from orun.pipeline.instances import PRIMARY, Instance
 from orun.pipeline.model import Gate, Group, Reference, Stage, iter_gates
@@ -47,7 +48,7 @@ def make(
     named = {parameter: targets.get(name) for parameter, name in names.items()}
     first = next(iter(named), "")
     target = named.get(first)
-    ground = Ground(
+    context = GateContext(
         instance=instance,
         kind=kind,
         metrics=metrics,
@@ -60,7 +61,7 @@ def make(
         problems=surroundings.problems,
     )
     limits = Values(surroundings).parse_fields(LIMITS, instance.node, path)
-    judged = read_gates(ground)
+    judged = read_gates(context)
     gpus = _read_resource(limits, "gpus")
     needs, after = wire(instance, kind, instances, surroundings.unsound, surroundings.problems)
     return Stage(

@@ -1,4 +1,4 @@
-"""Gates that only a better model fails, or that nearly every one passes: they were probably meant otherwise."""
+"""Gates that only a better model fails, or that every one passes: they were probably meant otherwise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.pipeline.support import EXPORT, list_notes
 MODELS = f"{EXPORT}  int8: {{uses: quantize/dynamic, needs: export}}\n"
 ACCURACY = (
     f"stages:\n{MODELS}  accuracy:\n    uses: measure/accuracy\n    needs: {{model: int8, reference: export}}\n"
-    "    with: {dataset: code.py:pairs, metrics: [accuracy, cosine, rmse, code.py:load], better: {load: lower}}\n"
+    "    with: {dataset: code.py:pairs, metrics: [accuracy, cosine, rmse, r2, code.py:load], better: {load: lower}}\n"
     "    gate: "
 )
 LATENCY = (
@@ -89,4 +89,40 @@ def test_a_percentage_of_a_proportion_is_noted(tmp_path: Path, least: str, value
 
 @pytest.mark.parametrize("gate", ["{accuracy: {min: 1%}}", "{rmse: {max: 0.5}}", "{accuracy: {max_drop: 0.5%}}"])
 def test_other_small_percentages_are_not(tmp_path: Path, gate: str) -> None:
+    assert list_notes(tmp_path, f"{ACCURACY}{gate}\n") == []
+
+
+@pytest.mark.parametrize(
+    ("start", "metric", "rule", "limit", "bottom"),
+    [
+        (ACCURACY, "accuracy", "min", "-1", "0"),
+        (ACCURACY, "accuracy", "min", "0%", "0"),
+        (ACCURACY, "accuracy", "max_drop", "100%", "0"),
+        (ACCURACY, "cosine.min", "min", "-1", "-1"),
+        (LATENCY, "p50", "min", "0ms", "0"),
+        (LATENCY, "speedup", "min", "0x", "0"),
+        (INT8, "quantized", "min", "-1", "0"),
+    ],
+)
+def test_a_limit_that_no_value_fails_is_noted(
+    tmp_path: Path, start: str, metric: str, rule: str, limit: str, bottom: str
+) -> None:
+    """Such a gate passed every model without a word."""
+    lines = f"{start}{{{metric}: {{{rule}: {limit}}}}}".splitlines()
+    place = f"p.yaml:{len(lines)}:{lines[-1].index(limit) + 1}"
+    assert list_notes(tmp_path, "\n".join(lines)) == [
+        f"{place}: every model passes this {rule!r} of {metric!r}, which is never below {bottom}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "gate",
+    [
+        "{accuracy: {min: 0, max: 5%}}",  # a range
+        "{r2: {min: -1}, load: {min: 0, max: 1}}",  # it has no least value, and that of the function is unknown
+        "{accuracy: {max_drop: 99%}}",
+        "{rmse: {max: 0}}",
+    ],
+)
+def test_other_limits_at_the_end_of_a_scale_are_not(tmp_path: Path, gate: str) -> None:
     assert list_notes(tmp_path, f"{ACCURACY}{gate}\n") == []
