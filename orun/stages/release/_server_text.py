@@ -71,6 +71,8 @@ print(result.as_numpy("{output}"))
 ```
 
 - Health: `/v2/health/live`, `/v2/health/ready`. Metrics: `/metrics`.
+- An error is `{{"error": "..."}}`, and says what the model takes.
+- JSON has no NaN and no infinity. Write "NaN", "Infinity" or "-Infinity" in `data`; the server does the same.
 - `server.json` has the settings. `python runtime.py --help` lists what the command line can change.
 {log_note}- The server has no access control and no TLS. Put it behind a proxy that has.
 - `orun verify .` checks every file against `manifest.json`.

@@ -4,8 +4,8 @@
 
 The folder is the bundle and, beside its files:
 
-- `runtime.py`, with `protocol.py`, `batcher.py` and `sample_log.py`: the server. It needs the packages of the lock and
-  not orun. [KServe](https://kserve.github.io/website/)'s library has the endpoints.
+- `runtime.py`, with `rest.py`, `protocol.py`, `batcher.py` and `sample_log.py`: the server. It needs the packages of
+  the lock and not orun. [KServe](https://kserve.github.io/website/)'s library has the endpoints of gRPC.
 - `server.json`: its settings, with the providers and session options of `target` and of `optimize/session`.
 - `requirements.lock`: its packages, each with version and SHA-256. ONNX Runtime has the pipeline's version.
 - `Containerfile`, and `SERVING.md`, which says how to start and ask the server.
@@ -13,7 +13,8 @@ The folder is the bundle and, beside its files:
 
 | served | where |
 |---|---|
-| inference, metadata | `/v2/models/NAME/infer`, `/v2/models/NAME`; the same over gRPC |
+| inference, metadata | `/v2/models/NAME/infer`, `/v2/models/NAME`, `/v2`; the same over gRPC |
+| the bundle's `version` alone | `/v2/models/NAME/versions/VERSION`, `.../infer`, `.../ready` |
 | health | `/v2/health/live`, `/v2/health/ready`, `/v2/models/NAME/ready` |
 | Prometheus metrics | `/metrics` |
 
@@ -21,8 +22,12 @@ The folder is the bundle and, beside its files:
 inputs and outputs then need a dynamic first axis. The stage runs the model on single rows and on several; a note says
 by how much the answers differ, as those of dynamic quantization do.
 
-A mistake of a client (an unknown model, a wrong name, type or shape) gets an error of the protocol. Clients can neither
-load nor unload models. `measure/load` drives the folder over the network; `release/kserve` writes its manifests.
+A mistake of a client gets `{"error": "..."}`, which says what the model takes. Its status is 404 for an unknown path,
+model or version, 413 for a body over 1 GiB, 415 for a compressed one, and 400 for other mistakes. JSON has no NaN and
+no infinity: lists hold the texts "NaN", "Infinity" and "-Infinity" in their place, in requests and in answers.
+
+Clients can neither load nor unload models. `measure/load` drives the folder over the network; `release/kserve` writes
+its manifests.
 
 The lock is for this machine's platform and Python. Other builds of ONNX Runtime, such as those for GPUs, need a `lock`
 of your own and an `image` with their libraries.

@@ -15,6 +15,7 @@ import tritonclient.http as web
 from tritonclient.utils import InferenceServerException
 
 ROWS = np.arange(8, dtype=np.float32).reshape(2, 4)
+INFINITE = np.array([[np.inf, 0, 0, 0], [np.nan, 0, 0, 0], [-np.inf, 0, 0, 0]], np.float32)
 
 
 def attempt(function: Any, *arguments: Any, **options: Any) -> str:
@@ -43,6 +44,8 @@ def talk(library: Any, client: Any, at_once: int) -> dict[str, Any]:
         else []
     )
     unknown = [library.InferRequestedOutput("z")]
+    twice = [library.InferRequestedOutput("y")] * 2
+    as_json = {} if library is web else {"as_json": True}
     return {
         "live": client.is_server_live(),
         "ready": client.is_server_ready(),
@@ -50,6 +53,9 @@ def talk(library: Any, client: Any, at_once: int) -> dict[str, Any]:
         "answer": plain.as_numpy("y").tolist(),
         "named": named.as_numpy("y").tolist(),
         "together": [item.get_result().as_numpy("y").tolist() for item in waiting],
+        "response": named.get_response(**as_json),
+        "infinite": client.infer("scale", inputs(library, INFINITE)).as_numpy("y").astype(str).tolist(),
+        "versions": [client.is_model_ready("scale", "1.0"), attempt(client.get_model_metadata, "scale", "2")],
         "errors": {
             "model": attempt(client.infer, "other", inputs(library, ROWS)),
             "name": attempt(client.infer, "scale", inputs(library, ROWS, "z")),
@@ -58,6 +64,8 @@ def talk(library: Any, client: Any, at_once: int) -> dict[str, Any]:
             "rank": attempt(client.infer, "scale", inputs(library, ROWS[0])),
             "rows": attempt(client.infer, "scale", inputs(library, ROWS[:0])),
             "output": attempt(client.infer, "scale", inputs(library, ROWS), outputs=unknown),
+            "twice": attempt(client.infer, "scale", inputs(library, ROWS), outputs=twice),
+            "version": attempt(client.infer, "scale", inputs(library, ROWS), "2"),
             "unload": attempt(client.unload_model, "scale"),
         },
         "after": client.infer("scale", inputs(library, ROWS)).as_numpy("y").tolist(),
@@ -69,6 +77,11 @@ def main(http_port: str, grpc_port: str, at_once: int) -> None:
     over_http = web.InferenceServerClient(f"127.0.0.1:{http_port}", concurrency=at_once)
     over_grpc = rpc.InferenceServerClient(f"127.0.0.1:{grpc_port}")
     report = {"http": talk(web, over_http, at_once), "grpc": talk(rpc, over_grpc, 0)}
+    listed = [web.InferRequestedOutput("y", binary_data=False)]
+    report["http"]["listed"] = (
+        over_http.infer("scale", inputs(web, INFINITE), outputs=listed).as_numpy("y").astype(str).tolist()
+    )
+    report["http"]["server"] = over_http.get_server_metadata()
     report["http"]["metadata"] = over_http.get_model_metadata("scale")
     report["grpc"]["metadata"] = over_grpc.get_model_metadata("scale", as_json=True)
     sys.stdout.write(json.dumps(report) + "\n")

@@ -62,7 +62,7 @@ def test_the_program_imports_what_its_modules_define() -> None:
     trees = {file.stem: ast.parse(file.read_text("utf-8")) for file in _server.FOLDER.glob("*.py")}
     nodes = [node for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     imported = {(str(node.module), name.name) for node in nodes if node.module in trees for name in node.names}
-    assert {module for module, _ in imported} == {"batcher", "protocol", "sample_log"}
+    assert {module for module, _ in imported} == {"batcher", "protocol", "rest", "sample_log"}
     defined = {
         (name, text) for name, tree in trees.items() for statement in tree.body for text in _list_names(statement)
     }
@@ -79,7 +79,7 @@ def test_the_folder_is_a_bundle_with_a_server(tmp_path: Path) -> None:
     assert verify_bundle(run.output) == []
     assert sorted(path.name for path in run.output.iterdir()) == [
         "Containerfile", "SERVING.md", "batcher.py", "manifest.json", "measurements.json", "model.onnx", "protocol.py",
-        "provenance.json", "requirements.lock", "runtime.py", "sample_log.py", "server.json",
+        "provenance.json", "requirements.lock", "rest.py", "runtime.py", "sample_log.py", "server.json",
     ]  # fmt: skip
     assert json.loads((run.output / "server.json").read_bytes()) == {
         "name": "Scale",

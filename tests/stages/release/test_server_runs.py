@@ -10,7 +10,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # the first test mak
 PROGRAM = Path(__file__).with_name("served.py")
 SCHEMA = Path(__file__).with_name("kserve_schema.py")
 AT_ONCE = 16  # requests that it sends at the same time
+NO_VERSION = "there is no version '2' of 'scale'; it has version '1.0'"
+EXAMPLE = "requests to the model are POST /v2/models/scale/infer"
 RIGHT = [[34.0, 40.0], [98.0, 120.0]]  # of the client's rows
 CLIENT = Environment("of the client", ("tritonclient[http,grpc]==2.73.0",))
 
@@ -131,6 +133,7 @@ def test_tritonclient_is_answered(report: dict[str, Any], protocol: str) -> None
     answer = report[protocol]
     assert (answer["live"], answer["ready"], answer["model_ready"]) == (True, True, True)
     assert answer["answer"] == answer["named"] == answer["after"] == RIGHT
+    assert (answer["response"]["id"], answer["response"]["model_version"]) == ("7", "1.0")
 
 
 def test_the_code_of_the_guide_runs(report: dict[str, Any], running: Running) -> None:  # noqa: ARG001 - it runs first
@@ -188,12 +191,14 @@ def schema_problems(python: Path, *folders: Path) -> list[str]:
 def test_metadata(report: dict[str, Any]) -> None:
     assert report["http"]["metadata"] == {
         "name": "scale",
-        "versions": [],
-        "platform": "onnxruntime_onnx",
+        "versions": ["1.0"],
+        "platform": "onnx_onnxv1",
         "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 4]}],
         "outputs": [{"name": "y", "datatype": "FP32", "shape": [-1, 2]}],
     }
-    assert report["grpc"]["metadata"]["platform"] == "onnxruntime_onnx"
+    assert report["http"]["server"] == {"name": "kserve", "version": "0.21.0", "extensions": ["binary_tensor_data"]}
+    assert report["grpc"]["metadata"]["platform"] == "onnx_onnxv1"
+    assert report["grpc"]["metadata"]["versions"] == ["1.0"]
     assert report["grpc"]["metadata"]["inputs"] == [{"name": "x", "datatype": "FP32", "shape": ["-1", "4"]}]
 
 
@@ -201,15 +206,28 @@ def test_metadata(report: dict[str, Any]) -> None:
 def test_a_mistake_of_a_client_is_an_error_of_the_protocol(report: dict[str, Any], protocol: str) -> None:
     bad, unknown = {"http": ("400", "404"), "grpc": ("StatusCode.INVALID_ARGUMENT", "StatusCode.NOT_FOUND")}[protocol]
     assert report[protocol]["errors"] == {
-        "model": f"{unknown}: Model with name other does not exist.",
+        "model": f"{unknown}: there is no model 'other'; this server has 'scale'",
+        "version": f"{unknown}: {NO_VERSION}",
         "name": f"{bad}: the model takes the inputs x; sent: z",
         "type": f"{bad}: input 'x' is INT64; the model takes FP32",
         "shape": f"{bad}: input 'x' has shape [2, 3]; the model takes [-1, 4]",
         "rank": f"{bad}: input 'x' has shape [4]; the model takes [-1, 4]",
         "rows": f"{bad}: the inputs have no rows",
         "output": f"{bad}: the model has no output z; it has y",
-        "unload": f"{bad}: this server loads and unloads no models: it has the one that it was released with",
+        "twice": f"{bad}: output 'y' is there 2 times; it may be there once",
+        "unload": {
+            "http": f"404: POST /v2/repository/models/scale/unload: not found; {EXAMPLE}",
+            "grpc": f"{bad}: this server loads and unloads no models: it has the one that it was released with",
+        }[protocol],
     }
+    assert report[protocol]["versions"] == [True, f"{unknown}: {NO_VERSION}"]
+
+
+@pytest.mark.parametrize("protocol", ["http", "grpc"])
+def test_infinity_and_nan_are_values(report: dict[str, Any], protocol: str) -> None:
+    infinite = [["inf", "inf"], ["nan", "nan"], ["-inf", "-inf"]]
+    assert report[protocol]["infinite"] == infinite
+    assert report[protocol].get("listed", infinite) == infinite
 
 
 def test_requests_at_once_are_batched(report: dict[str, Any], running: Running) -> None:
@@ -237,71 +255,140 @@ def invalid_requests(running: Running) -> float:
 
 
 JSON = {"Content-Type": "application/json"}
+INFER = "/v2/models/scale/infer"
+NUMBERS = 'FP32 takes numbers, "NaN", "Infinity", "-Infinity"'
+DATATYPES = "BOOL, UINT8, UINT16, UINT32, UINT64, INT8, INT16, INT32, INT64, FP16, FP32, FP64, BYTES"
+HUGE = "the body is not JSON: number is infinity when parsed as double: line 1 column 73 (char 72)"
+LITERAL = (
+    "the body is not JSON: unexpected character, expected a JSON value: line 1 column 73 (char 72); "
+    'write NaN and infinity as "NaN", "Infinity", "-Infinity"'
+)
+X = {"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [0, 1, 2, 3]}
+
+
+def encode(*inputs: Mapping[str, Any], **others: Any) -> bytes:
+    """Body of a request."""
+    return json.dumps({"inputs": inputs, **others}).encode()
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "the body is not JSON: Input is a zero-length, empty document: line 1 column 1 (char 0)"),
+        (b"{", "the body is not JSON: unexpected end of data: line 1 column 2 (char 1)"),
+        (b"a=b", "the body is not JSON: unexpected character, expected a JSON value: line 1 column 1 (char 0)"),
+        (b"\xff", "the body is not JSON: str is not valid UTF-8: surrogates not allowed: line 1 column 1 (char 0)"),
+        (b"[" * 10**5, "the body is not JSON: depth limit exceeded: line 1 column 1026 (char 1025)"),
+        (b"[]", "body: Input should be an object"),
+        (b"{}", "body.inputs: Field required"),
+        (b'{"inputs": [1]}', "body.inputs.0: Input should be an object"),
+        (encode(X, id=7), "body.id: Input should be a valid string"),
+        (encode(), "the model takes the inputs x; sent: none"),
+        (encode(X, X | {"name": "z"}), "the model takes the inputs x; sent: x, z"),
+        (encode(X, X), "input 'x' is there 2 times; it may be there once"),
+        (encode(X, outputs=[{"name": "z"}]), "the model has no output z; it has y"),
+        (encode(X, outputs=[{"name": "y"}] * 2), "output 'y' is there 2 times; it may be there once"),
+        (encode(X | {"datatype": "INT64"}), "input 'x' is INT64; the model takes FP32"),
+        (encode(X | {"datatype": "fp32"}), f"input 'x' has datatype 'fp32'; there are {DATATYPES}"),
+        (encode(X | {"shape": [-1, 4]}), "input 'x' has shape [-1, 4]; sizes are at least 0"),
+        (encode(X | {"shape": [4, 1]}), "input 'x' has shape [4, 1]; the model takes [-1, 4]"),
+        (encode(X | {"shape": [4]}), "input 'x' has shape [4]; the model takes [-1, 4]"),
+        (encode(X | {"shape": ["1", 4]}), "body.inputs.0.shape.0: Input should be a valid integer"),
+        (encode(X | {"shape": [10**18, 4]}), f"input 'x': data has 4 values, and shape [{10**18}, 4] has {4 * 10**18}"),
+        (encode(X | {"data": [1, 2, 3]}), "input 'x': data has 3 values, and shape [1, 4] has 4"),
+        (encode({**X, "data": []}), "input 'x': data has 0 values, and shape [1, 4] has 4"),
+        (encode(X | {"data": [[1, 2], [3, 4]]}), "input 'x': data is nested as [2, 2], and the shape is [1, 4]"),
+        (encode(X | {"data": [[1, 2], [3]]}), f"input 'x': data has rows of unequal length; {NUMBERS}"),
+        (encode(X | {"data": ["a", 1, 2, 3]}), f"input 'x': data has \"a\"; {NUMBERS}"),
+        (encode(X | {"data": [True, 1, 2, 3]}), f"input 'x': data has true; {NUMBERS}"),
+        (encode(X | {"data": [None, 1, 2, 3]}), f"input 'x': data has null; {NUMBERS}"),
+        (encode(X | {"data": [{}, 1, 2, 3]}), f"input 'x': data has an object; {NUMBERS}"),
+        (encode(X | {"data": [1e39, 1, 2, 3]}), "input 'x': data has a value out of the range of FP32"),
+        (encode(X | {"data": [10**400, 1, 2, 3]}), HUGE),
+        (encode(X | {"data": [float("nan"), 1, 2, 3]}), LITERAL),
+        (
+            encode(X | {"parameters": {"binary_data_size": 16}}),
+            "input 'x' names 16 bytes, and 0 are left in the body",
+        ),
+    ],
+)
+def test_a_bad_body_is_an_error_and_is_counted(running: Running, body: bytes, message: str) -> None:
+    before = invalid_requests(running)
+    status, content = running.get(INFER, body, **JSON)
+    assert (status, json.loads(content)) == (400, {"error": message})
+    assert invalid_requests(running) == before + 1
+    assert json.loads(running.get(INFER, encode(X), **JSON)[1])["outputs"][0]["data"] == RIGHT[0]
 
 
 @pytest.mark.parametrize(
     ("path", "body", "headers", "status", "message"),
     [
-        ("/v2/models/scale/infer", b"{", JSON, 400, "body"),
-        ("/v2/models/scale/infer", b"{}", JSON, 400, "inputs"),
-        ("/v2/models/scale/infer", b"{}", {"Content-Type": "application/octet-stream"}, 400, "it has no 'inputs'"),
+        ("/v2/models/other/ready", None, {}, 404, "there is no model 'other'; this server has 'scale'"),
+        ("/v2/models/other/infer", b"{", JSON, 404, "there is no model 'other'; this server has 'scale'"),
+        ("/v2/models/scale/versions/2", None, {}, 404, NO_VERSION),
+        ("/v2/models/scale/versions/2/ready", None, {}, 404, NO_VERSION),
+        ("/v2/models/scale/versions/2/infer", encode(X), JSON, 404, NO_VERSION),
+        ("/v2/nothing", None, {}, 404, f"GET /v2/nothing: not found; {EXAMPLE}"),
+        ("/v1/models/scale:predict", b"{}", JSON, 404, f"POST /v1/models/scale:predict: not found; {EXAMPLE}"),
+        (INFER, None, {}, 405, f"GET {INFER}: method not allowed; {EXAMPLE}"),
+        (INFER, encode(X), {"Content-Encoding": "gzip"}, 415, "the body is gzip; send it without compression"),
         (
-            "/v2/models/scale/infer",
-            b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": ["a", "b", "c", "d"]}]}',
-            JSON,
-            400,
-            "input 'x': its data are not FP32 of shape [1, 4]",
+            INFER,
+            b"",
+            {"Content-Length": str((1 << 30) + 1)},
+            413,
+            "the body is larger than 1073741824 bytes; send fewer rows at a time",
         ),
         (
-            "/v2/models/scale/infer",
-            b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3]}]}',
-            JSON,
-            400,
-            "input 'x': its data are not FP32 of shape [1, 4]",
-        ),
-        (
-            "/v2/models/scale/infer",
-            b'{"inputs": [{"name": "x", "shape": [-1, 4], "datatype": "FP32", "data": [1, 2, 3, 4]}]}',
-            JSON,
-            400,
-            "input 'x' has shape [-1, 4]; the model takes [-1, 4]",
-        ),
-        (
-            "/v2/models/scale/infer",
-            b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [1, 2, 3, 1e39]}]}',
-            JSON,
-            400,
-            "input 'x': its data are not FP32 of shape [1, 4]: 1e+39 is too large",
-        ),
-        (
-            "/v2/models/scale/infer",
-            b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [[1, 2], [3, 4]]}]}',
-            JSON,
-            400,
-            "input 'x': its data are not FP32 of shape [1, 4]: they are nested as [2, 2]",
-        ),
-        (
-            "/v2/models/scale/infer",
+            INFER,
             b"{}",
-            {"Content-Type": "application/octet-stream", "Inference-Header-Content-Length": "x"},
+            {"Inference-Header-Content-Length": "x"},
             400,
             "the header inference-header-content-length is 'x', and the body has 2 bytes",
         ),
-        ("/v1/models/scale:predict", b'{"instances": [[1, 2, 3, 4]]}', JSON, 400, "Open Inference Protocol v2"),
-        ("/v2/models/scale/versions/2/infer", b'{"inputs": []}', JSON, 501, "versioning"),
-        ("/v2/models/other/ready", None, {}, 404, "Model with name other does not exist."),
-        ("/v2/nothing", None, {}, 404, "Not Found"),
     ],
 )
-def test_a_bad_body_is_an_error_and_is_counted(
+def test_every_error_has_the_form_of_the_protocol(
     running: Running, path: str, body: bytes | None, headers: dict[str, str], status: int, message: str
 ) -> None:
-    before = invalid_requests(running)
     got, content = running.get(path, body, **headers)
-    assert (got, message in content.decode()) == (status, True), content
-    assert invalid_requests(running) == before + (status == 400)
-    good = b'{"inputs": [{"name": "x", "shape": [1, 4], "datatype": "FP32", "data": [[0, 1, 2, 3]]}]}'
-    assert json.loads(running.get("/v2/models/scale/infer", good, **JSON)[1])["outputs"][0]["data"] == RIGHT[0]
+    assert (got, json.loads(content)) == (status, {"error": message})
+
+
+@pytest.mark.parametrize("path", [INFER, "/v2/models/scale/versions/1.0/infer"])
+@pytest.mark.parametrize("kind", ["application/json", "application/octet-stream", "text/plain"])
+def test_an_answer_has_what_the_protocol_names(running: Running, path: str, kind: str) -> None:
+    """The content type of a request does not count, as `curl -d` sends another."""
+    outputs = [{"name": "y", "shape": [1, 2], "datatype": "FP32", "data": RIGHT[0]}]
+    answer = {"model_name": "scale", "model_version": "1.0", "outputs": outputs}
+    named = {"id": "42", "parameters": {"a": 1, "b": "c", "d": True}, "outputs": [{"name": "y"}]}
+    status, content = running.get(path, encode(X), **{"Content-Type": kind})
+    assert (status, json.loads(content)) == (200, answer)
+    status, content = running.get(path, encode(X | {"parameters": {}}, **named), **{"Content-Type": kind})
+    assert (status, json.loads(content)) == (200, answer | {"id": "42"})
+
+
+def test_infinity_is_a_text_in_json(running: Running) -> None:
+    rows = [["NaN", 0, 0, 0], ["Infinity", 0, 0, 0], ["-Infinity", 0, 0, 0], [3e38, 3e38, 3e38, 3e38]]
+    _, content = running.get(INFER, encode(X | {"shape": [4, 4], "data": rows}), **JSON)
+    assert json.loads(content)["outputs"][0]["data"] == [
+        "NaN", "NaN", "Infinity", "Infinity", "-Infinity", "-Infinity", "Infinity", "Infinity",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("/v2/", {"name": "kserve", "version": "0.21.0", "extensions": ["binary_tensor_data"]}),
+        ("/v2/health/live", {"live": True}),
+        ("/v2/health/ready", {"ready": True}),
+        ("/v2/models/scale/ready", {"name": "scale", "ready": True}),
+        ("/v2/models/scale/versions/1.0/ready", {"name": "scale", "ready": True}),
+    ],
+)
+def test_paths_that_tell_of_the_server(running: Running, path: str, content: Mapping[str, Any]) -> None:
+    status, answer = running.get(path)
+    assert (status, json.loads(answer)) == (200, content)
 
 
 def test_every_request_is_in_the_log(report: dict[str, Any], running: Running) -> None:  # noqa: ARG001 - it asks
@@ -365,7 +452,7 @@ def test_it_leaves_in_order(running: Running) -> None:
         if (answer := running.get("/v2/health/ready"))[0] != 200:
             break
         time.sleep(0.01)
-    assert answer == (503, b'{"error":"Server is not ready."}')
+    assert answer == (503, b'{"error":"the server is not ready: it ends"}')
     assert running.get("/v2/health/live")[0] == 200
     status, content = running.get("/v2/models/scale/infer", body, **JSON)
     assert (status, json.loads(content)["outputs"][0]["data"]) == (200, [0.0, 0.0])

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-FILES = ("runtime.py", "protocol.py", "batcher.py", "sample_log.py")
+FILES = ("runtime.py", "protocol.py", "rest.py", "batcher.py", "sample_log.py")
 OWN = ("server.json", "requirements.lock", "Containerfile", "SERVING.md")  # that the kind writes itself
 MODULES = (  # their code is in the key of the kind, which finds modules by their names
     "orun.stages.release._server.runtime",
     "orun.stages.release._server.protocol",
+    "orun.stages.release._server.rest",
     "orun.stages.release._server.batcher",
     "orun.stages.release._server.sample_log",
 )

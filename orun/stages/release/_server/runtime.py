@@ -24,29 +24,27 @@ from typing import Any
 
 import grpc
 import onnxruntime
+import uvicorn
 from batcher import Batcher  # which lies beside this file in the release, as `protocol` and `sample_log` do
-from fastapi.exceptions import RequestValidationError
-from fastapi.requests import Request
-from fastapi.responses import JSONResponse
 from kserve import InferRequest, InferResponse, Model, ModelRepository
 from kserve.errors import InferenceError, InvalidInput
-from kserve.model_server import app
 from kserve.protocol.grpc.grpc_predict_v2_pb2_grpc import add_GRPCInferenceServiceServicer_to_server
 from kserve.protocol.grpc.interceptors import ExceptionToStatusInterceptor
-from kserve.protocol.grpc.servicer import InferenceServicer
-from kserve.protocol.rest.server import RESTServer
 from numpy.typing import NDArray
 from onnxruntime.capi.onnxruntime_pybind11_state import InvalidArgument
 from prometheus_client import Histogram
 from protocol import (
+    LARGEST_MESSAGE,
     REQUESTS,
     FixedRepository,
     Protocol,
+    Servicer,
     describe_value,
     read_inputs,
     require_outputs,
     write_outputs,
 )
+from rest import Endpoints
 from sample_log import SampleLog
 
 Array = NDArray[Any]
@@ -56,7 +54,7 @@ logger = logging.getLogger("server")
 HERE = Path(__file__).parent
 LEAVING_SECONDS = 5  # after SIGTERM, for what a load balancer sends before it knows
 GRACE_SECONDS = 12  # then for requests under way over HTTP, and over gRPC: Kubernetes gives 30 s in all
-LARGEST_MESSAGE = 1 << 30  # bytes of a gRPC message
+IDLE_SECONDS = 65  # of a connection: longer than load balancers keep one
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 ROWS = Histogram("inference_batch_rows", "Rows of each run of the model", ["model_name"], buckets=SIZES)
 SECONDS = Histogram("inference_run_seconds", "Time of each run of the model", ["model_name"])
@@ -96,6 +94,7 @@ class ServedModel(Model):  # type: ignore[misc]  # KServe's classes have no type
 
     def __init__(self, settings: Mapping[str, Any], samples: SampleLog | None) -> None:
         super().__init__(settings["name"])
+        self.version = settings["version"]
         self._session = open_session(settings)
         self._samples = samples
         self._threads = ThreadPoolExecutor(settings["workers"], "session")
@@ -117,7 +116,7 @@ class ServedModel(Model):  # type: ignore[misc]  # KServe's classes have no type
         """Return name, datatype and shape of the outputs."""
         return [describe_value(item) for item in self._outputs]
 
-    async def predict(self, payload: object, headers: Mapping[str, str] | None = None) -> InferResponse:  # noqa: ARG002
+    async def predict(self, payload: InferRequest, headers: Mapping[str, str] | None = None) -> InferResponse:  # noqa: ARG002
         """Answer a request."""
         outcome = "failed"
         try:
@@ -130,16 +129,7 @@ class ServedModel(Model):  # type: ignore[misc]  # KServe's classes have no type
             REQUESTS.labels(self.name, outcome).inc()
         return response
 
-    async def refuse(self, request: Request, error: Exception) -> JSONResponse:
-        """Answer a body that is not of the protocol as the protocol says; count it if it was meant for this model."""
-        if request.path_params.get("model_name") == self.name:
-            REQUESTS.labels(self.name, "invalid").inc()
-        first = error.errors()[0] if isinstance(error, RequestValidationError) else {"loc": (), "msg": str(error)}
-        return JSONResponse({"error": f"{'.'.join(map(str, first['loc']))}: {first['msg']}"}, 400)
-
-    async def _answer(self, payload: object) -> InferResponse:
-        if not isinstance(payload, InferRequest):
-            raise InvalidInput("this server speaks the Open Inference Protocol v2: POST /v2/models/NAME/infer")
+    async def _answer(self, payload: InferRequest) -> InferResponse:
         start = time.perf_counter()
         feed = read_inputs(payload, self._inputs, batched=self._batcher is not None)
         require_outputs(payload, self._names)
@@ -147,7 +137,7 @@ class ServedModel(Model):  # type: ignore[misc]  # KServe's classes have no type
         outputs = dict(zip(self._names, values, strict=True))
         if self._samples:
             self._samples.record(feed, outputs, time.perf_counter() - start)
-        return write_outputs(payload, outputs, self.name)
+        return write_outputs(payload, outputs, self.name, self.version)
 
     async def _run(self, feed: Mapping[str, Array]) -> Sequence[Array]:
         try:
@@ -170,19 +160,26 @@ async def serve(model: ServedModel, host: str, http_port: int, grpc_port: int) -
     """Serve over HTTP, and over gRPC if its port is not 0, until a signal ends the server."""
     repository = ModelRepository()
     repository.update(model)
-    plane, extension = Protocol(repository), FixedRepository(repository)
-    app.add_exception_handler(RequestValidationError, model.refuse)
-    http = RESTServer("kserve.model_server:app", plane, extension, http_port, grace_period=GRACE_SECONDS)
-    http.config.host = host  # KServe's own default is every address
+    plane = Protocol(repository, model.name, model.version)
+    http = uvicorn.Server(
+        uvicorn.Config(
+            Endpoints(plane).build_app(),
+            host,
+            http_port,
+            log_config=None,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_keep_alive=IDLE_SECONDS,
+        )
+    )
     sizes = [(f"grpc.max_{way}_message_length", LARGEST_MESSAGE) for way in ("send", "receive")]
     rpc = grpc.aio.server(interceptors=(ExceptionToStatusInterceptor(),), options=sizes)
-    add_GRPCInferenceServiceServicer_to_server(InferenceServicer(plane, extension), rpc)
+    add_GRPCInferenceServiceServicer_to_server(Servicer(plane, FixedRepository(repository)), rpc)
     if grpc_port:
         rpc.add_insecure_port(f"{host}:{grpc_port}")
         await rpc.start()
     over_grpc = f", gRPC at {host}:{grpc_port}" if grpc_port else ""
     logger.info("%s: HTTP at %s:%d%s", model.name, host, http_port, over_grpc)
-    serving = asyncio.create_task(http.start())
+    serving = asyncio.create_task(http.serve())
     await asyncio.sleep(0)  # it has set uvicorn's handlers of signals when it first waits
     end = signal.getsignal(signal.SIGTERM)
     assert callable(end)  # noqa: S101 - it is uvicorn's
