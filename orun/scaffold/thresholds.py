@@ -11,7 +11,8 @@ from orun.scaffold.recipe import LABEL_RULES
 from orun.scaffold.request import Request
 from orun.text.units import show
 
-SPARE = 1.05  # allowed size over the measured one
+SPARE = 1.05  # allowed size over the measured one; a release that much larger or slower is not worse
+NOTED_SHAPES = 1024  # bytes that a change may add to a small model: the shape of each value
 WORSE = 1.5  # allowed distance from 1 over the measured one
 SLOWEST = "5%"  # allowed slow-down against the accepted baseline
 SURE = 0.9  # required speed-up over the lower end of the measured interval
@@ -70,8 +71,8 @@ def find_release_size(result: RunResult) -> Metric | None:
 def find_drawback(request: Request, result: RunResult) -> str:
     """Return what the release is worse in than the original: `larger and slower`; empty for none and for a goal."""
     graph, size, speedup = request.facts.graph, find_release_size(result), result["latency"].metrics.get("speedup")
-    is_larger = bool(graph and size and size.value > graph.size)
-    is_slower = bool(speedup and speedup.interval and speedup.interval.high < 1)
+    is_larger = bool(graph and size and size.value > graph.size * SPARE + NOTED_SHAPES)
+    is_slower = bool(speedup and speedup.interval and speedup.interval.high * SPARE < 1)
     named = ["larger"] * is_larger + ["slower"] * is_slower
     return "" if request.goal else " and ".join(named)
 

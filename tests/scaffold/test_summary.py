@@ -26,9 +26,10 @@ SEARCH = "than the original here; a search may find a better one: orun init"
     ("facts", "size", "speedup", "note"),
     [
         (NET, 1000, (0.9, 1.1), ""),
+        (NET, 3100, (0.9, 0.96), ""),  # shapes that are written into the file, and no slow-down that a gate would find
         (
             NET,
-            3000,
+            3200,
             (0.4, 0.6),
             (
                 f"note: the release is larger and slower {SEARCH} net.py:load "
@@ -37,7 +38,7 @@ SEARCH = "than the original here; a search may find a better one: orun init"
         ),
         (
             replace(NET, form="onnx", source="m.onnx"),
-            3000,
+            3200,
             (0.9, 1.1),
             f"note: the release is larger {SEARCH} made/m.onnx --goal 'size<2000B' -o made/load-goal.yaml",
         ),

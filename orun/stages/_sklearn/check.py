@@ -194,10 +194,14 @@ def _join(context: Context, name: str, parts: Sequence[Array]) -> Array:
 
 
 def _to_array(value: Any) -> Array:
-    """Return one array of scores for a dictionary per example, or for an array per label."""
+    """Return one array of scores for a dictionary per example, or for an array per label: `[n, labels, classes]`."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return np.array([[score for _, score in sorted(row.items())] for row in value])
-    return np.stack(value, axis=1) if isinstance(value, list) else np.asarray(value)
+    if not isinstance(value, list):
+        return np.asarray(value)
+    most = max(scores.shape[-1] for scores in value)
+    padded = [np.pad(scores, [(0, 0)] * (scores.ndim - 1) + [(0, most - scores.shape[-1])]) for scores in value]
+    return np.stack(padded, axis=1)
 
 
 def _align(right: Array, value: Array) -> Array:

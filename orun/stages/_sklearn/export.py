@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from onnx import ModelProto, helper
+from onnx import GraphProto, ModelProto, helper, numpy_helper
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import VotingClassifier
 from sklearn.exceptions import NotFittedError
@@ -129,30 +129,48 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     if yields_only_labels(plain):
         del model.graph.output[1:]
     classes = getattr(take_last_step(plain), "classes_", None)
-    has_several_labels = isinstance(classes, list) and len({len(group) for group in classes}) == 1
-    if has_several_labels and len(model.graph.output) > 1 and not settings.zipmap:
-        _put_examples_first(model)
+    if isinstance(classes, list) and len(model.graph.output) > 1 and not settings.zipmap:
+        _put_examples_first(model, [len(group) for group in classes])
     tidy_domains(model)
     _name(context, model, [*data.columns], settings.outputs)
     return model
 
 
-def _put_examples_first(model: ModelProto) -> None:
+def _put_examples_first(model: ModelProto, counts: Sequence[int]) -> None:
     """Let the probabilities of several labels have the axis of the examples first, `[n, labels, classes]`.
 
-    skl2onnx yields a sequence of arrays `[n, classes]`, or an array `[labels, n, classes]`.
+    skl2onnx yields a sequence of arrays `[n, classes]`, or an array `[labels, n, classes]`. A label of fewer classes
+    than another has probabilities of 0 behind them.
+
+    Args:
+        model: the converted model, which is changed.
+        counts: the number of classes of each label.
     """
     graph, output = model.graph, model.graph.output[1]
     inner = make_unique(output.name, {name for node in graph.node for name in (*node.input, *node.output)})
     rename_values(model, {output.name: inner})
     if output.type.HasField("sequence_type"):
         element = output.type.sequence_type.elem_type.tensor_type.elem_type
-        node = helper.make_node("ConcatFromSequence", [inner], [output.name], axis=1, new_axis=1)
+        padded = inner if len(set(counts)) == 1 else _pad(graph, inner, counts)
+        node = helper.make_node("ConcatFromSequence", [padded], [output.name], axis=1, new_axis=1)
     else:
         element = output.type.tensor_type.elem_type
         node = helper.make_node("Transpose", [inner], [output.name], perm=[1, 0, 2])
     graph.node.append(node)
     output.CopyFrom(helper.make_tensor_value_info(output.name, element, [None, None, None]))
+
+
+def _pad(graph: GraphProto, sequence: str, counts: Sequence[int]) -> str:
+    """Return a sequence of arrays of one width: zeros are appended to those of fewer classes."""
+    padded = [f"{sequence}_{number}_padded" for number in range(len(counts))]
+    for number, count in enumerate(counts):
+        place, item, pads = (f"{sequence}_{number}_{part}" for part in ("place", "classes", "pads"))
+        graph.initializer.append(numpy_helper.from_array(np.array(number), place))
+        graph.initializer.append(numpy_helper.from_array(np.array([0, 0, 0, max(counts) - count]), pads))
+        graph.node.append(helper.make_node("SequenceAt", [sequence, place], [item]))
+        graph.node.append(helper.make_node("Pad", [item, pads], [padded[number]]))
+    graph.node.append(helper.make_node("SequenceConstruct", padded, [f"{sequence}_padded"]))
+    return f"{sequence}_padded"
 
 
 def _is_fitted(estimator: Estimator) -> bool:

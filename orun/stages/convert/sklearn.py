@@ -17,7 +17,7 @@ can: values often lie on a threshold, and would fall to its other side. LightGBM
 trees of ONNX Runtime take float32: behind a scaler a value next to a threshold may fall to the other side even so.
 Texts of ONNX are never missing: imputers and encoders that were fitted with missing texts take the empty text for them.
 
-Classifiers of several labels an example have probabilities `[n, labels, classes]`.
+Classifiers of several labels have probabilities `[n, labels, classes]`, and 0 for classes that a label lacks.
 
 The check compares `predict`, and the second output of the model with `predict_proba`, `decision_function` or
 `transform`. Labels must be equal and scores within the tolerance for every example, or for `min_agreement` of them. Of

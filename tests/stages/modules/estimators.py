@@ -371,6 +371,16 @@ def two_answers() -> Any:
     return MultiOutputClassifier(tree).fit(X[:300], np.stack([Y[:300] < 5, Y[:300] % 2 == 1], axis=1).astype(int))
 
 
+def answers_of_two_and_ten_classes() -> Any:
+    tree = DecisionTreeClassifier(max_depth=4, random_state=0)
+    return MultiOutputClassifier(tree).fit(X[:300], np.stack([Y[:300] < 5, Y[:300]], axis=1).astype(int))
+
+
+def forest_of_two_and_ten_classes() -> Any:
+    forest = RandomForestClassifier(3, max_depth=4, random_state=0)
+    return forest.fit(X[:300], np.stack([Y[:300] < 5, Y[:300]], axis=1).astype(int))
+
+
 def two_answers_of_a_forest() -> Any:
     forest = RandomForestClassifier(3, max_depth=4, random_state=0)
     return forest.fit(X[:300], np.stack([Y[:300] < 5, Y[:300] % 2 == 1], axis=1).astype(int))
