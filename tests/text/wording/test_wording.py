@@ -172,10 +172,10 @@ def test_other_texts_may_be_taken_apart(tmp_path: Path, code: str) -> None:
 
 def _readings(path: Path) -> Iterator[ast.AST]:
     """Yield where a file looks for two words in a text, or for anything in the words of an error or a finding."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    constants = _constants(tree)
-    lines = {name for node in ast.walk(tree) for name in _lines_of_words(node)}
-    for node in ast.walk(tree):
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    constants = _constants(nodes)
+    lines = {name for node in nodes for name in _lines_of_words(node)}
+    for node in nodes:
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], (ast.In, ast.NotIn)):
             texts, place = [node.left], node.comparators[0]
             is_text = not isinstance(place, (ast.Set, ast.SetComp, ast.List, ast.ListComp, ast.Tuple, ast.Dict))
@@ -191,15 +191,15 @@ def _readings(path: Path) -> Iterator[ast.AST]:
                 yield node
 
 
-def _constants(tree: ast.Module) -> dict[str, ast.expr]:
+def _constants(nodes: Sequence[ast.AST]) -> dict[str, ast.expr]:
     """Return the constants of a file by name, those that it imports from orun too."""
     constants: dict[str, ast.expr] = {}
-    for node in tree.body:
+    for node in nodes[0].body if isinstance(nodes[0], ast.Module) else ():
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             constants[node.targets[0].id] = node.value
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value:
             constants[node.target.id] = node.value
-    for inner in ast.walk(tree):
+    for inner in nodes:
         if isinstance(inner, ast.ImportFrom) and inner.module and inner.module.startswith("orun."):
             file = PACKAGE.parent / f"{inner.module.replace('.', '/')}.py"
             names = {alias.name: alias.asname or alias.name for alias in inner.names if alias.name.isupper()}
@@ -211,7 +211,7 @@ def _constants(tree: ast.Module) -> dict[str, ast.expr]:
 
 @cache
 def _constants_of_file(path: Path) -> dict[str, ast.expr]:
-    return _constants(ast.parse(path.read_text(encoding="utf-8")))
+    return _constants(list(ast.walk(ast.parse(path.read_text(encoding="utf-8")))))
 
 
 def _has_two_words(nodes: Sequence[ast.expr], constants: Mapping[str, ast.expr]) -> bool:
