@@ -137,6 +137,7 @@ def test_code_that_a_stage_imports(project: Project) -> None:
     assert bisection.changes == ('score.note: "one" -> "two"', "helper.py was changed")
 
 
+@pytest.mark.slow
 def test_a_module_on_pythonpath(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Partial builds import the modules of their own files, not those of the working tree."""
     project = Project(tmp_path)

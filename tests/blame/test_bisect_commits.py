@@ -62,6 +62,7 @@ def test_of_a_parameter_only_those_of_its_lines(project: Project) -> None:
     assert [line.split(" ", 1)[1] for line in bisection.commits.commits] == ["nine times the weight"]
 
 
+@pytest.mark.slow
 def test_of_a_parameter_those_of_its_value_elsewhere(project: Project) -> None:
     """A commit with its name alone is no better than one with the value of its variable."""
     project.edit("pipeline.yaml", "vars: {text: abc}", "vars: {text: abc, w: 1.0}")
@@ -77,6 +78,7 @@ def test_of_a_parameter_those_of_its_value_elsewhere(project: Project) -> None:
     assert [line.split(" ", 1)[1] for line in commits] == ["a comment", "nine times the weight"]
 
 
+@pytest.mark.slow
 def test_of_a_list_those_of_the_pipeline_file(project: Project) -> None:
     """Its lines need not name it."""
     project.edit("stages.py", 'text: str = "a b"', "text: list[str]")
@@ -103,6 +105,7 @@ def test_what_was_not_committed_is_said(project: Project) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_branch_that_was_left(project: Project) -> None:
     git(project.folder, "checkout", "-qb", "side")
     git(project.folder, "commit", "-qm", "beside", "--allow-empty")
@@ -118,6 +121,7 @@ def test_a_branch_that_was_left(project: Project) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_shallow_clone(project: Project, tmp_path: Path) -> None:
     """As CI systems make them: the commit of the good run is not in it."""
     good = project.run()

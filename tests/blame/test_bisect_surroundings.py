@@ -65,6 +65,7 @@ def test_a_variable_that_was_set(project: Project, monkeypatch: pytest.MonkeyPat
     assert "s3cret" not in str(bisection)
 
 
+@pytest.mark.slow
 def test_a_declared_one_whose_values_are_given(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.edit("pipeline.yaml", "needs: make", "needs: make\n    env: [MORE]")
     monkeypatch.setenv("MORE", "a")
@@ -103,6 +104,7 @@ def test_values_that_nobody_knows_any_more(project: Project, monkeypatch: pytest
     )
 
 
+@pytest.mark.slow
 def test_a_variable_that_only_one_run_looked_at(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER", NEVER)
     good = project.run()
@@ -113,6 +115,7 @@ def test_a_variable_that_only_one_run_looked_at(project: Project, monkeypatch: p
     assert bisection.fixed == ("environment variable OTHER of score was changed (only one of the runs read it)",)
 
 
+@pytest.mark.slow
 def test_the_code_of_orun_itself(tmp_path: Path) -> None:
     """A good run by this orun, and a bad one by another of the same version that counts nodes wrongly."""
     onnx.save(layers(), tmp_path / "layers.onnx")
@@ -146,6 +149,7 @@ def test_the_code_of_orun_itself(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_another_python_is_named_and_no_other_change_is_blamed_for_it(project: Project) -> None:
     """A bad run by a Python that says another version, where the code does something else; a note was changed too."""
     project.edit("helper.py", "import os", "import os\nimport platform")

@@ -87,6 +87,7 @@ def test_the_package_that_did_it(project: Project) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_version_that_is_not_to_be_had_any_more(project: Project) -> None:
     good, bad = upgraded(project, "tiny")
     (project.folder.parent / "index" / "tiny-1.0-py3-none-any.whl").unlink()
@@ -106,6 +107,7 @@ def test_a_version_that_is_not_to_be_had_any_more(project: Project) -> None:
     )
 
 
+@pytest.mark.slow
 def test_what_code_and_parameters_explain_needs_no_environment(project: Project) -> None:
     install(project, "tiny", "1.0")
     good = project.run()

@@ -78,6 +78,7 @@ stages:
 """
 
 
+@pytest.mark.slow
 @exact_sums
 def test_few_examples_find_the_stage_and_all_of_them_confirm_it(
     planted: Planted, monkeypatch: pytest.MonkeyPatch

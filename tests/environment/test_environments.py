@@ -25,7 +25,6 @@ from orun.store import Store
 from tests.environment.wheels import use_index, wheel
 from tests.facts import describe_reasons
 from tests.project import Project, built, outcomes
-from tests.thin import mostly_slow
 
 PIPELINE = """
 name: text
@@ -150,6 +149,7 @@ def test_what_is_made_is_shown_before_the_first_stage(first: FirstRun, capsys: p
     )
 
 
+@pytest.mark.slow
 def test_another_version_runs_its_stages_again_and_says_why(prepared: Project) -> None:
     prepared.run()
     prepared.edit("pipeline.yaml", "tiny==1.0", "tiny==2.0")
@@ -162,6 +162,7 @@ def test_another_version_runs_its_stages_again_and_says_why(prepared: Project) -
     assert not any("making" in notice for notice in notices(prepared))
 
 
+@pytest.mark.slow
 def test_a_run_with_nothing_to_do_needs_no_environment_but_its_record(prepared: Project) -> None:
     prepared.run()
     folder = next(iter(venvs.read_all()))
@@ -250,7 +251,8 @@ def test_what_may_be_skipped_is_when_the_environment_was_just_made(project: Proj
     assert reasons(project)["covered"] == ("skipped", reason)
 
 
-@pytest.mark.parametrize("missing", mostly_slow(["skip", "error"], "error"))
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", ["skip", "error"])
 def test_a_target_whose_environment_was_removed_is_asked_once_it_is_there_again(
     project: Project, tmp_path: Path, missing: str
 ) -> None:

@@ -101,6 +101,7 @@ def test_it_runs_orun_with_its_own_packages_and_no_other(once: Path, monkeypatch
     assert ask(code) == f"1.0 {venvs.locate_prefix(venvs.locate_folder(TINY))} True None None"
 
 
+@pytest.mark.slow
 def test_what_was_removed_is_made_again_with_the_versions_it_had(index: Path, environment_folder: Path) -> None:
     wheel(index, "inner", "2.0")
     venvs.locate_prefix(environment_folder).rename(environment_folder / "away")
@@ -108,6 +109,7 @@ def test_what_was_removed_is_made_again_with_the_versions_it_had(index: Path, en
     assert ask("import inner; print(inner.version)") == "1.0"
 
 
+@pytest.mark.slow
 def test_two_processes_make_it_together() -> None:
     first, second = start_making(), start_making()
     messages = sorted(process.communicate(timeout=120)[0] for process in (first, second))
@@ -115,6 +117,7 @@ def test_two_processes_make_it_together() -> None:
     assert messages[1] == "environment 'tiny': making it, once for this machine (tiny==1.0)\ndone\n"
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_leaves_nothing_that_passes_for_made(
     index: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

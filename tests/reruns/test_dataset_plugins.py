@@ -8,9 +8,12 @@ import sys
 from pathlib import Path
 
 import onnx
+import pytest
 
 from tests.project import Project
 from tests.site_packages import CHECKOUT, Site, reasons
+
+pytestmark = pytest.mark.slow  # the quick tests edit another plug-in: test_packages.py
 
 PIPELINE = """
 name: text

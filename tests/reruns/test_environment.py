@@ -119,7 +119,8 @@ MORE_IN_WORKERS = [
 ]
 
 
-@pytest.mark.parametrize("workers", [IN_WORKERS, pytest.param(MORE_IN_WORKERS, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [IN_WORKERS, MORE_IN_WORKERS])
 def test_a_home_or_locale_that_a_stage_takes_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: Sequence[tuple[str, str]]
 ) -> None:

@@ -193,6 +193,7 @@ def run_with(package: Path, project: Project) -> dict[str, list[str]]:
     return outcomes
 
 
+@pytest.mark.slow
 def test_the_code_of_a_kind_reruns_its_stages(project: Project, tmp_path: Path) -> None:
     """With another copy of orun nothing runs; with another text of a kind or of what it imports, its stages do."""
     shutil.copytree(ROOT / "orun", tmp_path / "orun", ignore=shutil.ignore_patterns("__pycache__"))
@@ -242,6 +243,7 @@ def test_models_outside_of_the_project_that_differ_in_their_weights_alone(tmp_pa
         assert np.array_equal(numpy_helper.to_array(model.graph.initializer[0]), weights)
 
 
+@pytest.mark.slow
 def test_weights_beside_a_model_that_lies_among_files_of_the_machine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

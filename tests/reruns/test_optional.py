@@ -102,6 +102,7 @@ def check(project: Project, site: Site, stages: Collection[str]) -> None:
     assert texts(project, stages) == dict.fromkeys(stages, "none")
 
 
+@pytest.mark.slow
 def test_a_package_that_your_code_asks_for_or_a_library(tmp_path: Path) -> None:
     """The metadata of a library does not name it: that it asks for another package is seen while the stage runs.
 
@@ -120,6 +121,7 @@ def test_a_package_that_your_code_asks_for_or_a_library(tmp_path: Path) -> None:
     check(project, site, stages)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("native_reads")
 def test_a_package_that_another_process_of_the_stage_asks_for(tmp_path: Path) -> None:
     """Each way to ask in a worker that is forked, and each way to start a worker; and a script."""
@@ -166,6 +168,7 @@ def place(module: Path, package: Path) -> None:
         file.write_text("WORD = 'there'")
 
 
+@pytest.mark.slow
 def test_what_is_copied_among_the_installed_packages(tmp_path: Path) -> None:
     """A module or a package, or a part of a package that distributions share, as `google` is.
 
@@ -199,6 +202,7 @@ def test_what_is_copied_among_the_installed_packages(tmp_path: Path) -> None:
     assert texts(project, names) == dict.fromkeys(names, "none")
 
 
+@pytest.mark.slow
 def test_a_module_of_yours_that_a_library_imports_instead(tmp_path: Path) -> None:
     project, site = make_asking(tmp_path, BY_LIBRARY["imports"], before="")
     assert list(reasons(site.run(project))) == ["asks", "neither"]

@@ -102,10 +102,12 @@ def check(folder: Path, stages: Mapping[str, tuple[str, str]]) -> None:
     assert reasons(site.run(project)) == {}
 
 
+@pytest.mark.slow
 def test_what_is_imported_by_its_name_or_out_of_a_pickle_or_by_code_elsewhere(tmp_path: Path) -> None:
     check(tmp_path, IN_PROCESS)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("native_reads")
 def test_what_processes_load_that_a_stage_starts(tmp_path: Path) -> None:
     check(tmp_path, IN_OTHERS)
@@ -120,6 +122,7 @@ def develop(site: Site, folder: Path) -> None:
     (metadata / "direct_url.json").write_text(json.dumps(noted))
 
 
+@pytest.mark.slow
 def test_what_stands_for_the_version_of_a_package(tmp_path: Path) -> None:
     """Of a module that no distribution has brought, of metadata as Debian has it, and of a package in development."""
     names = {"alone": "lonely", "older": "old", "developed": "sample"}
@@ -185,6 +188,7 @@ def test_a_plug_in_s_workers_run_it_as_it_is(tmp_path: Path, method: str) -> Non
         assert project.text("repeat") == f"{word}!"
 
 
+@pytest.mark.slow
 def test_a_project_that_is_installed_in_development_may_move(tmp_path: Path) -> None:
     stages = {"asks": ("version('sample')", "from importlib.metadata import version")}
     project, site = project_of(tmp_path, stages), Site.make(tmp_path)

@@ -79,6 +79,7 @@ def test_another_folder_of_path_that_has_it(tmp_path: Path, monkeypatch: pytest.
     assert project.text("tell") == "first"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("native_reads")
 def test_one_that_a_shell_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
     project.write("tell.py", CODE.replace("COMMAND", "'orun-test-teller', shell=True"))
@@ -91,6 +92,7 @@ def test_one_that_a_shell_finds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     assert project.text("tell") == "second"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("native_reads")
 def test_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Project) -> None:
     """As `module load` and the `setvars.sh` of vendors choose them: any file tells which one is looked at first."""

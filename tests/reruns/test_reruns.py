@@ -450,6 +450,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(tmp_path: Path) -> None
     }
 
 
+@pytest.mark.slow
 def test_where_modules_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_expression_stages(tmp_path, {"told": code_of("outside.NAME", "import outside")})
     first, second = tmp_path / "first", tmp_path / "second"
@@ -470,6 +471,7 @@ def test_where_modules_come_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert project.text("told") == "first"
 
 
+@pytest.mark.slow
 def test_folders_of_pythonpath_that_change_nothing(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """As editors put there: the project itself, and orun's own."""
     folders = [project.folder, Path(orun.__file__).parents[1]]
@@ -493,6 +495,7 @@ def test_whether_asserts_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert project.text("anywhere") == "False"
 
 
+@pytest.mark.slow
 def test_own_code_that_pythonpath_brings_is_watched_as_the_project_s(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -536,6 +539,7 @@ def test_what_another_pipeline_has_left_for_people(project: Project) -> None:
     assert project.text("told", "other") == "C D!"
 
 
+@pytest.mark.slow
 def test_a_package_that_is_installed_while_a_process_lives_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a notebook does between two runs."""
     packages = tmp_path / "packages"

@@ -68,6 +68,7 @@ def test_it_counts_for_every_stage(project: Project) -> None:
     assert project.text("tell") == "none"
 
 
+@pytest.mark.slow
 def test_without_the_path_to_it_it_does_not(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     (project.folder / "hooks" / "other.py").unlink()
     (project.folder / "hooks" / "patch_of_test.py").unlink()
@@ -154,6 +155,7 @@ def check(project: Project, environment: Environment, files: Mapping[Path, Seque
     assert project.text("tell") == "none"
 
 
+@pytest.mark.slow
 def test_what_is_installed_beside_the_packages_and_by_the_user(project: Project, environment: Environment) -> None:
     files = {environment.site / "team.pth": ("one", "three"), environment.user / "usercustomize.py": ("eleven",)}
     check(project, environment, files)
@@ -194,6 +196,7 @@ PATH_FILES = {  # as installers write them: what comes from there counts where i
 }
 
 
+@pytest.mark.slow
 def test_what_such_code_imports(project: Project, environment: Environment) -> None:
     """A distribution counts by its version, any other module by its content; what only finds packages does not."""
     environment.write("__editable___other_finder.py", "def install(): pass\n")
