@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 from onnx import defs
 
-from orun.stages._tf.compat import without_xla
-
 pytestmark = pytest.mark.slow
 
 
@@ -25,6 +23,8 @@ def unknown_operators(model: Any) -> set[str]:
 
 def test_tf2onnx_does_not_see_into_functions_for_xla() -> None:
     import keras
+
+    from orun.stages._tf.compat import without_xla
 
     model = keras.Sequential([keras.Input((8, 8, 4)), keras.layers.Conv2D(4, 3, groups=2)])
     assert unknown_operators(model) == {"StatefulPartitionedCall"}

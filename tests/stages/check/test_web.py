@@ -68,6 +68,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory, root: Path) -> StageRun:
     return check(tmp_path_factory.mktemp("checked"), root, parse(MODEL))
 
 
+@pytest.mark.slow
 def test_it_opens_and_tells_arrays_and_missing_operators(checked: StageRun) -> None:
     assert {name: metric.value for name, metric in checked.metrics.items()} == {
         "size": parse(MODEL).ByteSize(),
@@ -91,10 +92,12 @@ def test_it_opens_and_tells_arrays_and_missing_operators(checked: StageRun) -> N
     }
 
 
+@pytest.mark.slow
 def test_the_same_bytes_again(tmp_path: Path, root: Path, checked: StageRun) -> None:
     assert digest(check(tmp_path, root, parse(MODEL)).output) == digest(checked.output)
 
 
+@pytest.mark.slow
 def test_weights_in_a_second_file_on_two_threads(tmp_path: Path, root: Path) -> None:
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["" : 17]> g (float[2, 64] x) => (int64[1, 64] y) '
@@ -112,6 +115,7 @@ def test_weights_in_a_second_file_on_two_threads(tmp_path: Path, root: Path) -> 
     assert (report["missing"]["webgl"], report["threads"]) == ({"ArgMax": 1}, 2)
 
 
+@pytest.mark.slow
 def test_types_without_arrays_are_refused_together(tmp_path: Path, root: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         check(tmp_path, root, onnx.parser.parse_model(UNFIT))
@@ -123,6 +127,7 @@ def test_types_without_arrays_are_refused_together(tmp_path: Path, root: Path) -
     ]
 
 
+@pytest.mark.slow
 def test_an_operator_that_it_does_not_know_is_named(tmp_path: Path, root: Path) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17, "odd" : 1]> g (float[2] x) => (float[2] y) { y = odd.Swirl(x) }'
     with pytest.raises(StageFailed) as caught:
@@ -141,6 +146,7 @@ def test_answers_that_differ_fail_the_stage(tmp_path: Path, root: Path) -> None:
     assert check(tmp_path, root, parse(CAST), inputs={"x": {"low": 0, "high": 1}}).value("max_abs_error") == 0
 
 
+@pytest.mark.slow
 def test_answers_are_compared_at_the_sizes_that_the_stage_names(tmp_path: Path, root: Path) -> None:
     run = check(tmp_path, root, parse(MODEL), dims={"N": [3]})
     assert "compared the model in onnxruntime-web with the model on the CPU on 3 inputs" in run.log

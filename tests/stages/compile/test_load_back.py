@@ -58,6 +58,7 @@ def stage_context(
     )
 
 
+@pytest.mark.slow
 def test_nodes_that_another_provider_runs_are_left(tmp_path: Path) -> None:
     engine = Engine("OtherExecutionProvider", "cache", onnxruntime.__version__, {}, {})
     metrics = load_back(compiled(tmp_path, "Abs"), engine, TRIES, 1, Tolerance(0, 0))
@@ -93,6 +94,7 @@ def test_another_answer_is_refused(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_rows_that_see_nothing_are_not_compared(tmp_path: Path) -> None:
     """A float16 model stands for one that a provider computes in a smaller type."""
     model = artifact(tmp_path, onnx.parser.parse_model(ATTENTION))
@@ -109,6 +111,7 @@ def test_rows_that_see_nothing_are_not_compared(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_what_is_written_while_it_is_loaded_is_compiled_anew(tmp_path: Path) -> None:
     def write(*_: object) -> None:
         (tmp_path / "output" / "new.blob").write_bytes(b"1")

@@ -22,13 +22,13 @@ from orun.errors import OrunError, PipelineError
 from orun.measure.framework_model import FrameworkSession
 from orun.pipeline.fragments import to_plain_default
 from orun.stages._graph import input_domain
-from orun.stages._tf import export
 from orun.stages.contract import to_module_name
 from orun.stages.convert.tensorflow import Params
 from orun.stages.params import list_params
 from orun.stages.reference_models import open_source
 from tests.stages.conftest import MODULES
 from tests.stages.support import StageRun, run_stage
+from tests.thin import mostly_slow
 
 TOKENS = {"shape": ["batch", "length"]}
 TEXT = {"inputs": {"ids": TOKENS, "mask": {**TOKENS, "fill": "mask"}}}
@@ -55,13 +55,13 @@ def refusal(folder: Path, model: str, **params: Any) -> str:
     ("model", "params", "expected"),
     [
         ("sequential", {}, {"input": ["batch", 8, 8, 1], "output": ["batch", 10]}),
-        ("masked", TEXT, TEXT_SHAPES),
+        pytest.param("masked", TEXT, TEXT_SHAPES, marks=pytest.mark.slow),
         pytest.param("attentive", TEXT, TEXT_SHAPES, marks=pytest.mark.slow),
         # the quick tests have an LSTM among the layers of indices
         pytest.param("recurrent", {}, {"input": ["batch", 5, 3], "output": ["batch", 2]}, marks=pytest.mark.slow),
-        ("prepared", {}, {"scores": ["batch", 6], "output": ["batch", 2]}),
+        pytest.param("prepared", {}, {"scores": ["batch", 6], "output": ["batch", 2]}, marks=pytest.mark.slow),
         ("subclassed", {"inputs": PAIR}, {"left": ["batch", 4], "right": ["batch", 4], "output": ["batch", 3]}),
-        ("module", {}, {"x": ["batch", 3], "sum": ["batch"], "y": ["batch", 2]}),
+        pytest.param("module", {}, {"x": ["batch", 3], "sum": ["batch"], "y": ["batch", 2]}, marks=pytest.mark.slow),
         (
             "function",
             {"inputs": {"x": {"shape": ["n", 2]}, "y": {"shape": ["n", 2]}}, "outputs": ["z"]},
@@ -78,6 +78,7 @@ def test_models_of_every_make(
     onnx.checker.check_model(onnx.load(run.model), full_check=True)
 
 
+@pytest.mark.slow
 def test_several_outputs_keep_the_names_of_keras(tmp_path: Path) -> None:
     assert [*convert(tmp_path, "two_outputs").interface] == ["x", "kind", "score"]
     assert [*convert(tmp_path, "two_outputs", outputs=["kind", "points"]).interface] == ["x", "kind", "points"]
@@ -93,6 +94,7 @@ def test_several_outputs_keep_the_names_of_keras(tmp_path: Path) -> None:
 SOUND: dict[str, Any] = {"inputs": {"input": {"shape": ["batch", "length", 1]}}, "dims": {"length": [400, 800]}}
 
 
+@pytest.mark.slow
 def test_a_constant_waveform(tmp_path: Path) -> None:
     """Its convolutions yield what is constant but for rounding, which the norms behind them make large."""
     run = convert(tmp_path, "speech", **SOUND)
@@ -106,6 +108,7 @@ def test_a_constant_waveform(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_conversion_of_an_ill_conditioned_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_domain = input_domain.write_domain
 
@@ -151,6 +154,7 @@ def test_texts_that_tensorflow_compares(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_files_that_lack_the_code_of_a_layer(network_files: Path, tmp_path: Path) -> None:
     hint = (
         "if it has layers of your own, return the model from a function of the file that defines them: "
@@ -175,7 +179,7 @@ def require_answer(run: StageRun, network_files: Path) -> None:
     assert np.abs(answer - np.load(network_files / "answer.npy")).max() < 1e-5
 
 
-@pytest.mark.parametrize("name", ["model.keras", "model.h5", "saved", "model.tflite", "model.pb"])
+@pytest.mark.parametrize("name", mostly_slow(["model.keras", "model.h5", "saved", "model.tflite", "model.pb"], "saved"))
 def test_files_of_every_kind(network_files: Path, tmp_path: Path, name: str) -> None:
     run = run_stage("convert/tensorflow", tmp_path, {"model": name, "outputs": ["classes"]}, root=network_files)
     assert run.value("max_abs_error") < 1e-5
@@ -183,6 +187,7 @@ def test_files_of_every_kind(network_files: Path, tmp_path: Path, name: str) -> 
     assert str(network_files).encode() not in run.model.read_bytes()
 
 
+@pytest.mark.slow
 def test_the_model_of_a_file_answers_as_the_converted_one(network_files: Path, tmp_path: Path) -> None:
     """As a reference of stages that measure."""
     import tensorflow as tf
@@ -207,6 +212,7 @@ def trained(network_files: Path, folder: Path, *names: str) -> dict[str, Path]:
     return {"trained": path}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["model.keras", "model.tflite"])
 def test_a_model_from_a_stage(network_files: Path, tmp_path: Path, name: str) -> None:
     params = {"outputs": ["classes"]}
@@ -337,6 +343,7 @@ def test_the_same_bytes_in_every_process(network_files: Path, tmp_path: Path) ->
     assert len(first) == 4
 
 
+@pytest.mark.slow
 def test_layers_keep_their_names(tmp_path: Path) -> None:
     graph = onnx.load(convert(tmp_path, "sequential").model).graph
     names = [node.name for node in graph.node]
@@ -346,11 +353,13 @@ def test_layers_keep_their_names(tmp_path: Path) -> None:
     assert not graph.value_info
 
 
+@pytest.mark.slow
 def test_external_data_beside_the_model(tmp_path: Path) -> None:
     run = convert(tmp_path, "sequential", external_data="always")
     assert sorted(path.name for path in run.output.iterdir()) == ["model.onnx", "model.onnx.data"]
 
 
+@pytest.mark.slow
 def test_the_seed_makes_the_weights(tmp_path: Path) -> None:
     def convert_with(seed: int) -> bytes:
         params = {"model": "networks.py:module"}
@@ -466,6 +475,7 @@ def test_the_reason_why_a_layer_cannot_run(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_model_that_fails_at_the_sizes_of_images(tmp_path: Path) -> None:
     """ONNX Runtime moves a transposition through the resizing, which it then refuses."""
     message = refusal(tmp_path, "bicubic")
@@ -479,8 +489,9 @@ def test_a_model_that_draws_random_numbers_is_refused(tmp_path: Path) -> None:
     assert message.endswith("\n  hint: try another `opset`; a model that draws random numbers has no fixed answer")
 
 
+@pytest.mark.slow
 def test_a_model_that_no_graph_can_hold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(export, "GRAPH_LIMIT", 2000)
+    monkeypatch.setattr("orun.stages._tf.export.GRAPH_LIMIT", 2000)
     # 4 x (9 + 1) of the convolution, 4 x 4 of the normalization, 64 x 10 + 10 of the product, in float32
     assert refusal(tmp_path, "sequential") == (
         "the model's variables take 2.82 kB, and it cannot be converted from TensorFlow\n"

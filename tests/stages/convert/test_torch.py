@@ -113,6 +113,7 @@ def test_a_trace_of_one_size_is_caught_at_another(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_loop_over_an_axis_is_named(tmp_path: Path) -> None:
     inputs = {"x": {"shape": ["batch", 2]}, "keys": {"shape": [3, 2]}, "values": {"shape": ["past", 2]}}
     params = {"model": "small.py:looping", "inputs": inputs, "outputs": ["y"]}

@@ -59,6 +59,7 @@ def test_a_wrong_export_of_an_ill_conditioned_model(tmp_path: Path, length: int)
     assert caught.value.why.endswith(f"\nfor random values at batch=1, length={2 * length}")
 
 
+@pytest.mark.slow
 def test_a_wrong_export_where_some_rows_see_nothing(tmp_path: Path) -> None:
     with pytest.raises(StageFailed) as caught:
         convert(tmp_path, "misled", TEXT)

@@ -17,7 +17,6 @@ import onnx
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import BertConfig, BertForSequenceClassification
 
 import orun
 from orun.errors import OrunError
@@ -144,6 +143,7 @@ def test_weights_from_a_stage_that_do_not_fit(
     assert str(caught.value) == message
 
 
+@pytest.mark.slow
 def test_torchscript_and_exported_programs(files: Path, tmp_path: Path) -> None:
     expected = weights(convert(files, tmp_path, weights="state.pt"))
     scripted = convert(files, tmp_path, model="module.pt")
@@ -310,6 +310,8 @@ CLASSIFIER: dict[str, Any] = {
 
 
 def save_classifier(folder: Path) -> None:
+    from transformers import BertConfig, BertForSequenceClassification
+
     config = BertConfig(
         vocab_size=50, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, num_labels=3
     )

@@ -30,7 +30,6 @@ def convert(folder: Path, model: str, data: str, root: Path = MODULES, **params:
     ("model", "data"),
     mostly_slow(
         [("digits", "digits"), ("two", "digits"), ("pipeline", "digits"), ("bodies", "bodies")],
-        ("digits", "digits"),
         ("bodies", "bodies"),
     ),
 )
@@ -79,8 +78,9 @@ def test_values_that_are_missing(tmp_path: Path, library: str) -> None:
     np.testing.assert_allclose(answers(run.model, rows.inputs)[0].ravel(), own, rtol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("library", LIBRARIES)
-@pytest.mark.parametrize("model", mostly_slow(["digits", "two", "bodies"], "two"))
+@pytest.mark.parametrize("model", ["digits", "two", "bodies"])
 def test_its_own_files(tmp_path: Path, library: str, model: str) -> None:
     own = getattr(trees, f"{library}_{model}")()
     data = "bodies" if model == "bodies" else "digits"

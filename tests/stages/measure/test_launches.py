@@ -31,6 +31,7 @@ def weighing(mebibytes: int) -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.slow
 def test_memory_is_what_the_weights_take(tmp_path: Path) -> None:
     run = run_stage("measure/memory", tmp_path, {"runs": 1}, inputs={"model": artifact(tmp_path, weighing(16))})
     assert list(run.metrics) == ["peak", "added", "held", "arena"]

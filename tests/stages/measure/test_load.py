@@ -15,6 +15,7 @@ from tests.measure.test_resource_usage import package
 from tests.stages.models import ADD, parse
 from tests.stages.release.support import make_bundle
 from tests.stages.support import artifact, run_stage
+from tests.thin import mostly_slow
 
 TWO_WIDE = """
 <ir_version: 9, opset_import: ["" : 20]>
@@ -23,7 +24,7 @@ g (float[n, k] x) => (float[n, 3] y) <float[2, 3] w = {1, 2, 3, 4, 5, 6}> { y = 
 QUICK = {"warmup": 0.01, "time": 0.05, "batch": 2}
 
 
-@pytest.mark.parametrize("io_binding", [False, True])
+@pytest.mark.parametrize("io_binding", mostly_slow([False, True], False))
 def test_a_closed_loop_over_a_pool(tmp_path: Path, *, io_binding: bool) -> None:
     ports = {"model": artifact(tmp_path, parse(ADD)), "reference": artifact(tmp_path, parse(ADD))}
     params = {**QUICK, "clients": 3, "sessions": 2, "io_binding": io_binding}
@@ -42,6 +43,7 @@ def test_a_closed_loop_over_a_pool(tmp_path: Path, *, io_binding: bool) -> None:
         assert set(latencies) == message
 
 
+@pytest.mark.slow
 def test_resources_of_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     counters = tmp_path / "powercap"
     package(counters, 0, 5)
@@ -54,6 +56,7 @@ def test_resources_of_each_round(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert run.notes == ()
 
 
+@pytest.mark.slow
 def test_energy_that_cannot_be_read_is_no_zero(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resource_usage, "POWERCAP", tmp_path / "none")
     run = run_stage("measure/load", tmp_path, QUICK, inputs={"model": artifact(tmp_path, parse(ADD))})

@@ -55,6 +55,7 @@ def products(count: int) -> onnx.ModelProto:
     return model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", HOSTS)
 def test_times_are_those_of_the_web(tmp_path: Path, root: Path, runtime: Any) -> None:
     require_program(runtime)
@@ -85,6 +86,7 @@ def test_twice_the_work_takes_longer(tmp_path: Path, root: Path, runtime: Any, t
         assert 2 < run.value("speedup") < 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("role", ["model", "reference"])
 def test_an_output_without_an_array_is_refused(tmp_path: Path, root: Path, role: str) -> None:
     require_program("node")
@@ -123,6 +125,7 @@ def test_every_type_and_weights_in_a_second_file(tmp_path: Path, root: Path, run
     np.testing.assert_allclose(answers["y"], np.ones((2, 64)) @ weight, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runtime", HOSTS)
 def test_a_file_that_is_no_model(tmp_path: Path, root: Path, runtime: Any) -> None:
     program = require_program(runtime)

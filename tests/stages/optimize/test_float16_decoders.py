@@ -58,6 +58,7 @@ def test_padded_anywhere(tmp_path: Path, family: str) -> None:
         assert 0 < left < total / 10
 
 
+@pytest.mark.slow
 def test_weights_that_float16_cannot_hold(tmp_path: Path, mistral: Path) -> None:
     """Rows that see nothing are left out, and the others are still compared."""
     model = onnx.load(mistral / "model.onnx")

@@ -149,12 +149,14 @@ def test_native_attention_is_fused_further(tmp_path: Path, exports: Exports) -> 
     assert run.value("max_abs_error") < 1e-5
 
 
+@pytest.mark.slow
 def test_auto_takes_what_fuses_every_attention(tmp_path: Path, exports: Exports) -> None:
     run = fuse(tmp_path, exports("vit"), expect={"Attention": 2})
     assert "method onnxruntime leaves 2 attentions in pieces" in run.log
     assert "fused by method rules" in run.log
 
 
+@pytest.mark.slow
 def test_projections_may_stay_apart(tmp_path: Path, exports: Exports) -> None:
     run = fuse(tmp_path, exports("gpt2"), method="rules", multi_head_attention=True)
     assert fused(run) == {"MultiHeadAttention": 2, "FastGelu": 2, **LATE}
@@ -167,6 +169,7 @@ def test_without_optimizations_before(tmp_path: Path, exports: Exports) -> None:
     assert run.value("max_abs_error") < 1e-5
 
 
+@pytest.mark.slow
 def test_fusions_are_left_out(tmp_path: Path, exports: Exports) -> None:
     names = ["attention", "rotary_embeddings", "layer_norm"]
     run = fuse(tmp_path, exports("llama"), method="rules", disable=names)

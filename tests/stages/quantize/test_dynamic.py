@@ -239,6 +239,7 @@ def test_a_node_that_is_not_there(tmp_path: Path, tiny_bert: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_an_attention_that_would_lose_its_mask(tmp_path: Path, tiny_bert: Path) -> None:
     fused = run_stage("optimize/transformer", tmp_path, {"method": "rules"}, inputs={"model": tiny_bert})
     with pytest.raises(StageFailed) as caught:

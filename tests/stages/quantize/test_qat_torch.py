@@ -59,6 +59,7 @@ def test_what_pytorch_prepared_runs_in_integers(tmp_path: Path, model: str, expo
     assert top_1(result.model) > 0.9
 
 
+@pytest.mark.slow
 def test_integers_of_pytorch_are_exported_by_the_older_exporter(tmp_path: Path) -> None:
     result = integers(tmp_path, convert(tmp_path, "converted", exporter="torchscript"), inputs="rounding.py:held_out")
     assert (result.value("quantized"), result.value("in_float")) == (3, 0)

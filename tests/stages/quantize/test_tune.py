@@ -290,6 +290,7 @@ class Trials:
         return self.count
 
 
+@pytest.mark.slow
 def test_a_search_that_was_broken_off_goes_on_unless_its_examples_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 from orun.errors import StageFailed
 from tests.stages.models import ADD, parse, store_weights, tied
 from tests.stages.support import StageRun, answers, artifact, run_stage
+from tests.thin import mostly_slow
 
 
 def quantize(folder: Path, model: Path, **params: Any) -> StageRun:
@@ -222,7 +223,7 @@ def test_gptq_keeps_a_weight_that_a_branch_reads(tmp_path: Path, branches: onnx.
     assert {"v", "w"} <= {tensor.name for tensor in onnx.load(result.model).graph.initializer}
 
 
-@pytest.mark.parametrize("options", [{}, {"symmetric": True}, {"block_size": 256}, {"bits": 8}])
+@pytest.mark.parametrize("options", mostly_slow([{}, {"symmetric": True}, {"block_size": 256}, {"bits": 8}], {}))
 def test_gptq_makes_up_for_its_errors(tmp_path: Path, options: dict[str, Any]) -> None:
     """On inputs with correlated channels, GPTQ is more accurate than rounding to the nearest."""
     before = artifact(tmp_path, matmul(21))

@@ -38,6 +38,7 @@ def test_mlflow_in_files_is_told_as_a_place_that_takes_none(
 
 
 # MLflow asks SQLAlchemy for what its next release will not have.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy")
 def test_mlflow(tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow import MlflowClient

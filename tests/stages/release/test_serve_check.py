@@ -44,6 +44,7 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+@pytest.mark.slow
 def test_it_answers_as_the_pipeline_does(tmp_path: Path) -> None:
     run = run_stage("release/serve-check", tmp_path, inputs={"bundle": make_bundle(tmp_path).output})
     document = json.loads((run.output / "serve.json").read_text())
@@ -56,6 +57,7 @@ def test_it_answers_as_the_pipeline_does(tmp_path: Path) -> None:
     assert run.value("max_abs_error") < 1e-5
 
 
+@pytest.mark.slow
 def test_sizes_and_tolerance_are_those_that_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ports = {"bundle": make_bundle(tmp_path).output}
     run = run_stage("release/serve-check", tmp_path, {"dims": {"batch": [3]}}, inputs=ports)
@@ -102,6 +104,7 @@ def several(tmp_path: Path) -> dict[str, Path]:
     return {"bundle": make_bundle(tmp_path, "1.0", MATMUL, **{"model.encoder": encoder}).output}
 
 
+@pytest.mark.slow
 def test_each_of_several_models(tmp_path: Path, several: dict[str, Path]) -> None:
     run = run_stage("release/serve-check", tmp_path, inputs=several)
     document = json.loads((run.output / "serve.json").read_text())
@@ -112,6 +115,7 @@ def test_each_of_several_models(tmp_path: Path, several: dict[str, Path]) -> Non
         assert json.loads((alone.output / "serve.json").read_text())["answers"] == {file: document["answers"][file]}
 
 
+@pytest.mark.slow
 def test_one_of_several_models_that_its_users_cannot_open(tmp_path: Path) -> None:
     encoder = artifact(tmp_path, parse(CUSTOM))
     bundle = make_bundle(tmp_path, "1.0", MATMUL, **{"model.encoder": encoder}).output
@@ -122,6 +126,7 @@ def test_one_of_several_models_that_its_users_cannot_open(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.slow
 def test_what_is_of_one_of_several_models(tmp_path: Path, several: dict[str, Path]) -> None:
     with pytest.raises(StageFailed) as caught:
         run_stage("release/serve-check", tmp_path, {"model": "encoder.onnx"}, inputs=several)
@@ -135,6 +140,7 @@ def test_what_is_of_one_of_several_models(tmp_path: Path, several: dict[str, Pat
     assert run.value("answers") == 3  # at one size: at random, lowest and highest
 
 
+@pytest.mark.slow
 def test_a_damaged_file_is_not_served(tmp_path: Path) -> None:
     bundle = make_bundle(tmp_path).output
     provenance = bundle / "provenance.json"
@@ -177,6 +183,7 @@ def _classifier(folder: Path, **params: object) -> Path:
     return run_stage("release/bundle", folder, inputs={"model": model}, provenance=provenance_file(folder)).output
 
 
+@pytest.mark.slow
 def test_texts_are_asked_and_answered(tmp_path: Path) -> None:
     ports = {"bundle": _classifier(tmp_path)}
     given_params = {"inputs": "estimators.py:judged"}

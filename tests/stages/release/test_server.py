@@ -343,6 +343,7 @@ def test_the_release_s_data_are_the_reference(tmp_path: Path) -> None:
     assert verify_bundle(run.output) == []
 
 
+@pytest.mark.slow
 def test_the_reference_is_of_the_model_that_is_served(tmp_path: Path) -> None:
     np.savez(tmp_path / "rows.npz", x=np.arange(80, dtype=np.float32).reshape(20, 4))
     bundle = make_bundle(tmp_path, "1.0", MATMUL, **{"model.other": artifact(tmp_path, parse(MATMUL))}).output

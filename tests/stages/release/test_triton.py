@@ -68,6 +68,7 @@ def read(run: StageRun, message: Any) -> Any:
     return text_format.Parse((run.output / "tiny/config.pbtxt").read_text("utf-8"), message())
 
 
+@pytest.mark.slow
 def test_a_batched_model(tmp_path: Path, message: Any) -> None:
     run = make(
         tmp_path,

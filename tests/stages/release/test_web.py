@@ -100,6 +100,7 @@ def refusal(tab: Tab, name: str, text: str) -> str:
     return message
 
 
+@pytest.mark.slow
 def test_the_folder_is_a_bundle_with_a_page_of_the_model(tmp_path: Path, root: Path) -> None:
     run = release(tmp_path, root, parse(TEXTS), version="1.2", title="Words & sums")
     assert sorted(digest(run.output)) == [

@@ -41,6 +41,7 @@ def test_the_same_seed_gives_the_same_weights(tmp_path: Path, teacher: Path) -> 
     assert digest(first.output) != digest(other.output)
 
 
+@pytest.mark.slow
 def test_without_labels_the_teacher_alone_is_learned_from(tmp_path: Path, teacher: Path) -> None:
     run = distill(tmp_path, teacher, epochs=10, learning_rate=2e-2, hard=0.0, dataset="learning.py:unlabelled")
     assert accuracy(learning.student(), run.output) > 0.85
@@ -65,6 +66,7 @@ def test_the_loss_of_features_counts_by_its_weight(tmp_path: Path, teacher: Path
     assert double - none == pytest.approx(2 * (single - none), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_values_instead_of_classes(tmp_path: Path, teacher: Path) -> None:
     run = distill(tmp_path, teacher, epochs=12, hard=0.0, answers="values", learning_rate=2e-2)
     assert accuracy(learning.student(), run.output) > 0.85

@@ -21,6 +21,7 @@ def finetune(folder: Path, weights: Path | None = None, **params: Any) -> StageR
     return run_stage("train/finetune", folder, {**LEARN, **params}, inputs=inputs, root=MODULES)
 
 
+@pytest.mark.slow
 def test_pruned_weights_stay_zero_and_accuracy_comes_back(tmp_path: Path, teacher: Path) -> None:
     module = learning.teacher()
     before = accuracy(module, teacher)
