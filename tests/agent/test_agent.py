@@ -268,6 +268,7 @@ def test_a_cancelled_stage_ends_with_its_child(driver: Driver) -> None:
     assert ended(int(child))
 
 
+@pytest.mark.slow
 def test_two_drivers_run_stages_of_one_name_side_by_side(
     driver: Driver, agents: tuple[AgentProcess, AgentProcess], tmp_path: Path
 ) -> None:
@@ -341,6 +342,7 @@ def test_an_agent_that_is_stopped_finishes_what_runs_and_hands_back_the_rest(
     assert third.process.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 def test_a_second_signal_stops_an_agent_at_once(driver: Driver, third: AgentProcess) -> None:
     driver.fleet.start(driver.order("sleep"), "c")
     _, *processes = driver.printed("sleep", "processes").split()
@@ -351,6 +353,7 @@ def test_a_second_signal_stops_an_agent_at_once(driver: Driver, third: AgentProc
     assert all(ended(int(process)) for process in processes)
 
 
+@pytest.mark.slow
 def test_a_stage_that_does_not_end_in_time_is_stopped_with_its_agent(driver: Driver, tmp_path: Path) -> None:
     with AgentProcess.start("d", tmp_path / "d", "--grace", "100ms") as agent:
         driver.add(agent)
@@ -408,6 +411,7 @@ def test_a_machine_that_differs_is_refused_at_once(tmp_path: Path, changes: Mapp
     assert str(caught.value) == error.format(url=url)
 
 
+@pytest.mark.slow
 def test_an_agent_that_comes_back_joins_as_soon_as_it_is_connected(
     driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,6 +432,7 @@ def test_an_agent_that_comes_back_joins_as_soon_as_it_is_connected(
         fleet.close()
 
 
+@pytest.mark.slow
 def test_stages_of_a_silent_driver_end(driver: Driver, tmp_path: Path) -> None:
     with AgentProcess.start("c", tmp_path / "c", lease=1.0) as agent:
         driver.fleet.close()

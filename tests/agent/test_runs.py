@@ -70,6 +70,7 @@ def test_a_run_on_two_machines_ends_like_a_local_one(tmp_path: Path, agents: tup
     assert outcomes(local) == {"make": "cached", "upper": "cached"}, "this machine has the same facts"
 
 
+@pytest.mark.slow
 def test_a_run_with_nothing_to_do_asks_the_machines_for_their_facts(
     tmp_path: Path, agents: tuple[AgentProcess, AgentProcess], third: AgentProcess
 ) -> None:
@@ -97,6 +98,7 @@ def test_a_run_with_nothing_to_do_asks_the_machines_for_their_facts(
         assert run().repeats == planned.run
 
 
+@pytest.mark.slow
 def test_an_agent_that_dies_is_replaced(
     tmp_path: Path, agents: tuple[AgentProcess, AgentProcess], third: AgentProcess
 ) -> None:
@@ -158,6 +160,7 @@ def test_a_variable_that_is_set_here_and_not_on_the_machine_is_named(
     ]
 
 
+@pytest.mark.slow
 def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
     tmp_path: Path, agents: tuple[AgentProcess, AgentProcess]
 ) -> None:
@@ -184,6 +187,7 @@ def test_a_project_that_was_damaged_in_the_remote_is_pushed_again(
     assert not any(isinstance(event, Notice) for event in events)
 
 
+@pytest.mark.slow
 def test_an_agent_with_the_store_of_the_run_takes_no_part(tmp_path: Path) -> None:
     file, url = make_project(tmp_path / "project"), f"unix://{tmp_path / 'socket'}"
     with serving(Address.parse(url), describe_machine("c"), tmp_path), pytest.raises(NoMachine) as caught:

@@ -97,6 +97,7 @@ def test_a_measurement_waits_and_lets_nothing_pass(desk: Desk, monkeypatch: pyte
     assert stages == ["sleep", "measure", "make"]
 
 
+@pytest.mark.slow
 def test_stages_beyond_the_cores_wait(desk: Desk) -> None:
     file = desk.driver.file
     file.write_text(file.read_text().replace("sleep: {", "sleep: {resources: {cpus: 4}, "))
@@ -125,6 +126,7 @@ def test_a_read_outside_of_the_project_is_refused(desk: Desk, tmp_path: Path) ->
     assert desk.last() == [Failed("read", "a", failure)]
 
 
+@pytest.mark.slow
 def test_a_result_that_depends_on_a_variable_stays_without_a_shared_key(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +169,7 @@ def test_an_input_that_is_not_in_the_remote_fails_the_order(desk: Desk) -> None:
     assert desk.messages[-1] == FactsFailed(Failure("UsageError", failure.problem, why), lacks_project=True)
 
 
+@pytest.mark.slow
 def test_a_folder_that_all_share_and_that_is_not_there_is_named_with_the_machine(desk: Desk) -> None:
     """Once it is there, the agent that runs finds it."""
     folder = Path(desk.driver.remote.removeprefix("file://"))
@@ -184,6 +187,7 @@ def test_a_folder_that_all_share_and_that_is_not_there_is_named_with_the_machine
     assert isinstance(desk.last(2)[1], Built)
 
 
+@pytest.mark.slow
 def test_a_stage_that_meets_a_full_disk_is_to_be_helped_on_its_machine(desk: Desk) -> None:
     raising = "raise OSError(28, 'No space left on device')"
     code = f"from orun import stage\n\n@stage(inputs={{}})\ndef fill(context):\n    {raising}\n"
@@ -283,6 +287,7 @@ def test_the_last_messages_of_a_closed_connection_arrive() -> None:
     ours.close()
 
 
+@pytest.mark.slow
 def test_an_edited_folder_of_a_snapshot_is_made_anew(desk: Desk, tmp_path: Path) -> None:
     desk.order(desk.driver.order("make"))
     desk.last()

@@ -161,7 +161,6 @@ stages:
     ("number", "repeated"),
     mostly_slow(
         [(signal.SIGINT, False), (signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGHUP, False)],
-        (signal.SIGINT, False),
         (signal.SIGTERM, True),
     ),
 )
@@ -193,6 +192,7 @@ def wait(context: Context) -> None:
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_was_stopped_is_not_searched(sized: Path) -> None:
     (sized / "slow.py").write_text(SLOW_CODE + WAITING)
     (sized / "slow.yaml").write_text(f"{SLOW_PIPELINE}  wait: {{uses: ./slow.py:wait, needs: int8}}\n")

@@ -90,6 +90,7 @@ def test_a_dry_run_writes_nothing(model: Path, orun: CommandLine) -> None:
     assert [path.name for path in model.parent.iterdir()] == ["mlp.onnx"]
 
 
+@pytest.mark.slow
 def test_a_target_with_other_providers(model: Path, orun: CommandLine) -> None:
     del model
     printed = orun("init", "mlp.onnx", "--dry-run", "--target", "trt").out
@@ -394,6 +395,7 @@ def test_a_search_without_its_package_is_refused_at_once(
     assert [path.name for path in model.parent.iterdir()] == ["mlp.onnx"]
 
 
+@pytest.mark.slow
 def test_a_stage_that_fails_leaves_the_file_to_be_edited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, orun: CommandLine
 ) -> None:

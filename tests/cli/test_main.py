@@ -19,6 +19,7 @@ from orun.cli.crash import report_bug
 from orun.cli.main import VERBS, group, main
 from orun.environment.install_commands import format_install_command
 from orun.errors import StoreError
+from tests.thin import mostly_slow
 
 from .conftest import CommandLine
 
@@ -265,7 +266,7 @@ def test_a_reader_that_has_gone_is_no_error() -> None:
     assert process.stderr == "141\n"
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("closed", mostly_slow([">&-", "<&- >&- 2>&-"], ">&-"))
 def test_standard_streams_that_are_closed(project: Path, closed: str) -> None:
     command = f"{sys.executable} -m orun words.yaml {closed}"
     process = subprocess.run(

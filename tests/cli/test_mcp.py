@@ -101,6 +101,7 @@ async def read_only(folder: Path) -> None:
         )
 
 
+@pytest.mark.slow
 def test_an_assistant_reads_runs_and_compares(project: Path) -> None:
     (project / "broken.yaml").write_text(BROKEN)
     anyio.run(read_and_run, project)

@@ -79,6 +79,7 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.slow
 def test_a_client_that_cancels_a_call(folder: Path) -> None:
     anyio.run(cancel, folder)
 
@@ -113,6 +114,7 @@ def serving(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             server.kill()
 
 
+@pytest.mark.slow
 def test_a_client_that_leaves(folder: Path) -> None:
     with serving(folder) as server:
         wait_until(lambda: run_of(server.pid))

@@ -290,6 +290,7 @@ def test_a_dash_is_the_output_itself() -> None:
     assert not Path("-").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("project")
 def test_the_reader_of_the_output_has_gone() -> None:
     assert command_line("words.yaml", "-q").returncode == 0
@@ -302,6 +303,7 @@ def test_the_reader_of_the_output_has_gone() -> None:
     assert (shown.returncode, shown.stderr) == (141, b"")
 
 
+@pytest.mark.slow
 def test_the_output_into_a_file(project: Path) -> None:
     """It goes where the shell has put it, below what was printed before."""
     with (project / "log").open("w") as log:
@@ -315,6 +317,7 @@ def test_the_output_into_a_file(project: Path) -> None:
     assert "## words" in lines[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("project")
 def test_a_descriptor_of_the_shell() -> None:
     reader, writer = os.pipe()

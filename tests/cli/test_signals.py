@@ -52,10 +52,10 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("blame", "waiting.yaml", "--store", "empty"),
+        pytest.param(("blame", "waiting.yaml", "--store", "empty"), marks=pytest.mark.slow),
         ("bisect", "last~1", "last"),
-        ("test", "./waiting.py:count"),
-        ("verify", "waiting.yaml", "--rebuild"),
+        pytest.param(("test", "./waiting.py:count"), marks=pytest.mark.slow),
+        pytest.param(("verify", "waiting.yaml", "--rebuild"), marks=pytest.mark.slow),
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -400,6 +400,7 @@ stages:
 """
 
 
+@pytest.mark.slow
 def test_a_run_beside_is_not_disturbed(orun: CommandLine, project: Path) -> None:
     (project / "words.py").write_text(SLOW)
     (project / "words.yaml").write_text(CHAIN)

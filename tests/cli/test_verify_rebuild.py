@@ -128,6 +128,7 @@ def test_every_stage_is_rebuilt_and_nothing_is_stored(orun: CommandLine, project
     assert list((project / "store" / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_chosen_stages_as_json(orun: CommandLine, project: Path) -> None:
     del project
     shown = orun(

@@ -19,7 +19,6 @@ from orun.remote.names import name_object, name_record
 from tests.project import Project, built
 from tests.remote.relay import Relay
 from tests.remote.support import contents, holding, machine, named, notices, remove, traffic, write
-from tests.thin import mostly_slow
 
 
 @pytest.fixture
@@ -127,6 +126,7 @@ def test_a_record_without_its_objects_is_no_result(tmp_path: Path, other: Projec
     assert built(machine(tmp_path, "third").run(remote=folder)) == []
 
 
+@pytest.mark.slow
 def test_a_remote_that_is_down_is_said_once(first: Project, s3: str, relay: Relay) -> None:
     relay.lives = 0
     result = first.run(remote=s3)
@@ -186,6 +186,7 @@ def test_a_remote_that_is_down_fails_a_run_that_requires_it(first: Project, s3: 
     assert not (first.store / "out" / "text").exists()
 
 
+@pytest.mark.slow
 def test_a_remote_that_dies_midway_is_resumed(first: Project, other: Project, s3: str, relay: Relay) -> None:
     relay.lives = 6
     result = first.run(remote=s3)
@@ -199,6 +200,7 @@ def test_a_remote_that_dies_midway_is_resumed(first: Project, other: Project, s3
     assert built(other.run(remote=s3)) == []
 
 
+@pytest.mark.slow
 def test_a_fetch_that_dies_midway_builds(first: Project, other: Project, s3: str, relay: Relay) -> None:
     first.run(remote=s3)
     relay.lives = 2
@@ -234,7 +236,8 @@ def start(project: Project, remote: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=Path.cwd())
 
 
-@pytest.mark.parametrize("how", mostly_slow([signal.SIGINT, signal.SIGKILL], signal.SIGINT))
+@pytest.mark.slow
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_who_ends_while_pushing_leaves_nothing_behind(
     first: Project, s3: str, relay: Relay, how: signal.Signals
 ) -> None:

@@ -171,6 +171,7 @@ def test_only_what_is_missing_here_is_asked_for(first: Project, other: Project, 
     assert len(requests) == 1
 
 
+@pytest.mark.slow
 def test_what_does_not_fit_is_told_before_it_is_fetched(
     first: Project, other: Project, s3: str, relay: Relay, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def test_a_key_takes_so_many_records_and_no_more(folder: str, pool: ThreadPoolEx
     assert transfers.read_records(KEY, 0, SLOTS).more is False
 
 
+@pytest.mark.slow
 def test_large_objects_go_and_come_in_parts(tmp_path: Path, s3: str, relay: Relay, pool: ThreadPoolExecutor) -> None:
     data = bytes(range(251)) * (PART // 251) * 2 + bytes(600)
     transfers = Transfers(Bucket(s3), Keyring(), pool)

@@ -198,6 +198,7 @@ def test_readers_with_public_keys_read_what_the_signer_wrote(
     assert contents(folder) == before  # who cannot sign, writes nothing
 
 
+@pytest.mark.slow
 def test_who_is_given_a_key_pushes_what_was_built_without(
     first: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +213,7 @@ def test_who_is_given_a_key_pushes_what_was_built_without(
     assert built(other.run()) == []
 
 
+@pytest.mark.slow
 def test_who_exchanges_the_keys_pushes_again_what_is_there(
     first: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +229,7 @@ def test_who_exchanges_the_keys_pushes_again_what_is_there(
     assert (built(other.run()), notices(other)) == ([], [])
 
 
+@pytest.mark.slow
 def test_who_exchanges_the_private_key_alone_pushes_again_with_a_selection(
     first: Project, folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,7 @@ from tests.runner.fleet import (
     push_nothing,
     refuse,
 )
+from tests.thin import mostly_slow
 
 WIDE = """
 name: text
@@ -157,6 +158,7 @@ def test_a_result_of_any_machine_is_reused(on: Fixture) -> None:
     assert built(on.run()) == ["make", "upper", "count"], "the key has the facts of the machine"
 
 
+@pytest.mark.slow
 def test_a_wide_pipeline_uses_every_machine(tmp_path: Path) -> None:
     on = Fixture(tmp_path, WIDE)
     on.fleet.cores = 1
@@ -179,6 +181,7 @@ def test_a_stage_goes_where_most_of_its_inputs_are_if_nothing_else_decides(tmp_p
     assert on.fleet.machine_of("join") == [largest, largest], "built in an earlier run"
 
 
+@pytest.mark.slow
 def test_the_longest_remaining_path_goes_first(tmp_path: Path) -> None:
     on = Fixture(tmp_path, PATHS)
     on.fleet.labels = {"a": {}}
@@ -187,6 +190,7 @@ def test_the_longest_remaining_path_goes_first(tmp_path: Path) -> None:
     assert [stage for stage, _ in on.fleet.orders][:3] == ["head", "middle", "tail"], "a chain before a lone stage"
 
 
+@pytest.mark.slow
 def test_files_of_results_that_only_machines_need_stay_in_the_remote(on: Fixture) -> None:
     result = on.run()
     assert result.exit_code == 0
@@ -215,6 +219,7 @@ def test_a_result_that_is_asked_for_is_fetched(on: Fixture) -> None:
     assert on.project.text("make") == "make on builder"
 
 
+@pytest.mark.slow
 def test_what_is_gone_from_the_remote_is_built_again(on: Fixture) -> None:
     on.run()
     shutil.rmtree(on.remote.removeprefix("file://"))
@@ -225,7 +230,9 @@ def test_what_is_gone_from_the_remote_is_built_again(on: Fixture) -> None:
     assert result.exit_code == 0
 
 
-@pytest.mark.parametrize("drivers", [{}, {"a": "580.0"}], ids=["equal machines", "different machines"])
+@pytest.mark.parametrize(
+    "drivers", mostly_slow([{}, {"a": "580.0"}], {"a": "580.0"}), ids=["equal machines", "different machines"]
+)
 def test_what_is_gone_from_the_remote_is_pushed_by_the_machine_that_has_it(
     tmp_path: Path, drivers: dict[str, str]
 ) -> None:
@@ -240,6 +247,7 @@ def test_what_is_gone_from_the_remote_is_pushed_by_the_machine_that_has_it(
     assert [on.fleet.machine_of(name) for name in ("first", "largest", "other")] == [["a", "a"]] * 3
 
 
+@pytest.mark.slow
 def test_an_earlier_output_of_a_result_that_stays_away_is_removed(on: Fixture) -> None:
     on.run(only=["make"])
     assert on.project.text("make") == "make on builder"
@@ -251,6 +259,7 @@ def test_an_earlier_output_of_a_result_that_stays_away_is_removed(on: Fixture) -
     assert not (on.project.store / "out" / "text" / "make").exists()
 
 
+@pytest.mark.slow
 def test_a_local_run_fetches_what_was_left_in_the_remote(on: Fixture) -> None:
     on.run()
     result = on.project.run(remote=on.remote)
@@ -303,12 +312,14 @@ def test_a_stage_that_a_machine_hands_back_is_not_counted_as_lost(on: Fixture) -
     assert "machine bench did not start upper (its agent stops); upper starts again on bench-b" in on.notices()
 
 
+@pytest.mark.slow
 def test_a_machine_that_leaves_gets_no_more_orders(on: Fixture) -> None:
     on.fleet.answers["make"] = [lambda fleet, order, machine: [Leaving("bench"), *build(fleet, order, machine)]]
     assert on.run()["upper"].machine == "bench-b"
     assert on.notices() == ["machine bench takes no more stages: its agent stops"]
 
 
+@pytest.mark.slow
 def test_a_result_of_a_machine_that_is_gone_meanwhile_counts(tmp_path: Path) -> None:
     on = Fixture(tmp_path, WIDE)
     on.fleet.labels = {"builder": {}, "bench": {}}
@@ -340,6 +351,7 @@ def test_a_machine_that_joins_is_used_unless_it_has_the_store_of_the_run(
     assert on.notices() == [SAME_STORE.format(machine="bench"), "machine bench-b has joined"]
 
 
+@pytest.mark.slow
 def test_a_stage_waits_during_a_run_for_a_machine_that_joins(on: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.05)
 
@@ -512,6 +524,7 @@ def test_an_input_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> No
     assert on.fleet.machine_of("upper") == ["bench", "bench", "bench-b"]
 
 
+@pytest.mark.slow
 def test_a_machine_stays_if_transfers_for_a_stage_failed_at_another_one(on: Fixture) -> None:
     on.fleet.labels = MACHINES | {"c": {"accelerator": "T4"}}
     on.fleet.answers["upper"] = [lack, lose, lack]
@@ -520,6 +533,7 @@ def test_a_machine_stays_if_transfers_for_a_stage_failed_at_another_one(on: Fixt
     assert on.fleet.machine_of("upper") == ["bench", "bench", "bench-b", "bench-b"]
 
 
+@pytest.mark.slow
 def test_an_input_that_is_on_another_machine_is_pushed_again_by_that(on: Fixture) -> None:
     on.fleet.answers["upper"] = [lack]
     result = on.run()

@@ -239,6 +239,7 @@ def test_a_file_of_the_repository_that_has_taken_the_name_is_warned_of(tmp_path:
     assert warned(second) == warned(first) == []
 
 
+@pytest.mark.slow
 def test_what_a_run_leaves_out_leaves_no_output_of_another_version(tmp_path: Path) -> None:
     """It would pass for the output of this run, which fails nothing."""
     project = Project.make(tmp_path / "project", CHECKED)

@@ -17,6 +17,7 @@ from orun.executors import JobResult, LocalExecutor
 from orun.executors.local import executor as local
 from orun.stages.contract import Spec
 from tests.executors.support import PATIENCE, Project, outcomes, result, until_progress
+from tests.thin import mostly_slow
 
 CODE = """
 import os, subprocess, time
@@ -173,7 +174,7 @@ def _parent(process: int) -> int:
 
 
 @pytest.mark.parametrize("preload", [(), ("numpy",)], ids=["the first server", "a grown server"])
-@pytest.mark.parametrize("above", [0, 1], ids=["itself", "what it was forked from"])
+@pytest.mark.parametrize("above", mostly_slow([0, 1], 1), ids=["itself", "what it was forked from"])
 def test_the_supervisor_is_killed(
     own_executor: LocalExecutor, project: Project, pipe: Pipe, preload: tuple[str, ...], above: int
 ) -> None:

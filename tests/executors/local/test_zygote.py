@@ -130,6 +130,7 @@ def test_the_root_that_cannot_start_says_what_it_printed(
             assert error.why.splitlines()[-1] == "RuntimeError: shadowed"
 
 
+@pytest.mark.slow
 def test_the_order_of_sets_is_the_same_in_every_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYTHONHASHSEED", raising=False)
     project.write("pipelines/mine.py", "def order(context): print(*set(map(str, range(50))))\n")
@@ -171,6 +172,7 @@ def test_a_stage_that_cannot_be_forked_fails_alone(project: Project) -> None:
     runner.close()
 
 
+@pytest.mark.slow
 def test_what_went_while_others_were_attended_to_is_left_alone() -> None:
     runner, control = Channel.open_pair()
     zygote = Zygote(control, Observer(), forks=True)

@@ -147,6 +147,7 @@ def test_what_libraries_alone_ask_for_is_not_the_project_s(executor: LocalExecut
     assert reads == {"pipelines/mine.py": True, "pipelines/http.py": False, "pipelines/http/__init__.py": False}
 
 
+@pytest.mark.slow
 def test_a_script_and_an_archive_are_run_as_anywhere(executor: LocalExecutor, project: Project) -> None:
     """`runpy` and `zipimport` ask the path hooks about a file."""
     script = project.write("pipelines/script.py", "X = 3")

@@ -60,6 +60,7 @@ def test_where_the_kernel_refuses_what_python_opens_is_found(project: Project) -
     assert read_where_it_is_refused(job) == [f"{project.root}/mine.py", str(seen)]
 
 
+@pytest.mark.slow
 def test_where_the_kernel_refuses_external_data_of_a_model_is_found(project: Project) -> None:
     """Libraries open it: its weights were taken for unchanged, whatever they were."""
     model, data = project.root / "m.onnx", project.root / "m.data"
