@@ -57,6 +57,7 @@ def test_runners_are_compared_on_the_same_graphs(capsys: pytest.CaptureFixture[s
     assert rows[2:] == [[f"| {shape}", "3", tool] for shape in ("fan", "chain") for tool in ("orun", "make")]
 
 
+@pytest.mark.slow
 def test_a_deleted_output_is_put_back(capsys: pytest.CaptureFixture[str]) -> None:
     restore.main(["--mib", "1", "--rounds", "1"])
     rows = [line.partition(" | ")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
@@ -94,6 +95,7 @@ def test_makespans_are_compared(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(float(row[1]) >= float(row[2]) > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_a_kind_on_the_big_model_made_small(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -116,6 +118,7 @@ def test_kinds_are_given_what_they_take() -> None:
         assert set(case.inputs) <= set(module.SPEC.inputs)
 
 
+@pytest.mark.slow
 def test_each_case_of_coverage_has_a_truth_and_intervals() -> None:
     for name, draw, _, _ in task_coverage.cases():
         ours, theirs = (task_coverage.figure(values) for values in draw(300, np.random.default_rng(0)))

@@ -21,7 +21,6 @@ from tests.faults.calls import HOW, Failing, Fault
 from tests.faults.failures import trial
 from tests.faults.projects import FIRST
 from tests.faults.rig import Ended, Judgement, Rig, environment
-from tests.thin import mostly_slow
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or shutil.which("cc") is None, reason="a library is compiled and preloaded"
@@ -36,7 +35,8 @@ def failing(watched: Rig, fault_library: Path, tmp_path_factory: pytest.TempPath
     return Failing.make(fault_library, tmp_path_factory.mktemp("plan"), watched.folder)
 
 
-@pytest.mark.parametrize("name", mostly_slow(commands.COMMANDS, "accept"))
+@pytest.mark.slow
+@pytest.mark.parametrize("name", commands.COMMANDS)
 def test_any_call_of_a_command(watched: Rig, failing: Failing, name: str) -> None:
     counts = commands.count(watched, failing, name)
     _, description, judgement = failures.some_trial(

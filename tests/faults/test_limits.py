@@ -22,6 +22,7 @@ from tests.store.support import NOBODY, forks, in_child, needs_root
 from tests.thin import mostly_slow
 
 
+@pytest.mark.slow
 def test_few_descriptors(text: Rig, second_rig: Rig) -> None:
     remove(text.store)
     with limits.ceiling(second_rig, resource.RLIMIT_NOFILE, 14):
@@ -37,6 +38,7 @@ def test_few_descriptors(text: Rig, second_rig: Rig) -> None:
     assert text.judge(FIRST, text.run(FIRST), ()) == Judgement("rebuilt", "count, join, left, right, source, upper")
 
 
+@pytest.mark.slow
 def test_files_that_may_not_grow(text: Rig, second_rig: Rig) -> None:
     text.reset()
     with limits.ceiling(second_rig, resource.RLIMIT_FSIZE, 700):

@@ -53,6 +53,7 @@ def test_false_alarms_are_as_rare_as_the_level_says() -> None:
     assert alarms <= 6  # binomial(200, 1 %): more than 6 has a chance of 0.4 %
 
 
+@pytest.mark.slow
 def test_a_shift_of_five_sigma_is_seldom_missed() -> None:
     missed = sum(not divide(_noise(12, 8.0, seed) + _noise(6, 8.4, seed + 1000)) for seed in range(20))
     assert missed == 0
@@ -103,6 +104,7 @@ def test_the_newest_300_measurements_are_looked_at() -> None:
     assert find_changes(nightly(values)) == ()
 
 
+@pytest.mark.slow
 def test_the_last_changes_of_a_thousand_nights() -> None:
     values = _noise(760, 8.0, 13) + _noise(140, 8.4, 14) + _noise(100, 8.2, 15)
     values[800] = values[950] = 20.0

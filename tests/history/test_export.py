@@ -29,6 +29,7 @@ def uri(tmp_path_factory: pytest.TempPathFactory) -> str:
     return f"sqlite:///{tmp_path_factory.mktemp('mlflow')}/mlflow.db"
 
 
+@pytest.mark.slow
 @noload
 def test_mlflow_gets_every_run_once(uri: str) -> None:
     from mlflow import MlflowClient

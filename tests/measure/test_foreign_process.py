@@ -46,6 +46,7 @@ def test_it_answers_as_a_session_does(model: Path) -> None:
             session.run(None, {"z": np.ones((1, 2), np.float32)})
 
 
+@pytest.mark.slow
 def test_an_error_there_is_one_here(tmp_path: Path) -> None:
     (tmp_path / "model.onnx").write_bytes(b"no model")
     with pytest.raises(UsageError) as caught:
@@ -66,6 +67,7 @@ class Broken:
         return lambda: self(feed)
 
 
+@pytest.mark.slow
 def test_the_source_model_is_named_if_it_does_not_run(model: Path) -> None:
     with RemoteSession(model, ELSEWHERE, Broken) as session, pytest.raises(UsageError) as caught:
         session.run(None, {"x": np.ones((1, 2), np.float32)})

@@ -471,6 +471,7 @@ def test_a_dataset_that_does_not_suit_the_model(data: str, facts: ModelFacts, me
     assert str(caught.value) == "\n  ".join(message)
 
 
+@pytest.mark.slow
 def test_a_dataset_that_is_declared_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,2] X) => (float[N,2] y) { y = Relu(X) }'

@@ -251,6 +251,7 @@ def test_a_function_for_examples_that_fails_in_a_stage_ends_it(model: Path) -> N
     assert not Path("made.yaml").exists()
 
 
+@pytest.mark.slow
 def test_an_image_that_cannot_be_read_ends_it(model: Path) -> None:
     """It is no reason to leave a stage out of the release."""
     text = '<ir_version: 8, opset_import: ["" : 17]> g (float[N,3,4,4] x) => (float[N,3,4,4] y) { y = Relu(x) }'
@@ -612,6 +613,7 @@ def test_an_input_of_integers_is_no_quantized_model(model: Path) -> None:
     assert "uses: quantize/dynamic" in text_for(model)
 
 
+@pytest.mark.slow
 def test_operators_that_onnx_runtime_does_not_have(model: Path) -> None:
     text = '<ir_version: 8, opset_import: ["" : 17, "com.acme" : 1]> g (float[N,2] x) => (float[N,2] y) { z = com.acme.Fancy (x) y = com.acme.Plain (z) }'  # noqa: E501
     onnx.save(onnx.parser.parse_model(text), model)

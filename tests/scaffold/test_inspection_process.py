@@ -9,6 +9,7 @@ import pytest
 from orun.errors import UsageError
 from orun.scaffold.inspection_process import declare_data, read_label_kind
 from orun.scaffold.model_facts import ColumnFact, ModelFacts
+from tests.thin import mostly_slow
 
 
 def test_an_estimator_of_many_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -22,16 +23,20 @@ def test_an_estimator_of_many_columns(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize(
     ("labels", "kind"),
-    [
-        ("np.zeros((2, 12), np.float32)", "numbers"),
-        ("np.array([0.5, 1])", "numbers"),
+    mostly_slow(
+        [
+            ("np.zeros((2, 12), np.float32)", "numbers"),
+            ("np.array([0.5, 1])", "numbers"),
+            ("np.array([0, 1])", "classes"),
+            ("np.array([[0, 1], [1, 0]])", "other"),  # of each token
+            ("np.array(['a', 'b'])", "classes"),
+            ("['a', 'b']", "classes"),
+            ("[{'xyxy': [0, 0, 1, 1]}, {}]", "other"),
+            ("None", ""),
+        ],
         ("np.array([0, 1])", "classes"),
-        ("np.array([[0, 1], [1, 0]])", "other"),  # of each token
-        ("np.array(['a', 'b'])", "classes"),
-        ("['a', 'b']", "classes"),
         ("[{'xyxy': [0, 0, 1, 1]}, {}]", "other"),
-        ("None", ""),
-    ],
+    ),
 )
 def test_what_the_labels_of_a_function_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: str, kind: str
@@ -70,6 +75,7 @@ def test_a_function_returns_the_inputs_of_the_model(
     assert str(refusal.value) == problem
 
 
+@pytest.mark.slow
 def test_what_the_labels_of_a_table_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("table.csv").write_text("a,price,label,name\n1,1.5,0,b\n2,2.5,1,c\n")

@@ -24,7 +24,6 @@ from orun.store.verify import verify
 from tests.store.crash import Disk, child
 from tests.store.support import add, add_bytes, content, fill, needs_proc, object_path
 from tests.store.workload import STAGES, run
-from tests.thin import mostly_slow
 
 TOP = Path(__file__).parents[2]
 NOTHING = Keep(runs=0)
@@ -159,6 +158,7 @@ def test_what_is_put_somewhere_is_leased_before(late: Store, digest: str, put: C
         put(late, digest)
 
 
+@pytest.mark.slow
 def test_running_processes_are_not_disturbed(tmp_path: Path) -> None:
     root = tmp_path / "store"
     clean = run(tmp_path / "clean")["digests"]
@@ -188,7 +188,8 @@ def test_who_makes_again_what_an_old_run_had_made_waits_for_the_end(
 
 
 @needs_proc
-@pytest.mark.parametrize("step", mostly_slow([3, 1], 3))
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [3, 1])
 def test_a_collection_that_dies_anywhere_leaves_a_whole_store(step: int) -> None:
     """In a process of its own, which forks: see `crash.py`."""
     code = f"from tests.store.test_gc_processes import die_while_collecting; die_while_collecting({step})"

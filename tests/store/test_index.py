@@ -232,6 +232,7 @@ assert notices == [], notices
 """
 
 
+@pytest.mark.slow
 def test_many_processes_share_an_index(folder: Path) -> None:
     command = [sys.executable, "-c", WRITER, str(folder)]
     writers = [subprocess.Popen([*command, str(number)], stderr=subprocess.PIPE) for number in range(4)]

@@ -21,6 +21,7 @@ def request_(tmp_path: Path) -> Request:
     return Request(tmp_path / "model.onnx", Target("cpu"), runs=2)
 
 
+@pytest.mark.slow
 def test_a_launch_reads_itself(request_: Request) -> None:
     reading = launch_cold(request_, {"x": np.zeros((1, 3), np.float32)})
     assert reading.load > 0
@@ -58,6 +59,7 @@ def test_an_error_of_orun_in_a_launch_comes_as_it_is(tmp_path: Path) -> None:
     assert error.value.why == str(session_error.value)
 
 
+@pytest.mark.slow
 def test_memory_of_this_process() -> None:
     now, most = read_resident()
     block = np.ones(8_000_000)

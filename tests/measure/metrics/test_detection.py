@@ -100,6 +100,7 @@ def test_precision_is_that_of_pycocotools(ties: bool) -> None:
         assert pooled(labels, detections, metric).overall == pytest.approx(expected[metric], abs=1e-12)
 
 
+@pytest.mark.slow
 def test_weighted_images_count_as_copies_of_them_do_in_pycocotools() -> None:
     labels, detections = read(*scene(25, 2))
     counts = np.random.default_rng(0).multinomial(25, np.full(25, 1 / 25), 6)
