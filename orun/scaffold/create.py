@@ -20,6 +20,7 @@ from orun.scaffold.data_text import FUNCTION, format_data
 from orun.scaffold.goal import Condition, build_gates, list_objectives
 from orun.scaffold.init_command import format_init_command
 from orun.scaffold.inspection_process import declare_data, read_label_kind, read_model, search_labels
+from orun.scaffold.label_facts import LabelFacts
 from orun.scaffold.left_out import explain_failure, is_in_users_code
 from orun.scaffold.paths import derive_name, locate_data
 from orun.scaffold.pipeline_text import format_pipeline
@@ -158,8 +159,11 @@ def _declare_suitable_data(file: Path, request: Request) -> Request:
 
 
 def _assume_labels(file: Path, request: Request) -> Request:
-    """Declare what may be the labels of the user's data if its declaration names none; see `search_labels`."""
+    """Say which column is assumed to hold the labels by its name; without one declare what may: `search_labels`."""
     source = request.data_source
+    if isinstance(request.data, Mapping) and (column := request.data.get("labels")):
+        assumption = f"`labels: {column}` is assumed: columns of this name usually hold labels"
+        return replace(request, label_facts=LabelFacts(assumption=assumption))
     if request.goal or request.has_labels or not request.has_own_data or ".py:" in source:
         return request
     path = os.path.normpath(file.parent / source)

@@ -81,7 +81,7 @@ def find_label_doubt(request: Request, result: RunResult) -> str:
     """Return why labels that were assumed may be wrong: the model is no better at them than by chance; else nothing."""
     graph, metrics = request.facts.graph, {stage.stage: stage.metrics for stage in result.stages}
     accuracy = metrics.get("accuracy", {}).get("accuracy")
-    if not request.label_facts.assumption or graph is None or accuracy is None:
+    if not request.label_facts.assumption or not (graph and graph.scores) or accuracy is None:
         return ""
     low = accuracy.interval.low if accuracy.interval else accuracy.value
     if low > 1 / graph.scores:

@@ -132,6 +132,10 @@ def test_labels_that_are_no_classes_are_left_out(model: Path) -> None:
     Path("rows.csv").write_text("a,b,target\n" + "".join(f"{row},{-row},{row / 2}\n" for row in range(20)))
     text = orun.init(model, "made.yaml", data="rows.csv", target="dml")  # which skips the timing
     assert "labels: target" in text
+    assert comment_of(text, "Examples") == (
+        "Examples that the model is judged by. Check how they become its inputs. `labels: target` is assumed: columns "
+        "of this name usually hold labels."
+    )
     assert "metrics: [cosine]" in text
     assert comment_of(text, "Outputs") == (
         "Outputs compared with the original's. No gate judges the labels of the data: rmse needs a predicted number "
@@ -211,6 +215,18 @@ def test_the_agreement_that_a_conversion_asks_for_is_written_once(
         == "stage convert: the converted model disagrees with scikit-learn in output 'probabilities'"
     )
     assert "min_agreement" not in Path("other.yaml").read_text()
+
+
+@pytest.mark.slow
+def test_a_column_of_a_usual_name_that_holds_no_labels_gets_no_gate(model: Path) -> None:
+    """An accuracy of chance by the column `class`, of cabins here, was blessed by a gate without a word."""
+    Path("rows.csv").write_text("a,b,class\n" + "".join(f"{n % 2},{1 - n % 2},{n // 2 % 2}\n" for n in range(100)))
+    onnx.save(onnx.parser.parse_model(CLASSIFIER.format(weights="1, 0, 0, 1")), model)
+    text = orun.init(model, "made.yaml", data="rows.csv", target="dml")
+    assert comment_of(text, "Outputs") == (
+        "Outputs compared with the original's. No gate judges the labels of the data: an accuracy of 50 % is about "
+        "chance, so the column of `labels` may be wrong. Next: correct it, and add a gate"
+    )
 
 
 @pytest.mark.slow
