@@ -13,7 +13,7 @@ from orun.pipeline.gates import read_gates
 from orun.pipeline.grammar import Limits
 from orun.pipeline.instances import PRIMARY, Instance
 from orun.pipeline.model import Gate, Group, Reference, Stage, iter_gates
-from orun.pipeline.nodes import Map, Scalar
+from orun.pipeline.nodes import List, Map, Scalar
 from orun.pipeline.nodes import Path as NodePath
 from orun.pipeline.placement import merge_labels
 from orun.pipeline.problems import Problems
@@ -119,17 +119,24 @@ def _require_one(kind: Kind, params: Mapping[str, Any], instance: Instance, valu
 
 def _require_needed(kind: Kind, instance: Instance, problems: Problems) -> None:
     """Note the values of a stage's parameters that need another parameter, which it leaves out."""
-    parameters, known = instance.node.map("with"), [param.name for param in kind.params]
+    parameters, known = instance.node.map("with"), {param.name: param for param in kind.params}
     meant = {find_closest(key, known) for key in parameters.entries if key not in known}
     for name, needed in kind.spec.needed.items():
         value = parameters.get(name)
         if name in meant or not (value is None or (isinstance(value, Scalar) and value.value is None)):
             continue  # misspelt, or given
         for parameter, values in needed.by.items():
-            for item in parameters.list_items(parameter):
-                if isinstance(item, Scalar) and (item.text in values or not values):
-                    message = f"{item.text!r} needs the parameter {name!r} of {kind.name}, which is not set"
-                    problems.add(item.span, message, expected=needed.expected)
+            node = parameters.get(parameter)
+            needing = [
+                (item.text, item.span)
+                for item in (node.items if isinstance(node, List) else (node,))
+                if isinstance(item, Scalar) and item.value is not None and (item.text in values or not values)
+            ]
+            if parameter not in {*parameters.entries, *meant} and known[parameter].default in values:
+                needing.append((f"{parameter}: {known[parameter].default}", instance.key))
+            for text, span in needing:
+                message = f"{text!r} needs the parameter {name!r} of {kind.name}, which is not set"
+                problems.add(span, message, expected=needed.expected)
 
 
 def _list_slices(params: Mapping[str, Any]) -> Collection[str]:

@@ -67,7 +67,7 @@ class Needed(Record, frozen=True):
     """Need for a parameter that may be left out otherwise.
 
     Attributes:
-        by: the values that need it, by the list parameter that holds them; every value where none is listed.
+        by: the values that need it, by the parameter that holds them, also as its default; all if none is listed.
         expected: what it should be then.
     """
 

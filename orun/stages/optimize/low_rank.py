@@ -31,7 +31,7 @@ from orun.core.metrics import Metric
 from orun.stages._data.source import Examples
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims, Excluded
-from orun.stages.contract import Context, Port, Spec
+from orun.stages.contract import Context, Needed, Port, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, Range, Ratio
 
@@ -76,6 +76,12 @@ SPEC = Spec(
     preload=("numpy", "onnx", "onnxruntime"),
     calibration_params=("dataset",),
     one_of=("error", "size"),
+    needed={
+        "dataset": Needed(
+            {"error": (), "method": ("whitened",)},
+            "typical inputs, `dataset: file.py:function`; `method: plain` with `size` needs none",
+        )
+    },
     units={"error": "ratio"},
 )
 
@@ -92,7 +98,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.plain import fold_transposes, hoist, inline, part_weights
     from orun.stages.memory_headroom import require_memory
 
-    _require_data(context, params)
     require_memory(context, WEIGHT_COPIES)
     model = inline(load(context.model()))
     require_known("exclude", params.exclude, [node.name for node in model.graph.node])
@@ -114,16 +119,6 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
 
 
-def _require_data(context: Context, params: Params) -> None:
-    needing = "method: whitened" if params.method == "whitened" else "error" if params.error is not None else ""
-    if needing and params.dataset is None:
-        raise context.failed(
-            f"`{needing}` needs `dataset`",
-            why="it looks at what the model computes for typical inputs",
-            hint="name typical inputs, `dataset: file.py:function`; `method: plain` with `size` needs none",
-        )
-
-
 def _factorize(context: Context, model: ModelProto, params: Params) -> Mapping[str, Metric]:
     """Factorise layers in place; return the number of layers, and the error if there is a dataset."""
     from orun.stages.optimize._low_rank.choice import prepare
@@ -135,7 +130,7 @@ def _factorize(context: Context, model: ModelProto, params: Params) -> Mapping[s
     if params.size is not None:
         count = choice.count_for_size(params.size, _count(model))
     else:
-        assert probe is not None  # noqa: S101 - `_require_data` has seen to it
+        assert probe is not None  # noqa: S101 - `SPEC.needed` has seen to it
         count = choice.count_for_error(params.error or 0.0, probe)
     context.log.info("\n".join(choice.describe(count)))
     pairs = choice.collect_factors(count)

@@ -249,16 +249,6 @@ def test_other_floating_point(tmp_path: Path, kind: type[np.floating[Any]]) -> N
     assert run.value("parameters") == 120
 
 
-def test_parameters_that_need_data(tmp_path: Path) -> None:
-    model = build(PRODUCT, w=random(16, 24))
-    rest = (
-        "\n  it looks at what the model computes for typical inputs"
-        "\n  hint: name typical inputs, `dataset: file.py:function`; `method: plain` with `size` needs none"
-    )
-    assert refusal(tmp_path, model, size=0.5) == f"`method: whitened` needs `dataset`{rest}"
-    assert refusal(tmp_path, model, error=0.5, method="plain") == f"`error` needs `dataset`{rest}"
-
-
 OBSTACLES: Sequence[tuple[str, Mapping[str, tuple[int, ...]], str]] = [
     (
         "a = MatMul (x, w) y = MatMul (a, w)",
