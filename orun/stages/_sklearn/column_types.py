@@ -1,4 +1,4 @@
-"""Check that columns hold what the first transformers of an estimator were fitted on: numbers or texts."""
+"""Check that columns hold what the first transformers of an estimator were fitted on: numbers, texts, categories."""
 
 from __future__ import annotations
 
@@ -8,19 +8,23 @@ from typing import Any
 
 import numpy as np
 from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 from sklearn.pipeline import FeatureUnion, Pipeline
 
 from orun.measure.dataset import Values
 from orun.stages._sklearn.conversion import NUMBERS
 from orun.stages._sklearn.plain import Estimator, remove_wrappers
 from orun.stages.contract import Context
+from orun.text.lists import join_few
 
 NUMERIC = ("bin_edges_", "center_", "coef_", "data_min_", "mean_", "quantiles_", "scale_")  # learnt from numbers alone
 TEXTS, FIGURES = "texts", "numbers"
 
 
-def require_column_types(context: Context, estimator: Estimator, inputs: Mapping[str, Values]) -> None:
+def check_columns(context: Context, estimator: Estimator, inputs: Mapping[str, Values]) -> None:
     """Refuse a column of texts where numbers were fitted, and the reverse: skl2onnx fails on them, or misreads them.
+
+    Categories that an encoder was not fitted on are refused where it refuses them, else noted.
 
     Raises:
         StageFailed: for the first such column.
@@ -40,6 +44,26 @@ def require_column_types(context: Context, estimator: Estimator, inputs: Mapping
                     f"the {type(step).__name__} was fitted on {wanted}",
                     hint=_suggest(name, value, wanted),
                 )
+            categories = getattr(step, "categories_", ())
+            if isinstance(categories, list) and len(categories) == len(places):
+                _check_categories(context, step, categories[number], name, values)
+
+
+def _check_categories(context: Context, step: Estimator, group: Any, name: str, values: Sequence[Any]) -> None:
+    """Refuse or note the values of a column that are none of an encoder's categories; empty cells are left out."""
+    known = {*group.tolist(), "", None}
+    rows = [row for row, value in enumerate(values) if value not in known and value == value]  # noqa: PLR0124 - NaN
+    if not rows:
+        return
+    unknown = join_few([*dict.fromkeys(repr(values[row]) for row in rows)])
+    problem = f"column {name!r} holds categories that the {type(step).__name__} was not fitted on: {unknown}"
+    if getattr(step, "handle_unknown", "") == "error":
+        raise context.failed(
+            problem,
+            why=f"it was made with handle_unknown='error'; the first is in row {rows[0] + 1}",
+            hint="correct the data, or fit an encoder that ignores others: handle_unknown='ignore'",
+        )
+    context.note(f"{problem}; it takes {len(rows)} of {len(values)} examples for unknown")
 
 
 def _iter_columns(inputs: Mapping[str, Values]) -> Iterator[tuple[str, Sequence[Any]]]:
@@ -54,9 +78,12 @@ def _iter_columns(inputs: Mapping[str, Values]) -> Iterator[tuple[str, Sequence[
 
 
 def _iter_first_steps(estimator: Any, places: Sequence[int]) -> Iterator[tuple[Any, Sequence[int]]]:
-    """Yield each transformer or estimator that sees the data as it is, with the places of its columns."""
+    """Yield each transformer or estimator that sees the data as it is but for missing values, and its columns."""
     if isinstance(estimator, Pipeline):
-        yield from _iter_first_steps(estimator.steps[0][1], places)
+        for _, step in estimator.steps:
+            yield from _iter_first_steps(step, places)
+            if not _only_imputes(step):
+                break
     elif isinstance(estimator, FeatureUnion):
         for _, part in estimator.transformer_list:
             yield from _iter_first_steps(part, places)
@@ -67,6 +94,11 @@ def _iter_first_steps(estimator: Any, places: Sequence[int]) -> Iterator[tuple[A
             yield from _iter_first_steps(part, inner)
     elif hasattr(estimator, "get_params"):  # no `passthrough` or `drop`
         yield estimator, places
+
+
+def _only_imputes(step: Any) -> bool:
+    """Return whether a step fills in NaN or empty texts, and adds no columns."""
+    return isinstance(step, SimpleImputer) and not step.add_indicator and str(step.missing_values) in ("nan", "")
 
 
 def _find_fitted_type(step: Any, number: int) -> str:

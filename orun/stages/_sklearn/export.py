@@ -28,6 +28,8 @@ from orun.stages.library_errors import failing
 from orun.stages.library_warnings import warnings_to
 from orun.stages.name_checks import require_names, require_order
 
+FRAMES = ("pandas", "polars")  # packages of the data frames that a transformer may yield
+
 
 @dataclass(frozen=True, eq=False)
 class Table:
@@ -43,7 +45,15 @@ class Table:
         return {name: values[rows] for name, values in self.columns.items()}
 
     def to_matrix(self, estimator: Estimator, *, widened: bool = True) -> Any:
-        """Return all rows as scikit-learn takes them, with floats in float64 if `widened`."""
+        """Return all rows as scikit-learn takes them, with floats in float64 if `widened`.
+
+        Raises:
+            MissingPackages: when it takes data frames, or makes some inside, of a package that is not installed.
+        """
+        for part in iter_parts(estimator):
+            frames = getattr(part, "_sklearn_output_config", {}).get("transform")
+            if frames in FRAMES:
+                need(frames, f"the {type(part).__name__}, which has set_output(transform={frames!r}),")
         wide = {
             name: values.astype(np.float64) if widened and values.dtype.kind == "f" else values
             for name, values in self.columns.items()

@@ -16,6 +16,7 @@ rounding changes. The steps of a pipeline before trees compute in float64 in the
 can: values often lie on a threshold, and would fall to its other side. LightGBM alone has thresholds in float64, and
 trees of ONNX Runtime take float32: behind a scaler a value next to a threshold may fall to the other side even so.
 Texts of ONNX are never missing: imputers and encoders that were fitted with missing texts take the empty text for them.
+Categories in the data that an encoder was not fitted on are noted, or refused where it refuses them.
 
 Classifiers of several labels have probabilities `[n, labels, classes]`, and 0 for classes that a label lacks.
 
@@ -115,7 +116,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import save, weigh
     from orun.stages._sklearn.check import compare
-    from orun.stages._sklearn.column_types import require_column_types
+    from orun.stages._sklearn.column_types import check_columns
     from orun.stages._sklearn.conversion import Settings
     from orun.stages._sklearn.export import count_weight_bytes, export, tabulate_dataset
     from orun.stages._sklearn.plain import has_trees
@@ -126,7 +127,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     _require_order_of_classes(context, estimator, params.data)
     require_memory(context, MEMORY_FACTOR, count_weight_bytes(estimator))
     dataset = _load_columns(context, estimator, params.data)
-    require_column_types(context, estimator, dataset.inputs)
+    check_columns(context, estimator, dataset.inputs)
     dataset = dataset if params.samples is None else dataset.spread(params.samples)
     data, unrounded = (tabulate_dataset(context, dataset, precision) for precision in (params.precision, "float64"))
     settings = Settings(params.opset, params.zipmap, params.options, params.outputs)

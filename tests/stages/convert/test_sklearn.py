@@ -145,6 +145,17 @@ def test_an_estimator_of_a_data_frame_needs_pandas(tmp_path: Path, monkeypatch: 
     )
 
 
+def test_an_estimator_that_yields_data_frames_needs_pandas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log alone told of an ImportError."""
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingPackages) as caught:
+        convert(tmp_path, "scaler_of_frames", "bodies")
+    assert str(caught.value) == (
+        "the StandardScaler, which has set_output(transform='pandas'), needs pandas, which is not installed\n"
+        "  hint: install pandas"
+    )
+
+
 @pytest.mark.parametrize(
     ("model", "right"),
     [
@@ -279,6 +290,25 @@ def test_it_answers_what_scikit_learn_answers(
 )
 def test_columns_of_another_type_than_fitted(tmp_path: Path, model: str, data: str, message: str) -> None:
     assert refusal(tmp_path, model, data) == message
+
+
+OTHER_TOWNS = "column 'town' holds categories that the OneHotEncoder was not fitted on: 'Atlantis', 'Utopia'"
+
+
+def test_categories_that_an_encoder_ignores_are_noted(tmp_path: Path) -> None:
+    run = convert(tmp_path, "columns_that_ignore_other_towns", "people_of_other_towns")
+    assert run.notes == (f"{OTHER_TOWNS}; it takes 2 of 15 examples for unknown",)
+    assert run.value("agreement") == 1
+
+
+@pytest.mark.parametrize("model", ["columns_in_words", "imputed"])
+def test_categories_that_an_encoder_refuses_are_named(tmp_path: Path, model: str) -> None:
+    """The message of scikit-learn named a number for the column."""
+    assert refusal(tmp_path, model, "people_of_other_towns") == (
+        f"{OTHER_TOWNS}\n"
+        "  it was made with handle_unknown='error'; the first is in row 14\n"
+        "  hint: correct the data, or fit an encoder that ignores others: handle_unknown='ignore'"
+    )
 
 
 def test_the_figures_are_those_of_scikit_learn(tmp_path: Path) -> None:

@@ -79,6 +79,11 @@ def people_without_town() -> orun.Dataset:
     return orun.Dataset({"age": AGES, "town": np.where(AGES % 4 == 1, "", TOWNS)})
 
 
+def people_of_other_towns() -> orun.Dataset:
+    """People of whom two live in towns that no estimator was fitted on, and one in none."""
+    return orun.Dataset({"age": AGES, "town": np.array([*TOWNS[:-3], "", "Atlantis", "Utopia"], dtype=object)})
+
+
 def towns() -> orun.Dataset:
     return orun.Dataset({"town": np.asarray(people_without_town().inputs["town"])[:, None]})
 
@@ -430,6 +435,20 @@ def columns() -> Any:
     split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", OneHotEncoder(), [1])])
     table = np.stack([AGES.astype(object), TOWNS], axis=1)
     return make_pipeline(split, LogisticRegression()).fit(table, np.arange(15) % 2)
+
+
+def columns_that_ignore_other_towns() -> Any:
+    encoder = make_pipeline(SimpleImputer(strategy="most_frequent"), OneHotEncoder(handle_unknown="ignore"))
+    split = ColumnTransformer([("age", StandardScaler(), [0]), ("town", encoder, [1])])
+    table = np.stack([AGES.astype(object), np.where(AGES % 4 == 1, np.array(np.nan, object), TOWNS)], axis=1)
+    return make_pipeline(split, LogisticRegression()).fit(table, np.arange(15) % 2)
+
+
+def scaler_of_frames() -> Any:
+    """A pipeline as joblib reads it that yields data frames."""
+    scaler = StandardScaler()
+    scaler.mean_, scaler.scale_, scaler.n_features_in_ = BODIES.mean(axis=0), BODIES.std(axis=0), BODIES.shape[1]
+    return make_pipeline(scaler).set_output(transform="pandas")
 
 
 def imputed() -> Any:
