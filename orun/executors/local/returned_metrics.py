@@ -71,9 +71,14 @@ def _convert_metric(stage: str, name: str, value: object) -> Metric:
             value = Metric(float(value))
         except OverflowError:
             raise _build_error(stage, f"{stage} returned a metric {name!r} that is too large for a number") from None
-    if not isinstance(value, Metric):
-        why = f"it is a {type(value).__name__}"
+    subject, number = ("value", value.value) if isinstance(value, Metric) else ("it", value)
+    if not isinstance(value, Metric) or not hasattr(number, "__float__"):  # text has none, but `float` reads it
+        why = f"{subject} is a {type(number).__name__}"
         raise _build_error(stage, f"{stage} returned a metric {name!r} that is no number", why=why)
+    interval: object = value.interval
+    if not isinstance(interval, Estimate | None):
+        problem = f"interval is a {type(interval).__name__} (allowed: orun.Estimate(value, low, high), or None)"
+        raise _build_error(stage, f"{_format_problem(stage, name)}: {problem}")
     for field, number in _iter_numbers(value):
         unbounded = math.isinf(number) and field.endswith((".low", ".high"))  # too few samples to bound it
         if not math.isfinite(number) and not unbounded:
@@ -86,7 +91,7 @@ def _convert_metric(stage: str, name: str, value: object) -> Metric:
             raise _build_error(stage, f"{_format_problem(stage, name)}: unknown {noun} {chosen!r} (allowed: {listed})")
     try:
         metric = decode(Metric, encode(replace(_replace_numbers(value), value=float(value.value))))
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
         raise _build_error(stage, f"{_format_problem(stage, name)}: {error}") from error
     _require_intervals(stage, name, metric)
     return metric

@@ -98,15 +98,20 @@ def _call_score(
 def _call(request: Request, name: str, function: Function, outputs: Mapping[str, Values], dataset: Dataset) -> Floats:
     """Return the result of a function as an array. A note on its arguments is added to the errors that it raises."""
     returned = _call_function(request, name, function, outputs, dataset)
+    kind = "nothing" if returned is None else f"a {type(returned).__name__}"
     try:
         if returned is not None:
-            return np.asarray(returned, dtype=np.float64)
+            if not _has_text(np.asarray(returned)):
+                return np.asarray(returned, dtype=np.float64)
+            kind = "text"
     except (TypeError, ValueError):
         pass
-    raise UsageError(
-        f"the metric {name} must return one number, or one for each example",
-        why=f"it returned {'nothing' if returned is None else f'a {type(returned).__name__}'}",
-    )
+    raise UsageError(f"the metric {name} must return one number, or one for each example", why=f"it returned {kind}")
+
+
+def _has_text(array: Array) -> bool:
+    """Return whether an array has texts, which NumPy would read as numbers."""
+    return array.dtype.kind in "SU" or (array.dtype.kind == "O" and any(isinstance(item, str) for item in array.flat))
 
 
 def postprocess(request: Request, dataset: Dataset, outputs: Mapping[str, Values]) -> tuple[str, dict[str, Values]]:

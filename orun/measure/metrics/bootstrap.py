@@ -164,9 +164,9 @@ def _explain_unknown(model: Pooled) -> str:
     count = model.fewest
     if model.unknown or count >= FEWEST:
         return model.unknown
-    examples = "1 example" if count == 1 else f"{count} examples"
+    counted = model.counted if count == 1 else f"{model.counted}s"
     of = "" if model.rarest is None else f" of class {model.rarest}"
-    return f"{examples}{of}, too few for an interval, which takes {FEWEST}"
+    return f"{count} {counted}{of}, too few for an interval, which takes {FEWEST}"
 
 
 def _describe_left_out(values: Floats) -> str:

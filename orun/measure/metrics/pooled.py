@@ -40,6 +40,7 @@ class Pooled:
         most: largest value of a metric that is not below 0 and that an example changes by its own share at most; None
             if that is not known, as of a function of the user.
         unknown: why the metric has no interval; empty if resamples give one that holds.
+        counted: what `fewest` counts: `example` or `prediction`.
     """
 
     columns: Floats
@@ -52,6 +53,7 @@ class Pooled:
     bounds: tuple[float, float] | None = None
     most: float | None = None
     unknown: str = ""
+    counted: str = "example"
 
     def __len__(self) -> int:
         """Number of examples."""
@@ -164,6 +166,7 @@ def _pool_classes(
         classes=len(averaged),
         answers=predicted.reshape(len(labels), -1),
         most=1.0,
+        counted="prediction" if of_predictions else "example",
     )
 
 

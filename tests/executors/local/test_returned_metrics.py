@@ -39,6 +39,7 @@ def test_numbers_of_any_library_may_be_in_a_metric() -> None:
     assert decode(Metric, from_json(to_json(encode(metric)))) == metric
 
 
+ESTIMATE = "(allowed: orun.Estimate(value, low, high), or None)"
 INFINITE, UNKNOWN = float("inf"), float("nan")
 ONE = Estimate(1.0, 1.0, 1.0)
 
@@ -72,6 +73,16 @@ def test_an_interval_may_miss_its_value_by_rounding() -> None:
         ({"": 1.0}, f"a returned a metric that is named ''\n  {NAME}"),
         ({"a\x1b[2J": 1.0}, f"a returned a metric that is named 'a\\x1b[2J'\n  {NAME}"),
         ({"x": "1"}, "a returned a metric 'x' that is no number\n  it is a str"),
+        ({"x": Metric("0.9")}, "a returned a metric 'x' that is no number\n  value is a str"),  # type: ignore[arg-type]
+        ({"x": Metric(None)}, "a returned a metric 'x' that is no number\n  value is a NoneType"),  # type: ignore[arg-type]
+        (
+            {"x": Metric(0.9, interval=(0.8, 0.95))},  # type: ignore[arg-type]
+            f"`a` returned an invalid metric 'x': interval is a tuple {ESTIMATE}",
+        ),
+        (
+            {"x": Metric(0.9, interval={"value": 0.9, "low": 0.8, "high": 0.95})},  # type: ignore[arg-type]
+            f"`a` returned an invalid metric 'x': interval is a dict {ESTIMATE}",
+        ),
         ({"x": np.ones(1)}, "a returned a metric 'x' that is no number\n  it is a ndarray"),
         ({"x": float("inf")}, "a returned a metric 'x' that is not finite\n  value is inf"),
         ({"x": 10**400}, "a returned a metric 'x' that is too large for a number"),

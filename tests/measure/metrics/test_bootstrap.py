@@ -154,6 +154,15 @@ def test_a_rare_class_tells_nothing(count: int, reason: str) -> None:
     assert math.isfinite(interval.low)
 
 
+@pytest.mark.parametrize(("count", "reason"), [(0, "0 predictions"), (1, "1 prediction"), (5, "5 predictions")])
+def test_a_class_that_is_rarely_predicted_tells_nothing_of_its_precision(count: int, reason: str) -> None:
+    labels = np.repeat([0, 1], [60, 40])
+    pooled = precision(np.repeat([0, 1], [100 - count, count]), labels, only=1)
+    interval, comparison = compared(pooled, precision(labels, labels, only=1))
+    assert (interval.low, interval.high) == (-math.inf, math.inf)
+    assert comparison.method == f"{reason} of class 1, too few for an interval, which takes 6"
+
+
 def test_resamples_that_lack_a_class_are_left_out() -> None:
     labels = np.repeat([0, 1], [60, 6])
     scores = np.random.default_rng(0).random((2, 66))

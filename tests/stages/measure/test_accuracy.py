@@ -70,6 +70,15 @@ def too_many(outputs, dataset):
 def nothing(outputs, dataset):
     print(outputs)
 
+def text(outputs, dataset):
+    return "0.9"
+
+def texts(outputs, dataset):
+    return ["0.9" for _ in range(len(dataset))]
+
+def texts_of_objects(outputs, dataset):
+    return np.array(["0.9" for _ in range(len(dataset))], object)
+
 def named(outputs, dataset):
     return {"score": 1.0}
 
@@ -598,6 +607,15 @@ def test_outputs_go_by_name(folder: Path) -> None:
             ["data.py:nothing"],
             {},
             "the metric nothing must return one number, or one for each example\n  it returned nothing",
+        ),
+        *(
+            (
+                "plain",
+                [f"data.py:{name}"],
+                {},
+                f"the metric {name} must return one number, or one for each example\n  it returned text",
+            )
+            for name in ("text", "texts", "texts_of_objects")
         ),
         (
             "plain",
