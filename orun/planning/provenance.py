@@ -21,10 +21,12 @@ class Provenance(Record, frozen=True):
 
     Attributes:
         pipeline: the pipeline of the stage.
+        needs: the stage behind each of its input ports.
         before: the stages that led to it and that guard it, as far as they are done, in the order of the pipeline.
     """
 
     pipeline: Pipeline
+    needs: Mapping[str, str]
     before: tuple[Done, ...]
 
     @classmethod
@@ -39,12 +41,13 @@ class Provenance(Record, frozen=True):
             if name not in names and name in done:
                 names.add(name)
                 waiting += done[name].step.stage.before
-        return cls(pipeline, tuple(done[stage.id] for stage in pipeline.stages if stage.id in names))
+        return cls(pipeline, stage.needs, tuple(done[stage.id] for stage in pipeline.stages if stage.id in names))
 
     def to_json(self) -> bytes:
         """Return every stage as JSON: its parameters, tools, artifact and measurements."""
         entries = [self._describe_stage(stage) for stage in self.before]
-        return json.dumps({"pipeline": self.pipeline.name, "stages": entries}, sort_keys=True).encode()
+        content = {"pipeline": self.pipeline.name, "needs": dict(self.needs), "stages": entries}
+        return json.dumps(content, sort_keys=True).encode()
 
     def iter_components(self) -> Iterator[KeyComponent]:
         """Yield the same as key components, a stage each, so that a change names the stage behind it."""

@@ -22,7 +22,7 @@ MODEL = f"""
 <ir_version: 9, opset_import: ["" : 20]>
 g (float[batch, {FEATURES}] x) => (float[batch, {CLASSES}] y) {{ y = MatMul (x, w) }}
 """
-PROVENANCE = '{"pipeline": "toy", "stages": []}'
+PROVENANCE = '{"pipeline": "toy", "needs": {}, "stages": []}'
 
 Array = NDArray[Any]
 Serve = Callable[..., Path]

@@ -82,6 +82,21 @@ def started(folder: Path, pipeline: str) -> Project:
     return project
 
 
+def test_its_measurements_name_the_model_that_was_measured(tmp_path: Path) -> None:
+    project = started(tmp_path, PIPELINE)
+    assert outcome(project.run()) == ("built", "never run before")
+    provenance, measured = (
+        json.loads((project.store / "out" / "release" / "release" / f"{name}.json").read_bytes())
+        for name in ("provenance", "measurements")
+    )
+    trees = {entry["stage"]: entry["tree"] for entry in provenance["stages"]}
+    assert measured["models"] == {"model.onnx": trees["take"]}
+    assert {entry["stage"]: (entry["tree"], entry["inputs"]) for entry in measured["stages"]} == {
+        "take": (trees["take"], {}),
+        "size": (trees["size"], {"model": trees["take"]}),
+    }
+
+
 @pytest.mark.slow
 def test_it_carries_what_guards_it_and_is_made_again_when_that_changes(tmp_path: Path) -> None:
     """A stage that is skipped says nothing of the release, and does not keep it from being up to date."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from orun.core.metrics import Metric
@@ -36,8 +37,7 @@ def fill_bundle(context: Context, version: str) -> Mapping[str, Any]:
     write_json(
         context.output / PROVENANCE, head | {"stages": [_keep_provenance(entry) for entry in provenance["stages"]]}
     )
-    measured = [_keep_measurements(entry) for entry in provenance["stages"] if entry["metrics"] or entry["verdicts"]]
-    write_json(context.output / MEASUREMENTS, head | {"stages": measured})
+    write_json(context.output / MEASUREMENTS, head | describe_measurements(provenance))
     return provenance
 
 
@@ -75,5 +75,16 @@ def _keep_provenance(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name not in MEASURED}
 
 
-def _keep_measurements(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: entry[name] for name in ("stage", "uses", *MEASURED)}
+def describe_measurements(provenance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what stages measured, with the digests of their artifacts and of the models of the bundle."""
+    trees = {entry["stage"]: entry["tree"] for entry in provenance["stages"]}
+    models = {port: trees[stage] for port, stage in provenance["needs"].items() if port.partition(".")[0] == "model"}
+    return {
+        "models": {(PurePath(port.partition(".")[2]) / MODEL).as_posix(): tree for port, tree in models.items()},
+        "stages": [
+            {name: entry[name] for name in ("stage", "uses", "tree", *MEASURED)}
+            | {"inputs": {port: trees[stage] for port, stage in entry["needs"].items() if stage in trees}}
+            for entry in provenance["stages"]
+            if entry["metrics"] or entry["verdicts"]
+        ],
+    }

@@ -3,7 +3,8 @@
 - `model.onnx`, with its external data
 - `NAME/model.onnx` for each further input `model.NAME`: `needs: {model: decoder, model.encoder: encoder}`
 - `provenance.json`: every stage that led to it, with its kind, parameters, tools and their versions, key and digest
-- `measurements.json`: what those stages measured, on which machine, and the verdicts of their gates
+- `measurements.json`: what those stages measured, on which machine, and the verdicts of their gates. Its digests say
+  which artifacts: `models` of the files of the bundle, `inputs` of what a stage was given, `tree` of what it made
 - the files of the port `card`, if connected
 - `reference.json`, with `data`: statistics of the inputs and outputs of these examples, for `orun watch`
 - `session.json`: the settings of `optimize/session`, if the model has such

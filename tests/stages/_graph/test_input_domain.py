@@ -219,7 +219,7 @@ def encoder(tmp_path: Path) -> Path:
 def test_every_kind_keeps_it(tmp_path: Path, encoder: Path, kind: str) -> None:
     """Kinds keep the domain themselves, so that the metric `size` is that of the file."""
     provenance = tmp_path / "provenance.json"
-    provenance.write_text('{"pipeline": "p", "stages": []}')
+    provenance.write_text('{"pipeline": "p", "needs": {}, "stages": []}')
     result = run_stage(
         kind, tmp_path, ADDITIONS.get(kind, {}), inputs={"model": encoder}, root=MODULES, provenance=provenance
     )

@@ -27,19 +27,20 @@ P50 = Metric(
 
 def provenance() -> dict[str, Any]:
     """Two stages: one that made a model, one that measured it."""
-    common = {"needs": {}, "host": {"cpu": "AMD | EPYC"}}
+    common = {"host": {"cpu": "AMD | EPYC"}}
     return {
         "pipeline": "bert",
+        "needs": {"model": "export"},
         "stages": [
             common
             | {
-                "stage": "export", "uses": "convert/torch", "params": {"opset": 20}, "tools": {"torch": "2.13.0"},
-                "key": "a" * 64, "tree": "b" * 64, "metrics": {}, "verdicts": [],
+                "stage": "export", "uses": "convert/torch", "needs": {}, "params": {"opset": 20},
+                "tools": {"torch": "2.13.0"}, "key": "a" * 64, "tree": "b" * 64, "metrics": {}, "verdicts": [],
             },
             common
             | {
-                "stage": "latency", "uses": "measure/latency", "params": {}, "tools": {"onnxruntime": "1.31.1"},
-                "key": "c" * 64, "tree": "d" * 64, "metrics": {"p50": encode(P50)},
+                "stage": "latency", "uses": "measure/latency", "needs": {"model": "export"}, "params": {},
+                "tools": {"onnxruntime": "1.31.1"}, "key": "c" * 64, "tree": "d" * 64, "metrics": {"p50": encode(P50)},
                 "verdicts": [
                     {
                         "stage": "latency", "metric": "p50", "rule": "max", "threshold": "9ms", "outcome": "passed",

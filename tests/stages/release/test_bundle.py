@@ -63,12 +63,13 @@ def test_holds_the_model_and_where_it_comes_from(tmp_path: Path, source: Path) -
             for entry in stages
         ],
     }
-    measured = {name: stages[1][name] for name in ("stage", "uses", "metrics", "verdicts", "host")}
+    measured = {name: stages[1][name] for name in ("stage", "uses", "tree", "metrics", "verdicts", "host")}
     assert read(run.output / "measurements.json") == {
         "format": 1,
         "name": "bert",
         "version": "1.10",
-        "stages": [measured],
+        "models": {"model.onnx": stages[0]["tree"]},
+        "stages": [measured | {"inputs": {"model": stages[0]["tree"]}}],
     }
     files = [path for path in run.output.rglob("*") if path.is_file()]
     assert run.metrics == {"size": Metric(sum(path.stat().st_size for path in files), "B", "lower")}
