@@ -76,7 +76,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         op_types = _prepare(context, params, path)
         with quantizing(context, path, "leave nodes out: `exclude`"):
             result = _quantize(path, op_types, params)
-    why = "dynamic quantization changes MatMul, Attention, Conv, LSTM and Gather whose weights are constants"
+    why = "only MatMul, Attention, Conv, LSTM and Gather with constant weights are"
     quantized = require_integers(context, result, why)
     tidy_domains(result)
     save(result, context.result)

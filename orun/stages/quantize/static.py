@@ -152,7 +152,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             keep_in_float(context, path, result, params.include_tensors, params.exclude_tensors)
         if params.weight_type == FLOAT8:
             convert_to_float8(result, load(path))
-    why = "static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul"
+    why = "only operators with constant weights are, such as Conv, Gemm and MatMul"
     quantized = require_integers(context, result, why)
     require_scales(context, result)
     tidy_domains(result)

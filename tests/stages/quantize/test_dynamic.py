@@ -185,7 +185,7 @@ def test_a_model_with_nothing_to_quantize(tmp_path: Path) -> None:
         quantize(tmp_path, artifact(tmp_path, parse(ADD)))
     assert str(caught.value) == (
         "nothing in the model could be quantized\n"
-        "  dynamic quantization changes MatMul, Attention, Conv, LSTM and Gather whose weights are constants\n"
+        "  only MatMul, Attention, Conv, LSTM and Gather with constant weights are\n"
         "  hint: look at `op_types` and `exclude`"
     )
 

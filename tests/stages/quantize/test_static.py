@@ -438,7 +438,7 @@ def test_data_that_does_not_fit(tmp_path: Path) -> None:
 
 NOTHING = (
     "nothing in the model could be quantized\n"
-    "  static quantization changes operators whose weights are constants, such as Conv, Gemm and MatMul\n"
+    "  only operators with constant weights are, such as Conv, Gemm and MatMul\n"
     "  hint: look at `op_types` and `exclude`"
 )
 
