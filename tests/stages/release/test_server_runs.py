@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,16 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]  # the first test mak
 
 PROGRAM = Path(__file__).with_name("served.py")
 SCHEMA = Path(__file__).with_name("kserve_schema.py")
+TYPES = """
+<ir_version: 9, opset_import: ["" : 20]>
+types (bool[batch, 2] flag, float16[batch, 2] half, int64[batch, 2] long, uint8[batch, 2] byte, string[batch, 2] text)
+=> (bool[batch, 2] same_flag, float16[batch, 2] same_half, int64[batch, 2] same_long, uint8[batch, 2] same_byte,
+    string[batch, 2] same_text)
+{
+    same_flag = Identity(flag) same_half = Identity(half) same_long = Identity(long) same_byte = Identity(byte)
+    same_text = Identity(text)
+}
+"""
 AT_ONCE = 16  # requests that it sends at the same time
 NO_VERSION = "there is no version '2' of 'scale'; it has version '1.0'"
 EXAMPLE = "requests to the model are POST /v2/models/scale/infer"
@@ -83,8 +94,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def running(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    with start(folder, tmp_path_factory.mktemp("running")) as server:
+        yield server
+
+
+@contextmanager
+def start(folder: Path, home: Path) -> Iterator[Running]:
+    """Start the server of a folder in an environment with the packages of its lock."""
     python = environment(Environment("of the server", read_requirements(folder / "requirements.lock")))
-    home = tmp_path_factory.mktemp("running")
     ports, samples = (find_free_port(), find_free_port()), home / "samples.jsonl"
     command = [
         python, "-B", folder / "runtime.py",
@@ -374,6 +391,51 @@ def test_infinity_is_a_text_in_json(running: Running) -> None:
     assert json.loads(content)["outputs"][0]["data"] == [
         "NaN", "NaN", "Infinity", "Infinity", "-Infinity", "-Infinity", "Infinity", "Infinity",
     ]  # fmt: skip
+
+
+def test_lists_of_every_type(tmp_path: Path, folder: Path) -> None:  # noqa: ARG001 - it skips without an index
+    """Of a release without a version."""
+    bundle = make_bundle(tmp_path, "", TYPES).output
+    inputs = {
+        "flag": ("BOOL", [[True, False]]),
+        "half": ("FP16", [[1.5, "NaN"]]),
+        "long": ("INT64", [[2**62, -1]]),
+        "byte": ("UINT8", [[0, 255]]),
+        "text": ("BYTES", [["h\u00e9", ""]]),
+    }
+
+    def ask(**changed: list[Any]) -> tuple[int, Any]:
+        values = {name: {"datatype": kind, "data": data} for name, (kind, data) in inputs.items()}
+        values |= {name: values[name] | {"data": data} for name, data in changed.items()}
+        sent = [{"name": name, "shape": [1, 2], **value} for name, value in values.items()]
+        status, content = server.get("/v2/models/types/infer", encode(*sent), **JSON)
+        return status, json.loads(content)
+
+    output = run_stage("release/server", tmp_path, {"name": "types"}, inputs={"bundle": bundle}).output
+    with start(output, tmp_path) as server:
+        status, content = ask()
+        assert (status, content["outputs"]) == (
+            200,
+            [
+                {"name": f"same_{name}", "shape": [1, 2], "datatype": kind, "data": data[0]}
+                for name, (kind, data) in inputs.items()
+            ],
+        )
+        assert content.keys() == {"model_name", "outputs"}
+        for name, value, message in (
+            ("flag", 1, "data has 1; BOOL takes true and false"),
+            ("half", 1e6, "data has a value out of the range of FP16"),
+            ("long", 1.0, "data has 1.0; INT64 takes whole numbers"),
+            ("long", 2**63, "data has a value out of the range of INT64"),
+            ("byte", -1, "data has a value out of the range of UINT8"),
+            ("byte", True, "data has true; UINT8 takes whole numbers"),
+            ("text", 1, "data has 1; BYTES takes texts"),
+        ):
+            assert ask(**{name: [value, value]}) == (400, {"error": f"input {name!r}: {message}"})
+        assert "versions" not in json.loads(server.get("/v2/models/types")[1])
+        status, content = server.get("/v2/models/types/versions/1")
+        error = "there is no version '1' of 'types'; it has no versions"
+        assert (status, json.loads(content)) == (404, {"error": error})
 
 
 @pytest.mark.parametrize(
