@@ -396,7 +396,7 @@ def test_infinity_is_a_text_in_json(running: Running) -> None:
 def test_lists_of_every_type(tmp_path: Path, folder: Path) -> None:  # noqa: ARG001 - it skips without an index
     """Of a release without a version."""
     bundle = make_bundle(tmp_path, "", TYPES).output
-    inputs = {
+    inputs: dict[str, tuple[str, list[Any]]] = {
         "flag": ("BOOL", [[True, False]]),
         "half": ("FP16", [[1.5, "NaN"]]),
         "long": ("INT64", [[2**62, -1]]),
