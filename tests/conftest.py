@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from orun.__main__ import COLLECTED_AT
 from orun.executors import explain_partial_tracing
 
 if TYPE_CHECKING:
@@ -183,10 +184,14 @@ def _without_name_of_test() -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Spare the garbage collector what tests import: a million objects that it would look through, and that stay."""
+    """Spare the garbage collector what tests import: a million objects that it would look through, and that stay.
+
+    Tests make many objects and few cycles: it looks as seldom as in a process of orun.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(COLLECTED_AT)
         gc.enable()

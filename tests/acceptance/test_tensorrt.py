@@ -38,6 +38,7 @@ def write(folder: Path, missing: str) -> Path:
     return folder / "p.yaml"
 
 
+@pytest.mark.slow
 def test_what_cannot_run_here_is_skipped_with_all_that_comes_after_it(tmp_path: Path) -> None:
     result = orun.run(write(tmp_path, "skip"), store=tmp_path / "store")
     assert {stage.stage: stage.outcome for stage in result.stages} == {

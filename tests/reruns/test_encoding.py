@@ -8,8 +8,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from tests.project import Project
 
 PIPELINE = """
@@ -33,7 +31,6 @@ ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 OPTION_OF_UTF_8, OPTION_OF_ASCII = ("-X", "utf8=1"), ("-X", "utf8=0")
 
 
-@pytest.mark.slow
 def test_stages_have_the_encoding_of_the_interpreter_and_results_of_another_do_not_serve(tmp_path: Path) -> None:
     """A character of two bytes is two where each byte is a character."""
     project = Project.make(tmp_path / "project", PIPELINE)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.project import Project
 from tests.site_packages import Site
 
@@ -56,7 +54,6 @@ def neither(context):
 """
 
 
-@pytest.mark.slow
 def test_what_was_made_with_a_version_that_came_meanwhile_is_not_stored(tmp_path: Path) -> None:
     """It had been stored under the version of before, and was up to date when that was installed again."""
     project, site = Project.make(tmp_path / "project", PIPELINE), Site.make(tmp_path)

@@ -33,7 +33,6 @@ ASKS = {  # what each stage asks, and what it is told at first
 }
 
 
-@pytest.mark.slow
 def test_how_things_stood_when_a_stage_did_not_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make_expression_stages(tmp_path, {name: CODE.replace("ASK", ask) for name, (ask, _) in ASKS.items()})
     first = {name: answer for name, (_, answer) in ASKS.items()}

@@ -200,6 +200,7 @@ def test_answers_of_scikit_learn(tmp_path: Path, estimator: str, data: str) -> N
     require_equal_answers(model, np.asarray(values, np.float32), SKLEARN, 1e-3)
 
 
+@pytest.mark.slow
 def test_outputs_are_compared_with_those_that_pytorch_computes(tmp_path: Path) -> None:
     """On the threads of the target; without one, on one thread here, as `OMP_NUM_THREADS` says."""
     (tmp_path / "module.py").write_text(MODULE)

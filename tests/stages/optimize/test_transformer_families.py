@@ -84,8 +84,9 @@ EXPECTED = {
 }
 # MobileBERT's values reach thousands, and Gemma's tens.
 LARGEST_ERROR = {"mobilebert": 5e-3, "gemma2": 3e-5}
-QUICK = ("gpt2", "llama", "vit")
-SLOW = ("bert", "t5", "swin", "roberta", "whisper", "clip", "deberta_v2", "gemma2", "bloom")  # of other forms each
+QUICK = ("gpt2", "vit")
+# Of other forms each.
+SLOW = ("bert", "llama", "t5", "swin", "roberta", "whisper", "clip", "deberta_v2", "gemma2", "bloom")
 COUNTED_SLOWLY = ("t5", "deberta_v2", "bloom")  # of these, before they are fused
 
 
