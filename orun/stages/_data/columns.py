@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import TypeAlias
 
@@ -16,6 +17,8 @@ Columns: TypeAlias = Mapping[str, Values]
 
 CANDIDATES = "candidates."  # prefix of an input's values for the candidates of a retrieval task
 REST = "*"
+FILE = re.compile(r".+\.[a-z][a-z0-9]{1,4}", re.IGNORECASE)  # name of a file, such as a sound
+FILES = "read files, such as sounds, in `file.py:function` that returns an orun.Dataset; images are in a folder"
 
 
 def assemble(name: str, columns: Columns, source: Source, model_inputs: Collection[str] = ()) -> Dataset:
@@ -56,7 +59,7 @@ def assemble(name: str, columns: Columns, source: Source, model_inputs: Collecti
 def read_labels(name: str, columns: Columns, source: Source) -> Array | None:
     """Return the labels, as numbers of classes if the source names classes; raise UsageError for an unknown class."""
     title = find_label_column(name, columns, source)
-    values = None if title is None else np.asarray(columns[title])
+    values = None if title is None else _require_one_shape(name, title, columns[title])
     if values is not None and values.dtype.kind == "f" and np.isnan(values).any():
         row = int(np.argwhere(np.isnan(values))[0][0]) + 1
         raise UsageError(f"{name}: the label in row {row} is NaN", hint="leave examples without a label out")
@@ -74,7 +77,7 @@ def read_labels(name: str, columns: Columns, source: Source) -> Array | None:
 
 def read_fields(name: str, columns: Columns, source: Source) -> dict[str, Array]:
     """Return the further fields of the examples; raise UsageError when a column is missing."""
-    return {title: np.asarray(get_column(name, columns, title)) for title in source.fields}
+    return {title: _require_one_shape(name, title, get_column(name, columns, title)) for title in source.fields}
 
 
 def find_label_column(name: str, columns: Columns, source: Source) -> str | None:
@@ -90,6 +93,19 @@ def get_column(name: str, columns: Columns, title: str) -> Values:
     if title not in columns:
         raise UnknownName(f"{name} has no {title!r}", title, columns, why=f"it has {', '.join(columns)}")
     return columns[title]
+
+
+def _require_one_shape(name: str, title: str, values: Values) -> Array:
+    """Return the labels or another field of the examples as an array; raise UsageError for lists of several lengths."""
+    if isinstance(values, np.ndarray):
+        return values
+    row = next(row for row, value in enumerate(values) if np.shape(value) != np.shape(values[0]))
+    raise UsageError(
+        f"{name}: {title!r} holds lists of several lengths, and examples have labels and fields of one",
+        why=f"it is {np.asarray(values[0]).tolist()} in row 1, {np.asarray(values[row]).tolist()} in row {row + 1}",
+        hint="of several classes an example, write 0 or 1 for each class: [0, 1, 1]; metrics that take such labels: "
+        "`auc`, `average_precision`, functions of your own",
+    )
 
 
 def _build_input(name: str, columns: Columns, declared: str | list[str], rest: list[str], dtype: str | None) -> Values:
@@ -159,5 +175,9 @@ def _require_numbers(name: str, title: str, values: Values, dtype: str | None) -
             numbers[place] = float(value)
         except (ValueError, TypeError) as error:
             row = place[0] + 1
-            raise UsageError(f"{name}: {title!r} is not a number in row {row}", why=f"it is {value!r}") from error
+            raise UsageError(
+                f"{name}: {title!r} is not a number in row {row}",
+                why=f"it is {value!r}",
+                hint=FILES if FILE.fullmatch(str(value)) else "",
+            ) from error
     return numbers

@@ -53,7 +53,7 @@ def read_images(folder: Path, name: str, source: Source) -> Dataset:
     Raises:
         UsageError: when there is no image, one cannot be read, a folder is no class, or parameters contradict others.
     """
-    how = _require_preparation(name, source.images)
+    how = _require_preparation(folder, name, source.images)
     files = list_images(folder, name, how)
     pixels = np.stack([prepare_image(path, f"{name}/{path.relative_to(folder).as_posix()}", how) for path in files])
     typed = _convert_type(name, how, pixels, source.types)
@@ -66,7 +66,8 @@ def read_annotated(root: Path, name: str, source: Source) -> Dataset:
     Raises:
         UsageError: when the file or an image is missing or wrong, or the parameters contradict one another.
     """
-    how, folder = _require_preparation(name, source.images), root / source.path
+    folder = root / source.path
+    how = _require_preparation(folder, name, source.images)
     _check(name, how)
     if how.resize is not None:
         why = f"`resize: {how.resize}` cuts the middle out of an image, and boxes with it"
@@ -102,9 +103,10 @@ def list_class_folders(folder: Path) -> tuple[list[str], list[str]]:
     return sorted(classes), sorted(folders - classes)
 
 
-def _require_preparation(name: str, how: Images | None) -> Images:
+def _require_preparation(folder: Path, name: str, how: Images | None) -> Images:
     need("PIL", f"reading the images in {name}", "pillow")
     if how is None:
+        _search_some_images(folder, name)
         hint = f"say it: {{path: {name}, images: {{input: pixel_values}}}}"
         raise UsageError(f"{name} is a folder, and `images` does not say how its images become an input", hint=hint)
     return how
@@ -127,10 +129,18 @@ def list_images(folder: Path, name: str, how: Images) -> list[Path]:
         UsageError: when there is none, or the parameters contradict one another.
     """
     _check(name, how)
-    files = _search_images(folder)
-    if not files:
-        raise UsageError(f"{name} has no images", why=f"none of its files ends in {', '.join(sorted(SUFFIXES))}")
-    return files
+    return _search_some_images(folder, name)
+
+
+def _search_some_images(folder: Path, name: str) -> list[Path]:
+    """Return every image below a folder; raise UsageError if there is none."""
+    if images := _search_images(folder):
+        return images
+    raise UsageError(
+        f"{name} has no images",
+        why=f"none of its files ends in {', '.join(sorted(SUFFIXES))}",
+        hint="read other files, such as sounds, in `file.py:function` that returns an orun.Dataset",
+    )
 
 
 def _search_images(folder: Path) -> list[Path]:

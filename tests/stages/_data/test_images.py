@@ -182,8 +182,15 @@ def test_what_is_wrong_is_named(photos: Path) -> None:
     assert refusal(photos, "photos", images={"input": "x"}) == (
         "photos has images in class folders and outside of them\n  stray.png has no class"
     )
-    (photos / "empty").mkdir()
-    assert refusal(photos, "empty", images={"input": "x"}).startswith("empty has no images\n")
+    (photos / "sounds").mkdir()
+    (photos / "sounds" / "1.wav").touch()
+    no_images = (
+        "sounds has no images\n"
+        "  none of its files ends in .bmp, .gif, .jfif, .jpeg, .jpg, .pgm, .png, .ppm, .tif, .tiff, .webp\n"
+        "  hint: read other files, such as sounds, in `file.py:function` that returns an orun.Dataset"
+    )
+    assert refusal(photos, "sounds", images={"input": "x"}) == no_images
+    assert refusal(photos, "sounds") == no_images  # and no word on `images`
 
 
 def test_sizes_and_divisors_of_nothing(photos: Path) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -135,6 +136,28 @@ def test_lists_of_several_lengths(tmp_path: Path) -> None:
     dataset = load(tmp_path, "t.parquet")
     assert [row.tolist() for row in dataset.inputs["ids"]] == [[1, 2, 3], [4]]
     assert array(dataset, "vector").shape == (2, 2)
+
+
+@pytest.mark.parametrize("fields", [{}, {"classes": ["a", "b", "c"]}, {"labels": "x", "fields": ["labels"]}])
+def test_lists_of_several_lengths_are_no_labels(tmp_path: Path, fields: dict[str, Any]) -> None:
+    """The error was NumPy's, of an inhomogeneous shape."""
+    rows = [{"x": 1, "labels": ["c"]}, {"x": 2, "labels": ["b"]}, {"x": 3, "labels": ["a", "b"]}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert refusal(tmp_path, "t.jsonl", **fields) == (
+        "t.jsonl: 'labels' holds lists of several lengths, and examples have labels and fields of one\n"
+        "  it is ['c'] in row 1, ['a', 'b'] in row 3\n"
+        "  hint: of several classes an example, write 0 or 1 for each class: [0, 1, 1]; metrics that take such labels: "
+        "`auc`, `average_precision`, functions of your own"
+    )
+
+
+def test_paths_of_sounds_are_no_numbers(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("audio\nclips/1.wav\nclips/2.WAV\n")
+    assert refusal(tmp_path, "t.csv", types={"audio": "float32"}) == (
+        "t.csv: 'audio' is not a number in row 1\n"
+        "  it is 'clips/1.wav'\n"
+        "  hint: read files, such as sounds, in `file.py:function` that returns an orun.Dataset; images are in a folder"
+    )
 
 
 def test_mistakes_are_named_by_column_and_row(tmp_path: Path) -> None:
