@@ -44,6 +44,7 @@ register("to_frame", "orun.report.frame", "to_frame")
 register("notebook_html", "orun.report.notebook", "render_html")
 register("notebook_progress", "orun.report.notebook", "create_progress")
 register("plan_html", "orun.report.notebook", "render_plan")
+register("reason_text", "orun.report.facts", "describe_fact")
 
 
 def load(file: PathLike, set: Mapping[str, Any] | None = None) -> Pipeline:  # noqa: A002 - the word of `--set`

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from orun.core.renderers import load_renderer
 from orun.core.serialization import Record, field
 
 
@@ -21,6 +22,10 @@ class Reason(Record, frozen=True):
     code: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
     because: tuple[Reason, ...] = ()
+
+    def __str__(self) -> str:
+        sentence: str = load_renderer("reason_text")(self)
+        return sentence
 
 
 def build_reason(code: str, *because: Reason, **arguments: Any) -> Reason:

@@ -1,4 +1,4 @@
-"""Registry of renderers: functions of rooms above by which a run record shows itself.
+"""Registry of renderers: functions of rooms above by which run records, plans and reasons show themselves.
 
 A renderer is registered by the names of its module and function, and imported when it is first used.
 """
@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Literal
 
-Renderer = Literal["write_html", "to_frame", "notebook_html", "notebook_progress", "plan_html"]
+Renderer = Literal["write_html", "to_frame", "notebook_html", "notebook_progress", "plan_html", "reason_text"]
 
 _references: dict[Renderer, tuple[str, str]] = {}
 

@@ -10,12 +10,20 @@ from orun.core.reason import Reason
 from orun.core.serialization import encode
 from orun.core.verdict import Verdict
 from orun.report.gates import explain_verdict, format_caveat
+from orun.text.wording.caveats import RENDERERS as CAVEATS
+from orun.text.wording.caveats import describe_caveat
 from orun.text.wording.components import index_by_name
+from orun.text.wording.findings import describe_finding
 from orun.text.wording.reasons import describe_reasons
 
 WORDS_OF_STAGE = ("reasons", "inputs")
 WORDS_OF_VERDICT = ("why", "caveat")
 FACTS_OF_STAGE = {"causes": "reasons", "components": "inputs"}  # field of the output -> field of the record
+
+
+def describe_fact(reason: Reason) -> str:
+    """Return the sentence of a stage's reason, a finding or a caveat."""
+    return describe_caveat(reason) if reason.code in CAVEATS else describe_finding(reason)
 
 
 def encode_reasons(reasons: Iterable[Reason]) -> dict[str, Any]:

@@ -11,6 +11,8 @@ from types import ModuleType
 import pytest
 
 import orun
+from orun.core.reason import build_reason
+from orun.core.reason_codes import ReasonCode
 from orun.errors import UsageError
 from orun.report.html.page import render_page
 from orun.report.trend import read_past
@@ -91,6 +93,21 @@ def test_what_the_api_returns_shows_itself_in_a_line(tmp_path: Path) -> None:
     (series,) = orun.history("letters")
     assert repr(series) == "Series('write.letters', points=1, last='4')"
     assert repr(orun.verify("nowhere")).startswith("BundleCheck('nowhere', ok=False, files=0, problems=(")
+
+
+@pytest.mark.usefixtures("project")
+def test_the_text_of_a_reason_is_its_sentence(project: Path) -> None:
+    """It was the representation of a record."""
+    assert [str(reason) for reason in orun.plan("p.yaml")["write"].reasons] == ["never run before"]
+    text = "stages: {write: {uses: ./code.py:write, gate: {letters: {min: 5}}}}\n"
+    (project / "p.yaml").write_text(text, encoding="utf-8")
+    (verdict,) = orun.run("p.yaml").verdicts
+    assert str(verdict.finding) == "letters is 4, below the minimum of 5"
+    caveat = build_reason(ReasonCode.FITTED_DATA, parameters=[["dataset", "int8"]])
+    assert str(caveat) == (
+        "its data is the `dataset` of int8, by which the model was made: on other data it may be worse, so keep some "
+        "for this"
+    )
 
 
 @pytest.mark.usefixtures("project")
