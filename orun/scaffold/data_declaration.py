@@ -1,4 +1,4 @@
-"""Declaration of a dataset in files for a model: which columns are its inputs, and how texts become them."""
+"""Declaration of a dataset in files for a model: which columns are its inputs."""
 
 from __future__ import annotations
 
@@ -16,24 +16,14 @@ from orun.scaffold.image_declaration import WRITE_FUNCTION, declare_images
 from orun.scaffold.model_facts import InputFact, ModelFacts
 from orun.scaffold.model_files import CONFIGURATION, read_class_names
 from orun.scaffold.paths import make_relative
+from orun.scaffold.text_declaration import TEXT, declare_texts
 from orun.stages._data.columns import REST, cast_values
 from orun.stages._data.files import list_columns, list_empty, read, read_columns
 from orun.stages._data.source import Source
 from orun.stages._data.tables import SUFFIXES
-from orun.stages._data.texts import is_tokenizer, load_tokenizer
 from orun.stages._sklearn.plain import find_column
 from orun.stages.params import build
 from orun.text.counts import count
-
-TEXT = "text"
-PAIRS = (  # columns whose names say that their texts are read in pairs
-    (TEXT, "text_pair"),
-    ("text_a", "text_b"),
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question", "context"),
-    ("query", "passage"),
-)
 
 
 def declare(data: str, folder: Path, facts: ModelFacts) -> Declaration:
@@ -81,7 +71,7 @@ def _declare_columns(data: str, facts: ModelFacts, folder: Path, model_folder: P
     if facts.columns:  # of an estimator
         missing = [name for name in missing if find_column(name, columns) is None]
     if TOKENS in missing:
-        declared = _declare_tokenization(data, features, folder, model_folder, facts)
+        declared = declare_texts(data, features, inputs, facts, folder, model_folder)
     elif missing and len(inputs) == 1:
         declared = _declare_single(inputs[0], features)
     elif not missing and _is_unnamed(facts) and len(features) > len(inputs):  # the estimator would take them all
@@ -98,7 +88,7 @@ def _declare_columns(data: str, facts: ModelFacts, folder: Path, model_folder: P
             if all(features.values()) and not any(item.dtype == "object" for item in inputs)
             else _suggest_selection(make_relative(folder, data), inputs, columns),
         )
-    if "text" not in declared:
+    if TEXT not in declared:
         declared |= _declare_missing_values(data, folder, facts, features, declared)
         declared |= _declare_types(data, [item for item in inputs if item.name in columns], columns)
     if label:
@@ -221,72 +211,6 @@ def list_inputs(facts: ModelFacts) -> Sequence[InputFact]:
     if facts.columns:
         return [InputFact(column.name, "object" if column.holds_text else "", ("n",)) for column in facts.columns]
     return facts.inputs or (facts.graph.inputs if facts.graph else ())
-
-
-def _declare_tokenization(
-    data: str, features: Mapping[str, bool], folder: Path, model_folder: Path, facts: ModelFacts
-) -> dict[str, Any]:
-    """Return the tokenization of the texts by the tokenizer beside the model; empty when there are no texts."""
-    texts = [name for name, holds_text in features.items() if holds_text]
-    if not texts:
-        return {}
-    place = _find_tokenizer(model_folder, folder)
-    if place is None:
-        raise UsageError(
-            f"{data} holds texts, and the model takes tokens",
-            why="there is no tokenizer with the model, or there are several",
-            hint=f"save it in a folder there: tokenizer.save_pretrained({str(model_folder / 'tokenizer')!r})",
-        )
-    tokenizer = load_tokenizer(Path(), str(place))
-    produced = {*tokenizer("")}
-    if missing := [item.name for item in list_inputs(facts) if item.name not in produced]:
-        raise UsageError(
-            f"{data} has no values for {', '.join(missing)}, which a tokenizer does not make",
-            why=f"the model takes {', '.join(item.name for item in list_inputs(facts))}",
-            hint="write a function that returns an orun.Dataset with values for all of them: --data file.py:function",
-        )
-    return {
-        "text": {
-            "tokenizer": make_relative(folder, str(place)),
-            **_declare_text_columns(data, texts, make_relative(folder, data), make_relative(folder, str(place))),
-            **({"length": facts.longest} if 0 < facts.longest < tokenizer.model_max_length else {}),
-        }
-    }
-
-
-def _declare_text_columns(data: str, texts: Sequence[str], path: str, tokenizer: str) -> dict[str, str]:
-    """Return the column of the texts, or the two of pairs; empty for the default column.
-
-    Raises:
-        UsageError: when several columns may be meant.
-    """
-    for first, second in PAIRS:
-        if {first, second} == {*texts}:
-            return {"column": first, "pair": second}
-    if TEXT in texts:
-        return {}
-    if len(texts) > 1:
-        raise UsageError(
-            f"{data} has several columns of texts: {', '.join(texts)}",
-            why="the model takes one text, or a pair of texts",
-            hint="leave --data out, and name the column, and `pair` for a second, in the file that orun init writes: "
-            f"`data: {{path: {path}, text: {{tokenizer: {tokenizer}, column: {texts[0]}}}}}`",
-        )
-    return {"column": texts[0]}
-
-
-def _find_tokenizer(model_folder: Path, folder: Path) -> Path | None:
-    """Return the folder of the tokenizer: the model's own, or the only one in that; None without one.
-
-    A folder with the pipeline in it is none: all its files, also the store, would be part of the key.
-    """
-    inside = sorted(path for path in model_folder.iterdir() if path.is_dir())
-    suitable = [
-        path
-        for path in (model_folder, *inside)
-        if is_tokenizer(path) and not folder.absolute().is_relative_to(path.absolute())
-    ]
-    return suitable[0] if suitable[:1] == [model_folder] or len(suitable) == 1 else None
 
 
 def _declare_single(item: InputFact, features: Mapping[str, bool]) -> dict[str, Any]:

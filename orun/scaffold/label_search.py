@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from orun.scaffold.data_declaration import TEXT, list_inputs
+from orun.scaffold.data_declaration import list_inputs
 from orun.scaffold.data_text import Declaration
 from orun.scaffold.label_facts import LabelFacts
 from orun.scaffold.model_facts import ModelFacts
 from orun.scaffold.model_files import CONFIGURATION, read_class_names
+from orun.scaffold.text_declaration import TEXT
 from orun.stages._data.columns import CANDIDATES, REST
 from orun.stages._data.files import list_columns, read_columns
 from orun.stages._data.images import list_class_folders
