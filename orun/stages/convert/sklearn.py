@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from orun.core.metrics import Metric
 from orun.errors import StageFailed
 from orun.stages._data.source import LABELS, DType, Examples, Source
+from orun.stages._sklearn.loading import TREE_PACKAGES, load_estimator
 from orun.stages.common_parameters import Atol, Rtol
 from orun.stages.contract import Context, Spec
 from orun.stages.datasets import CODE
@@ -52,12 +53,6 @@ if TYPE_CHECKING:
     from orun.stages._sklearn.export import Table
     from orun.stages._sklearn.plain import Estimator
 
-TREE_PACKAGES = {  # by suffix of a file; the first reads it
-    ".json": ("xgboost|xgboost-cpu", "onnxmltools"),
-    ".ubj": ("xgboost|xgboost-cpu", "onnxmltools"),
-    ".txt": ("lightgbm", "onnxmltools"),
-    ".cbm": ("catboost",),
-}
 FEW = 0.95  # share of examples from which on others may differ by rounding
 MEMORY_FACTOR = 14  # peak memory over the estimator's numbers: skl2onnx makes Python objects of them
 
@@ -123,7 +118,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     from orun.stages._sklearn.rounding import note_rounded_inputs
     from orun.stages.memory_headroom import require_memory
 
-    estimator = _load_estimator(context, params)
+    estimator = load_estimator(context, params.model, trust_pickle=params.trust_pickle)
     _require_order_of_classes(context, estimator, params.data)
     require_memory(context, MEMORY_FACTOR, count_weight_bytes(estimator))
     dataset = _load_columns(context, estimator, params.data)
@@ -247,56 +242,9 @@ def source(context: Context, params: Params, runtime: str, threads: int | None) 
     from orun.stages._sklearn.reference import SklearnReference
 
     del runtime  # there is one
-    return SklearnReference(_load_estimator(context, params), threads, raw=_wants_raw(params))
+    estimator = load_estimator(context, params.model, trust_pickle=params.trust_pickle)
+    return SklearnReference(estimator, threads, raw=_wants_raw(params))
 
 
 def _wants_raw(params: Params) -> bool:
     return bool(params.options.get("raw_scores"))
-
-
-def _load_estimator(context: Context, params: Params) -> Estimator:
-    from orun.stages._sklearn.plain import accept_empty_texts
-    from orun.stages.library_warnings import warnings_to
-
-    with warnings_to(context.log):  # a file of another version of scikit-learn warns
-        estimator = _read(context, params)
-    if not (hasattr(estimator, "predict") or hasattr(estimator, "transform")):
-        raise context.failed(
-            f"{params.model} must be a fitted estimator of scikit-learn",
-            why=f"a {type(estimator).__name__} has neither `predict` nor `transform`",
-        )
-    accept_empty_texts(estimator)
-    return estimator
-
-
-def _read(context: Context, params: Params) -> Any:
-    from orun.stages._sklearn.trees import READERS
-    from orun.stages.library_errors import failing
-
-    if CODE.fullmatch(params.model):
-        return context.load(Code(params.model), ())()
-    suffix = Path(params.model).suffix.lower()
-    if suffix not in READERS:
-        return _unpickle(context, params)
-    with failing(context, f"{params.model} is no model of {TREE_PACKAGES[suffix][0].partition('|')[0]}"):
-        return READERS[suffix](context.root / params.model)
-
-
-def _unpickle(context: Context, params: Params) -> Any:
-    import joblib
-
-    if (context.root / params.model).is_dir():
-        raise context.failed(
-            f"{params.model} is a folder, not an estimator",
-            hint="name a function that returns it: model: file.py:function; or the file that joblib wrote",
-        )
-    if not params.trust_pickle:
-        raise context.failed(
-            f"{params.model} was not read: it is a pickle, which can run any code",
-            why="`trust_pickle` is false",
-            hint="if you know where it comes from: trust_pickle: true; better, return the estimator from a function",
-        )
-    try:
-        return joblib.load(context.root / params.model)
-    except Exception as error:  # unpickling may raise anything
-        raise context.failed(f"{params.model} cannot be unpickled", why=f"{type(error).__name__}: {error}") from error
