@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from click.core import ParameterSource
 
 from orun.cli import options
 from orun.cli.complete import complete_target
+from orun.cli.init_workflow import plan_workflow, write_workflow, write_workflow_alone
 from orun.cli.outputs import look_at, write_file
 from orun.cli.verb import Verb
 from orun.errors import UsageError
@@ -37,7 +37,6 @@ EXAMPLES = (
     ("orun init --stage ops.py:count", "a template of a custom stage"),
 )
 PIPELINES = (".yaml", ".yml")
-OF_WORKFLOW = ("model", "ci", "yes", "dry_run")  # what a workflow for a pipeline that exists depends on
 
 
 @click.command("init", cls=Verb, examples=EXAMPLES)
@@ -114,7 +113,7 @@ def command(  # noqa: PLR0913 - the options of the command line
         example = quote(next(iter(list_models(Path())), "model.onnx"))
         raise UsageError("MODEL is missing", hint=f"orun init {example}; a custom stage: orun init --stage ops.py")
     if model.lower().endswith(PIPELINES):
-        return _write_workflow_alone(model, ci, dry_run=dry_run)
+        return write_workflow_alone(model, ci, dry_run=dry_run)
     file = Path(output) if output else choose_file(model)
     if not dry_run:
         require_free(file, f"orun {quote(file)}; or write another: the same command with -o FILE")
@@ -138,53 +137,22 @@ def command(  # noqa: PLR0913 - the options of the command line
     request = Request(facts, target, declared, check_goal(answers.goal, answers.data))
     if dry_run:
         return _print(file, request)
-    workflow = _plan_workflow(answers.ci, file)
+    workflow = plan_workflow(answers.ci, file)
     created = _create(file, request, store, model)
     lines = _report(created)
     if workflow:
-        lines += _write_workflow(file, *workflow)
+        lines += write_workflow(file, *workflow)
     options.show([*lines, _suggest_next_step(created)])
     return 0 if created.is_reached else 1  # as of a run with a failed gate
 
 
-def _write_workflow_alone(name: str, system: System | None, *, dry_run: bool) -> int:
-    """Write the workflow of a pipeline file that exists, and nothing else."""
-    from orun.pipeline import load
-    from orun.scaffold.paths import derive_name
-
-    if system is None:
-        hint = f"its workflow: orun init {quote(name)} --ci github; to run it: orun {quote(name)}"
-        raise UsageError(f"{name} is a pipeline file, and init writes one for a model", hint=hint)
-    if useless := _list_useless_options():
-        problem = f"{', '.join(useless)}: of no use for a workflow, and {name} stays as it is"
-        raise UsageError(problem, hint=f"orun init {quote(name)} --ci {system}")
-    file = Path(name)
-    path, text = _format_workflow(system, file, derive_name(Path(f"{load(file).name}.yaml")))
-    if dry_run:
-        options.show(text.splitlines())
-        return 0
-    _require_workflow_place(path, "move it away")
-    options.show(_write_workflow(file, path, text))
-    return 0
-
-
-def _list_useless_options() -> list[str]:
-    """Return the options of the command line that mean nothing for a workflow alone."""
-    context = click.get_current_context()
-    return [
-        parameter.opts[-1]
-        for parameter in context.command.params
-        if parameter.name not in OF_WORKFLOW
-        and context.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
-    ]
-
-
 def _print(file: Path, request: Request) -> int:
     """Print the pipeline as far as it is known before anything is built."""
-    from orun.scaffold.create import declare_examples, format_text
+    from orun.scaffold.create import declare_examples
     from orun.scaffold.goal import build_gates
+    from orun.scaffold.pipeline_text import format_pipeline
 
-    options.show(format_text(file, declare_examples(file, request), build_gates(request.goal)).splitlines())
+    options.show(format_pipeline(file, declare_examples(file, request), build_gates(request.goal)).splitlines())
     if request.facts.graph is None:
         click.echo("not built: init chooses its last stages by the graph of the converted model", err=True)
     return 0
@@ -205,28 +173,6 @@ def _write_stage(reference: str) -> int:
     write_file(path, format_stage(path.name, function))
     options.show([f"wrote {path}", f"next: {test}; then `uses: {uses}` in a pipeline file"])
     return 0
-
-
-def _plan_workflow(system: System | None, file: Path) -> tuple[Path, str] | None:
-    """Return the workflow to write: its path, which must be free, and its text."""
-    if system is None:
-        return None
-    from orun.scaffold.paths import derive_name
-
-    path, text = _format_workflow(system, file, derive_name(file))
-    _require_workflow_place(path, "move it away, or leave out --ci")
-    return path, text
-
-
-def _format_workflow(system: System, file: Path, name: str) -> tuple[Path, str]:
-    from orun.scaffold.ci import format_workflow, locate_workflow
-
-    return locate_workflow(system, file, name), format_workflow(system, file, name)
-
-
-def _require_workflow_place(path: Path, hint: str) -> None:
-    require_free(path, hint)
-    look_at(path)
 
 
 def _create(file: Path, request: Request, store: Path | None, model: str) -> Created:
@@ -287,14 +233,6 @@ def _report(created: Created) -> list[str]:
     if created.has_made_up_data:
         lines.append(f"examples are made up: fill in {locate_data(file)}")
     return lines
-
-
-def _write_workflow(file: Path, path: Path, text: str) -> list[str]:
-    """Write the workflow of a pipeline file; return what was written, and what it lacks."""
-    from orun.scaffold.ci import list_workflow_notes
-
-    write_file(path, text)
-    return [f"wrote {show_path(str(path))}", *list_workflow_notes(file, path)]
 
 
 def _suggest_next_step(created: Created) -> str:

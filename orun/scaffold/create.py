@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from orun import api
-from orun.core.run_record import BY_INIT, RunResult, StageResult
+from orun.core.run_record import RunResult
 from orun.core.serialization import Record, replace
 from orun.core.verdict import Verdict
 from orun.environment import distributions
@@ -16,17 +16,16 @@ from orun.errors import MissingPackages, StageFailed, UsageError
 from orun.eventlog import Listener
 from orun.fs.os_errors import quote
 from orun.report.run_options import find_store
+from orun.scaffold.builder import Builder, count_missed
 from orun.scaffold.data_text import FUNCTION, format_data
-from orun.scaffold.goal import Condition, build_gates, list_objectives
+from orun.scaffold.goal import build_gates
 from orun.scaffold.init_command import format_init_command
 from orun.scaffold.inspection_process import declare_data, read_label_kind, read_model, search_labels
 from orun.scaffold.label_facts import LabelFacts
-from orun.scaffold.left_out import explain_failure, is_in_users_code
-from orun.scaffold.paths import derive_name, locate_data
-from orun.scaffold.pipeline_text import format_pipeline
+from orun.scaffold.paths import locate_data
 from orun.scaffold.recipe import Gates, list_stages, name_conversion, needs_examples
 from orun.scaffold.request import Request
-from orun.scaffold.thresholds import REDUCED, choose_gates, find_drawback, find_label_doubt, measure_likeness
+from orun.scaffold.thresholds import choose_gates, find_drawback, find_label_doubt
 from orun.stages.contract import MODEL
 from orun.store.layout import store_option
 from orun.text.counts import count
@@ -47,7 +46,7 @@ class Created(Record, frozen=True):
     @property
     def is_reached(self) -> bool:
         """Whether every condition of the goal is met."""
-        return _count_missed(self.request.goal, self.verdicts) == 0
+        return count_missed(self.request.goal, self.verdicts) == 0
 
     @property
     def store_option(self) -> str:
@@ -67,11 +66,6 @@ class Created(Record, frozen=True):
         return needs_examples(list_stages(self.request, self.gates)) and not self.request.has_own_data
 
 
-def format_text(file: Path, request: Request, gates: Mapping[str, Mapping[str, Mapping[str, str]]]) -> str:
-    """Return the text of a pipeline file."""
-    return format_pipeline(str(file), derive_name(file), locate_data(file).name, request, gates)
-
-
 def declare_examples(file: Path, request: Request) -> Request:
     """Return the request with made-up examples if the recipe needs examples and there are none."""
     if request.data or not (request.goal or request.facts.form == "sklearn"):
@@ -88,6 +82,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         StageFailed: when the model cannot be converted or measured; the file is left to be edited.
         UsageError: when the request cannot be met; then no file is left.
     """
+    builder = Builder(file, store, write, listener)
     request = declare_examples(file, request)
     data = locate_data(file)
     is_ours = not data.exists() and not request.has_own_data
@@ -95,15 +90,15 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
         write(data, format_data(file.name, request.facts))
         _require_examples(file, request)
     try:
-        write(file, format_text(file, request, {}))
-        request = _convert_original(file, replace(request, runs_here=_runs_here(file, request)), store, write, listener)
+        builder.write_pipeline(request)
+        request = _convert_original(builder, replace(request, runs_here=_runs_here(file, request)))
         request = _add_label_kind(file, _assume_labels(file, _declare_suitable_data(file, request)))
         if is_ours:  # again, as the inputs are known now
             write(data, format_data(file.name, request.facts))
         if request.goal:
-            request, result, verdicts = _search_goal(file, request, store, write, listener)
+            request, result, verdicts = builder.search_goal(request)
         else:
-            request, result = _build_and_measure(file, request, store, write, listener)
+            request, result = builder.build_and_measure(request)
             verdicts = ()
     except StageFailed:
         raise
@@ -115,7 +110,7 @@ def create(file: Path, request: Request, store: Path | None, write: Write, liste
     doubt = find_label_doubt(request, result)
     request = replace(request, drawback=find_drawback(request, result), label_doubt=doubt)
     gates = build_gates(request.goal) or choose_gates(result, judges_labels=not doubt)
-    write(file, format_text(file, request, gates))
+    builder.write_pipeline(request, gates)
     created = Created(file, request, gates, result, verdicts)
     if is_ours and not created.has_made_up_data:
         data.unlink()  # no stage takes examples
@@ -128,25 +123,20 @@ def _runs_here(file: Path, request: Request) -> bool:
     return target is not None and not request.target.is_cpu and not explain(target)
 
 
-def _run(file: Path, store: Path | None, listener: Listener, to: Sequence[str] = ()) -> RunResult:
-    pipeline = replace(api.load(file), run_suffix=BY_INIT)
-    return api.run(pipeline, store=store, to=to, on_event=listener)
-
-
-def _convert_original(file: Path, request: Request, store: Path | None, write: Write, listener: Listener) -> Request:
+def _convert_original(builder: Builder, request: Request) -> Request:
     """Convert the original to ONNX, and add the facts of its graph to the request.
 
     If too few of its answers agree, and the refusal asks for the share that does, the file gets that, once.
     """
     name = name_conversion(request.facts)
-    result = _run(file, store, listener, [name])
+    result = builder.run([name])
     failure = result[name].failure
     if failure and (agreement := failure.settings.get("min_agreement")):
         request = replace(request, agreement=agreement)
-        write(file, format_text(file, request, {}))
-        result = _run(file, store, listener, [name])
-    _require(file, result[name])
-    facts = read_model(str(Path(result[name].out) / MODEL), file.parent)
+        builder.write_pipeline(request)
+        result = builder.run([name])
+    builder.require(result[name])
+    facts = read_model(str(Path(result[name].out) / MODEL), builder.file.parent)
     return replace(request, facts=replace(request.facts, graph=facts.graph))
 
 
@@ -186,103 +176,6 @@ def _add_label_kind(file: Path, request: Request) -> Request:
     graph = request.facts.graph
     inputs = [value.name for value in graph.inputs] if graph else []
     return replace(request, labels=read_label_kind(os.path.normpath(file.parent / source), column, inputs))
-
-
-def _search_goal(
-    file: Path, request: Request, store: Path | None, write: Write, listener: Listener
-) -> tuple[Request, RunResult, tuple[Verdict, ...]]:
-    """Search for the goal by each objective until one meets it.
-
-    Returns:
-        The request with the objective that misses the fewest conditions, the run that measured its model, and the
-        verdicts on it.
-    """
-    attempts = []
-    for objective in list_objectives(request.goal):
-        attempt, measured = _build_and_measure(file, replace(request, objective=objective), store, write, listener)
-        write(file, format_text(file, attempt, build_gates(request.goal)))
-        verdicts = _run(file, store, listener).verdicts
-        attempts.append((attempt, measured, verdicts))
-        if not _count_missed(request.goal, verdicts):
-            break
-    return min(attempts, key=lambda attempt: _count_missed(request.goal, attempt[2]))
-
-
-def _count_missed(goal: tuple[Condition, ...], verdicts: tuple[Verdict, ...]) -> int:
-    """Return how many conditions of a goal no verdict calls passed."""
-    return len(goal) - sum(verdict.outcome == "passed" for verdict in verdicts)
-
-
-def _build_and_measure(
-    file: Path, request: Request, store: Path | None, write: Write, listener: Listener
-) -> tuple[Request, RunResult]:
-    """Build the pipeline, again without each optional stage that refuses the model.
-
-    Returns:
-        The request with the stages that were left out, and the run of the others.
-    """
-    while True:
-        write(file, format_text(file, request, {}))
-        result = _run(file, store, listener)
-        stages = {stage.name: stage for stage in list_stages(request, {})}
-        failed = next((stage for stage in result.stages if stage.failure), None)
-        reduced = next((name for name in REDUCED if name in stages), "")
-        if failed is None:
-            _require_search(request, result)
-            metric, value, least = measure_likeness(result) or ("", 0.0, 0.0)
-            if value >= least or not reduced:
-                return request, result
-            why = f"its outputs differ too much from the original's: {metric} {value:.2f}"
-            left_out = {reduced: f"{why}. Next: `--goal` searches for a mix"}
-        elif request.has_own_data and is_in_users_code(failed):
-            raise _build_data_error(request, failed)
-        elif not stages[failed.stage].optional:
-            _require(file, failed)
-        elif failed.stage == "accuracy" and (batched := _list_batched(request)):
-            request = replace(request, outputs=batched)
-            continue
-        elif failed.stage == "accuracy" and request.label_metric:
-            request = replace(request, label_refusal=explain_failure(failed))
-            continue
-        else:
-            left_out = {failed.stage: explain_failure(failed)}
-            if failed.stage == "accuracy" and reduced:
-                left_out[reduced] = (
-                    f"nothing here can compare its outputs with the original's{_suggest_next_examples(request)}"
-                )
-        request = replace(request, left_out={**request.left_out, **left_out})
-
-
-def _build_data_error(request: Request, stage: StageResult) -> UsageError:
-    """Return the error of a function for examples that failed in a stage: the model is not to blame."""
-    assert stage.failure  # noqa: S101 - the caller has looked
-    failure = stage.failure
-    why = "\n".join(filter(None, [failure.problem, failure.why]))
-    return UsageError(f"{request.data_source} failed in the stage {stage.stage}", why=why, hint=failure.advice)
-
-
-def _suggest_next_examples(request: Request) -> str:
-    """Return which examples may compare the outputs of two models, after others did not."""
-    if not request.has_own_data:
-        return ". Next: name examples of your own: --data data.py:examples"
-    return f": the examples of {request.data_source} do not serve, for the reason of accuracy. Next: change them"
-
-
-def _list_batched(request: Request) -> tuple[str, ...]:
-    """Return the outputs with a batch axis if some have none and none was left out yet."""
-    graph = request.facts.graph
-    return graph.batched if graph and not request.outputs and graph.batched != graph.outputs else ()
-
-
-def _require(file: Path, stage: StageResult) -> None:
-    """Raise the failure of a stage that the pipeline needs, if it failed."""
-    failure = stage.failure
-    if failure is None:
-        return
-    hints = [failure.hint] if failure.hint else []
-    hints.append(f"Edit {quote(file)}, then: orun {quote(file)}")
-    message = f"stage {stage.stage}: {failure.problem}"
-    raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
 
 
 def require_supported(file: Path, request: Request) -> None:
@@ -325,14 +218,3 @@ def _require_examples(file: Path, request: Request) -> None:
         why=f"{facts.refusal}\nnothing in it describes {guesses}" if guesses else facts.refusal,
         hint=f"write typical examples into {data}, where the made-up ones are, then: {again}",
     )
-
-
-def _require_search(request: Request, result: RunResult) -> None:
-    """Refuse a goal whose search was skipped because its provider is missing."""
-    if any(stage.stage == "tune" and stage.outcome == "skipped" for stage in result.stages):
-        target = request.target.name
-        raise UsageError(
-            f"the goal cannot be searched for: this machine has no {target}",
-            why="the search times candidates on the target",
-            hint="run orun init on a machine that has it, or leave out --target",
-        )

@@ -10,10 +10,11 @@ from orun.api import choose_listener
 from orun.eventlog import Listener
 from orun.fs.os_errors import quote
 from orun.fs.output_file import OutputFile
-from orun.scaffold.create import create, declare_examples, format_text, require_supported
+from orun.scaffold.create import create, declare_examples, require_supported
 from orun.scaffold.goal import build_gates, check_goal
 from orun.scaffold.inspection_process import declare_data, read_model
 from orun.scaffold.paths import choose_file, require_free
+from orun.scaffold.pipeline_text import format_pipeline
 from orun.scaffold.request import Request
 from orun.scaffold.targets import find_target
 from orun.text.api_arguments import PathLike, as_list
@@ -62,7 +63,7 @@ def init(  # noqa: PLR0913 - the options of the command line
     facts = read_model(name, file.parent, as_list("inputs", inputs), trust=trust)
     request = Request(facts, wanted, declare_data(data, file.parent, facts), conditions)
     if output is None:
-        return format_text(file, declare_examples(file, request), build_gates(conditions))
+        return format_pipeline(file, declare_examples(file, request), build_gates(conditions))
     require_supported(file, request)
     file.parent.mkdir(parents=True, exist_ok=True)
     create(file, request, Path(store) if store else None, _write, on_event or choose_listener())

@@ -6,11 +6,13 @@ import json
 import re
 import textwrap
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from orun.fs.os_errors import quote
 from orun.scaffold.data_text import FUNCTION
 from orun.scaffold.model_facts import ModelFacts
+from orun.scaffold.paths import derive_name, locate_data
 from orun.scaffold.recipe import Gates, Number, StageText, list_stages, needs_examples
 from orun.scaffold.request import Request
 from orun.scaffold.targets import TargetText
@@ -20,18 +22,18 @@ RESERVED = frozenset({"true", "false", "null", "yes", "no", "on", "off", "~"})
 WIDTH = 100
 
 
-def format_pipeline(file: str, name: str, data_file: str, request: Request, gates: Gates) -> str:
+def format_pipeline(file: Path, request: Request, gates: Gates) -> str:
     """Return the text of a pipeline file with these gates, whose examples the Python file beside it yields."""
-    stages = list_stages(request, gates)
-    variables = ["vars:", *_iter_data(request, data_file), ""] if needs_examples(stages) else []
+    stages, typed = list_stages(request, gates), quote(file)
+    variables = ["vars:", *_iter_data(request, locate_data(file).name), ""] if needs_examples(stages) else []
     lines = [
         *_iter_comment(f"A release of {request.facts.source}, written by `orun init`. Edit it freely.", ""),
         *_iter_facts(request.facts),
         "#",
-        f"#   orun {quote(file)}                  build what changed, judge the gates",
-        f"#   orun plan {quote(file)}             what would run, and why",
-        f"#   orun baseline accept {quote(file)}  accept this release: later ones are compared with it",
-        f"name: {name}",
+        f"#   orun {typed}                  build what changed, judge the gates",
+        f"#   orun plan {typed}             what would run, and why",
+        f"#   orun baseline accept {typed}  accept this release: later ones are compared with it",
+        f"name: {derive_name(file)}",
         "",
         *variables,
         "targets:",

@@ -19,12 +19,13 @@ from orun.core.metrics import UNBOUNDED, Comparison, Estimate, Metric
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import replace
 from orun.errors import StageFailed, UsageError
-from orun.scaffold.create import format_text, require_supported
+from orun.scaffold.create import require_supported
 from orun.scaffold.data_text import format_data
 from orun.scaffold.goal import parse_goal
 from orun.scaffold.inspection import inspect_model, parse_inputs
 from orun.scaffold.label_facts import LabelFacts
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
+from orun.scaffold.pipeline_text import format_pipeline
 from orun.scaffold.recipe import Gates, explain_unjudged_labels, list_stages
 from orun.scaffold.request import Request
 from orun.scaffold.targets import find_target
@@ -56,7 +57,7 @@ def graph_of(source: str | Path) -> GraphFacts:
 
 def text_for(model: Path) -> str:
     """The pipeline that `init` writes for a model before anything is measured."""
-    return format_text(Path("mlp.yaml"), Request(facts_of(model), CPU), {})
+    return format_pipeline(Path("mlp.yaml"), Request(facts_of(model), CPU), {})
 
 
 def test_the_text_without_gates(model: Path) -> None:
@@ -74,7 +75,7 @@ def test_the_text_without_gates(model: Path) -> None:
 
 def test_a_release_that_is_worse_than_the_original_has_a_comment_that_says_so(model: Path) -> None:
     """Only the terminal said it, and the file had gates that bless the larger size."""
-    text = format_text(Path("mlp.yaml"), Request(facts_of(model), CPU, drawback="larger and slower"), {})
+    text = format_pipeline(Path("mlp.yaml"), Request(facts_of(model), CPU, drawback="larger and slower"), {})
     assert (
         "  # Weights in 8 bits. `reduce_range` keeps them exact on processors without VNNI instructions.\n"
         "  # Measured by `orun init`: larger and slower than the original.\n"
