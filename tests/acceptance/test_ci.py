@@ -18,7 +18,6 @@ import yaml
 
 from orun.scaffold.ci import System, format_workflow
 from tests.acceptance.support import ROOT
-from tests.thin import mostly_slow
 
 CODE = '''\
 from orun import Metric, stage
@@ -104,7 +103,7 @@ def test_the_job_of_the_docs_is_what_init_writes(system: System) -> None:
 
 
 # That of the docs is the one that `orun init --ci` writes.
-JOBS = pytest.mark.parametrize("job_of", mostly_slow([written_job, own_job], own_job))
+JOBS = pytest.mark.parametrize("job_of", [written_job, own_job])
 
 
 def step(script: str, project: Path, scripts: Path, environ: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
@@ -151,6 +150,7 @@ def github(job: Mapping[str, Any], project: Path, scripts: Path) -> Sequence[sub
     return processes
 
 
+@pytest.mark.slow
 @JOBS
 def test_github(project: Path, scripts: Path, job_of: Callable[[System], dict[str, Any]]) -> None:
     job = job_of("github")

@@ -184,6 +184,7 @@ def test_a_stage_that_fails_for_want_of_a_file_is_told_how_it_travels(driver: Dr
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["data/x.txt", "./data/x.txt"])
 def test_a_relative_name_of_a_file_that_git_ignores_is_told_how_it_travels(driver: Driver, name: str) -> None:
     """A stage runs in a folder of its own, so that the error had no path of the project."""
@@ -245,6 +246,7 @@ def test_a_measurement_replaces_the_last_one(driver: Driver) -> None:
     assert [action.tree for action in driver.records(driver.order("measure").key)] == trees[1:]
 
 
+@pytest.mark.slow
 def test_a_stored_result_is_pushed_without_a_second_run(driver: Driver) -> None:
     driver.build("make", "a")
     driver.texts.clear()

@@ -86,6 +86,7 @@ def test_a_threshold_that_was_changed(project: Project) -> None:
         assert project.started == []
 
 
+@pytest.mark.slow
 def test_a_threshold_and_a_parameter_that_only_together_do_it(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.score.gate.score.max": 5, "stages.score.with.weight": 2.0})
@@ -94,6 +95,7 @@ def test_a_threshold_and_a_parameter_that_only_together_do_it(project: Project) 
     assert bisection.causes == (bisection.changes,)
 
 
+@pytest.mark.slow
 def test_a_threshold_does_not_matter_to_the_value_of_a_metric(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.score.gate.score.max": 8, "stages.score.with.weight": 2.0})
@@ -120,6 +122,7 @@ def test_two_changes_that_only_together_do_it(project: Project) -> None:
     )
 
 
+@pytest.mark.slow
 def test_two_changes_each_of_which_does_it(project: Project) -> None:
     good = project.run()
     bad = project.run(**{"stages.make.with.times": 9, "stages.score.with.weight": 9.0})
@@ -157,6 +160,7 @@ def test_a_module_on_pythonpath(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert os.environ["PYTHONPATH"] == path
 
 
+@pytest.mark.slow
 def test_a_helper_of_a_helper_and_a_file_that_was_added(project: Project) -> None:
     """Modules are told apart by the files that stages were seen to read, however deep, and are tried one at a time."""
     (project.folder / "parts").mkdir()
@@ -208,6 +212,7 @@ def test_a_metric_that_is_the_same(project: Project) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_stage_that_was_put_between(project: Project) -> None:
     good = project.run()
     project.edit(
@@ -219,6 +224,7 @@ def test_a_stage_that_was_put_between(project: Project) -> None:
     assert [sorted(cause) for cause in bisection.causes] == [["stage more was added", "stage score was changed"]]
 
 
+@pytest.mark.slow
 def test_a_run_that_repeats_another_is_as_good_as_that(project: Project) -> None:
     """What that one and the bad run built is not built again."""
     project.run()
@@ -229,6 +235,7 @@ def test_a_run_that_repeats_another_is_as_good_as_that(project: Project) -> None
     assert (bisection.built, project.started) == (2, [])
 
 
+@pytest.mark.slow
 def test_runs_of_a_part_of_the_pipeline(project: Project) -> None:
     """What the other stages name was not looked at by either run, and need not be there any more."""
     project.edit(
@@ -269,6 +276,7 @@ def test_a_file_that_is_only_asked_for_is_named(project: Project) -> None:
     assert (bisection.causes, bisection.fixed) == ((), ("looked for mark of score: none -> file",))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gate", ["", "score.score"])
 def test_a_partial_build_that_does_not_measure_the_metric(project: Project, gate: str) -> None:
     """A parameter with which the good run's code measures nothing says neither good nor bad by itself."""

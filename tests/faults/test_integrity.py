@@ -65,6 +65,7 @@ def test_what_a_dead_process_has_left_is_removed_by_a_run_with_nothing_to_do(tex
     assert list((text.store / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lines", [("store", "gc"), ("pipeline.yaml", "--force")])
 def test_what_a_dead_process_has_left_may_hold_anything(text: Rig, lines: tuple[str, ...]) -> None:
     text.reset()

@@ -49,6 +49,7 @@ def test_mlflow_gets_every_run_once(uri: str) -> None:
     assert (runs["run-10"].info.start_time, runs["run-10"].info.status) == (10_000, "FINISHED")
 
 
+@pytest.mark.slow
 @noload
 def test_a_run_that_was_logged_in_part_is_logged_again(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from mlflow import MlflowClient

@@ -77,6 +77,7 @@ def device(path: Path) -> None:
     path.symlink_to("/dev/zero")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("part", "special"), [("actions", pipe), ("objects", device)])
 def test_what_is_no_file_in_a_folder_is_refused(
     tmp_path: Path, other: Project, folder: str, part: str, special: Callable[[Path], None]
@@ -115,6 +116,7 @@ def test_a_pipe_in_the_place_of_a_folder_is_a_remote_that_is_down(
     assert notice.startswith(f"the remote file://{place} cannot be reached; the run goes on without it: {why}")
 
 
+@pytest.mark.slow
 def test_a_record_without_its_objects_is_no_result(tmp_path: Path, other: Project, folder: str) -> None:
     result = machine(tmp_path, "one").run(remote=folder)
     for name in named(folder, "objects/"):
@@ -210,6 +212,7 @@ def test_a_fetch_that_dies_midway_builds(first: Project, other: Project, s3: str
     assert not list((other.store / "tmp").glob("*/*fetched*"))
 
 
+@pytest.mark.slow
 def test_faults_of_the_server_are_tried_again(first: Project, other: Project, s3: str, relay: Relay) -> None:
     relay.failures = 2
     first.run(remote=s3)
@@ -218,6 +221,7 @@ def test_faults_of_the_server_are_tried_again(first: Project, other: Project, s3
     assert notices(first) == notices(other) == []
 
 
+@pytest.mark.slow
 def test_a_remote_that_may_not_be_written_is_still_read(first: Project, other: Project, s3: str, relay: Relay) -> None:
     first.run(remote=s3, to=["make"])
     relay.refuse = "PUT"

@@ -149,6 +149,7 @@ def test_a_run_with_nothing_to_do_asks_nothing(first: Project, other: Project, s
     assert relay.requests == []
 
 
+@pytest.mark.slow
 def test_a_remote_named_for_the_first_time_gets_what_is_there(first: Project, other: Project, folder: str) -> None:
     first.run()
     assert built(first.run(remote=folder)) == []
@@ -202,6 +203,7 @@ def test_a_result_that_read_something_else_is_another_one(tmp_path: Path, folder
     assert len(named(folder, "actions/")) == 4
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("native_reads")
 def test_stores_of_different_names_in_the_project_share_results(tmp_path: Path, folder: str) -> None:
     """The native `realpath` of an input looks for a link at each folder above it, the store among them."""
@@ -221,6 +223,7 @@ def test_a_measurement_stays_where_it_was_taken(tmp_path: Path, folder: str) -> 
     assert built(other.run(remote=folder)) == ["measured"]
 
 
+@pytest.mark.slow
 def test_a_measurement_that_is_there_all_the_same_is_not_taken(tmp_path: Path, folder: str) -> None:
     project, other = machine(tmp_path, "one", CLASSES), machine(tmp_path, "other", CLASSES)
     key = project.run(remote=folder)["measured"].key
@@ -253,6 +256,7 @@ def test_what_reads_only_writes_nothing(first: Project, other: Project, folder: 
     assert notices(other) == []
 
 
+@pytest.mark.slow
 def test_a_web_server_is_read(tmp_path: Path, first: Project, other: Project, folder: str) -> None:
     first.run(remote=folder)
 
@@ -349,6 +353,7 @@ def test_the_accepted_model_comes_from_the_remote(tmp_path: Path, folder: str) -
 ACCEPT = ("baseline", "accept", "--force")  # the metric of its gate has no direction
 
 
+@pytest.mark.slow
 def test_accepted_models_are_given_to_the_remote(
     tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

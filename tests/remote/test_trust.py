@@ -243,6 +243,7 @@ def test_who_exchanges_the_private_key_alone_pushes_again_with_a_selection(
     assert (built(first.run(to=["upper"])), traffic(first)) == ([], "2 pushed")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [HMAC, ED25519])
 def test_who_begins_to_sign_pushes_again_what_is_there_unsigned(
     first: Project, other: Project, folder: str, monkeypatch: pytest.MonkeyPatch, method: str

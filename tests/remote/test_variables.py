@@ -61,6 +61,7 @@ def test_with_a_shared_key_who_has_key_and_value_finds_the_result(
     assert built(other.run(remote=folder)) == []
 
 
+@pytest.mark.slow
 def test_a_variable_that_is_not_set_holds_nothing_back(
     machines: tuple[Project, Project], folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_variable_that_is_not_set_holds_nothing_back(
     assert built(other.run(remote=folder)) == ["mark"]
 
 
+@pytest.mark.slow
 def test_one_that_the_stage_lists_is_shared_by_its_digest(
     machines: tuple[Project, Project], folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -117,6 +117,7 @@ def test_it_is_the_file_behind_the_name(tmp_path: Path) -> None:
     check(make(tmp_path, BY_PYTHON), BY_PYTHON)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("native_reads")
 def test_it_is_so_to_native_code_and_programs(tmp_path: Path) -> None:
     check(make(tmp_path, NATIVE), NATIVE)

@@ -97,6 +97,7 @@ def test_byte_code_of_another_text(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert project.text("tell") == word
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("native_reads")
 def test_byte_code_of_another_text_in_a_program(tmp_path: Path) -> None:
     """Each level of optimization has byte code of its own."""

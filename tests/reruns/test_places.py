@@ -116,6 +116,7 @@ def test_copies_of_code_read_what_is_named_after_them(tmp_path: Path) -> None:
     assert (project.text("one"), project.text("two")) == ("one one", "two two")
 
 
+@pytest.mark.slow
 def test_a_folder_that_is_linked_into_an_input(folder: Project, tmp_path: Path) -> None:
     (tmp_path / "elsewhere" / "deep").mkdir(parents=True)
     path = tmp_path / "elsewhere" / "deep" / "b.bin"
@@ -149,6 +150,7 @@ def test_an_input_that_holds_the_store(folder: Project) -> None:
     assert built(folder.run()) == ["names"]
 
 
+@pytest.mark.slow
 def test_a_project_behind_a_link_that_comes_to_lead_elsewhere(tmp_path: Path) -> None:
     current = tmp_path / "current"
     for release in ("1", "2"):
@@ -195,6 +197,7 @@ ASKS = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_asked_of_a_file_that_is_not_opened(tmp_path: Path) -> None:
     project = make_expression_stages(tmp_path, {name: code_of(ask, "import os") for name, (ask, *_) in ASKS.items()})
     for name, text in (("v1", "12345"), ("v2", "123456")):

@@ -212,6 +212,7 @@ def test_a_measurement_builds_on_nothing(on: Fixture) -> None:
     assert [Path(stage.out).name for stage in result.stages] == ["", "upper", "count"]
 
 
+@pytest.mark.slow
 def test_a_result_that_is_asked_for_is_fetched(on: Fixture) -> None:
     on.run()
     result = on.run(only=["make"])
@@ -303,6 +304,7 @@ def test_the_last_machine_for_a_measurement_is_lost(tmp_path: Path) -> None:
     assert failure.why == "no machine has accelerator=T4 (1 is here: no accelerator)"
 
 
+@pytest.mark.slow
 def test_a_stage_that_a_machine_hands_back_is_not_counted_as_lost(on: Fixture) -> None:
     on.fleet.answers["upper"] = [hand_back, lose, hand_back]
     on.fleet.labels = MACHINES | {name: {"accelerator": "T4"} for name in ("c", "d")}
@@ -333,6 +335,7 @@ def test_a_result_of_a_machine_that_is_gone_meanwhile_counts(tmp_path: Path) -> 
     assert (result.exit_code, set(outcomes(result).values())) == (0, {"built"})
 
 
+@pytest.mark.slow
 def test_a_machine_that_joins_is_used_unless_it_has_the_store_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +370,7 @@ def test_a_stage_waits_during_a_run_for_a_machine_that_joins(on: Fixture, monkey
     assert on.notices()[-1].endswith(" (no answer for 15 s); upper starts again on bench-b (2 of 2)")
 
 
+@pytest.mark.slow
 def test_a_stage_waits_no_longer_than_it_may(on: Fixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orun.runner.orders.LOOK_SECONDS", 0.05)
     on.fleet.answers["upper"] = [lose, lose]
@@ -374,6 +378,7 @@ def test_a_stage_waits_no_longer_than_it_may(on: Fixture, monkeypatch: pytest.Mo
     assert failure.why == "no machine has accelerator=T4 (1 is here: no accelerator)"
 
 
+@pytest.mark.slow
 def test_changed_facts_are_planned_with_again(on: Fixture) -> None:
     on.fleet.answers["upper"] = [refuse]
     result = on.run()
@@ -509,6 +514,7 @@ def test_a_machine_whose_result_does_not_arrive_twice_is_replaced(on: Fixture) -
     assert on.fleet.machine_of("make") == ["builder", "builder", "bench"]
 
 
+@pytest.mark.slow
 def test_an_input_that_was_damaged_on_the_way_is_pushed_again(on: Fixture) -> None:
     on.fleet.answers["upper"] = [lack, lack]
     tree = Store.open(on.project.store).read_tree(on.run(only=["make"])["make"].tree)

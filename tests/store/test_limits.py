@@ -204,6 +204,7 @@ def test_a_store_of_somebody_else_is_read_and_not_written(everybodys: Path) -> N
     assert hint == f"  hint: See whose it is: ls -ld {store.root / 'tmp'}"
 
 
+@pytest.mark.slow
 @needs_root
 @forks
 def test_a_store_that_a_group_shares_is_written_by_all(everybodys: Path) -> None:

@@ -68,6 +68,7 @@ def test_a_library_that_crashes_while_it_is_imported_crashes_the_stage_alone(
     assert error.problem == "first crashed: SIGABRT (Aborted)"
 
 
+@pytest.mark.slow
 def test_a_library_that_starts_a_python_thread_gets_a_fresh_interpreter(
     own_executor: LocalExecutor, project: Project, library: Path
 ) -> None:
@@ -143,6 +144,7 @@ def test_the_order_of_sets_is_the_same_in_every_run(project: Project, monkeypatc
     assert len(logs) == 1
 
 
+@pytest.mark.slow
 def test_a_hash_seed_of_the_user_s_is_kept(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONHASHSEED", "11")
     project.write("pipelines/mine.py", "import os\ndef seed(context): print(os.environ['PYTHONHASHSEED'])\n")

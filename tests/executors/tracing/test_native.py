@@ -139,6 +139,7 @@ with LocalExecutor() as executor:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("native_reads")
 def test_a_process_whose_memory_may_not_be_read_is_said_to_be_seen_in_part(project: Project) -> None:
     seen, unseen = project.write("seen.txt", ""), project.write("unseen.txt", "")
@@ -258,6 +259,7 @@ def quick(context):
     assert str(outcomes(executor, 1)["endless"]) == "endless was stopped\n  the run was interrupted"
 
 
+@pytest.mark.slow
 def test_paths_that_are_no_text(executor: LocalExecutor, project: Project) -> None:
     project.write(
         "pipelines/mine.py", "import os\ndef f(context, *, folder): open(os.fsencode(folder) + b'/\\xff').close()\n"

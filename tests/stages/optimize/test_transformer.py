@@ -56,12 +56,14 @@ def test_where_its_optimizer_knows_the_model_it_is_taken(fused_model: StageRun) 
     assert fused_model.value("nodes") < 40
 
 
+@pytest.mark.slow
 def test_after_further_optimizations(tmp_path: Path, tiny_bert: Path, fused_model: StageRun) -> None:
     extended = fuse(tmp_path, tiny_bert, level="extended")
     assert fused(extended) == fused(fused_model)
     assert extended.value("max_abs_error") < 1e-5
 
 
+@pytest.mark.slow
 def test_projections_may_stay_apart(tmp_path: Path, tiny_bert: Path) -> None:
     run = fuse(tmp_path, tiny_bert, multi_head_attention=True)
     assert fused(run) == {
@@ -69,6 +71,7 @@ def test_projections_may_stay_apart(tmp_path: Path, tiny_bert: Path) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_fusion_is_left_out(tmp_path: Path, tiny_bert: Path) -> None:
     run = fuse(tmp_path, tiny_bert, disable=["attention", "bias_gelu"])
     assert [run.value(f"fused.{name}") for name in ("Attention", "BiasGelu", "Gelu", "SkipLayerNormalization")] == [

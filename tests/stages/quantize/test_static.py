@@ -93,6 +93,7 @@ def test_a_scale_for_each_channel_of_a_weight(tmp_path: Path, per_channel: bool,
     assert values == sizes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 def test_a_weight_that_needs_scales_along_two_axes(tmp_path: Path, form: str) -> None:
     """A Gemm has its output channels along the first axis of the weight, the MatMul along the second."""
@@ -107,6 +108,7 @@ def scales(path: Path) -> dict[str, float]:
     return {name: float(value) for name, value in weights.items() if name.endswith("_scale")}
 
 
+@pytest.mark.slow
 def test_ranges_of_the_distribution_of_values(tmp_path: Path) -> None:
     """For Laplacian values and 8 bits, 6.998 standard deviations on both sides are kept; 16 bits keep more."""
     rows = np.random.default_rng(0).laplace(0, 2, (512, 4)).astype(np.float32)
@@ -156,6 +158,7 @@ def test_a_method_that_cuts_an_outlier_off(tmp_path: Path) -> None:
     assert errors["percentile"] < 0.1
 
 
+@pytest.mark.slow
 def test_bounds_of_the_examples_on_average(tmp_path: Path) -> None:
     before = artifact(tmp_path, parse(WORDY))
     widest, average = (quantize(tmp_path, before, "outliers", moving_average=value) for value in (False, True))
@@ -179,6 +182,7 @@ def test_fewer_samples_give_other_ranges(tmp_path: Path) -> None:
     assert noise(result.model, before / "model.onnx", feed) < 0.05
 
 
+@pytest.mark.slow
 def test_texts_of_different_lengths(tmp_path: Path, tiny_bert: Path) -> None:
     result = quantize(tmp_path, tiny_bert, "tokens", op_types=["MatMul"], per_channel=True)
     assert result.value("quantized") == 12
@@ -551,6 +555,7 @@ def test_overrides_that_do_not_fit(tmp_path: Path) -> None:
     assert str(caught.value) == "`overrides` needs `format: qdq`, not qoperator"
 
 
+@pytest.mark.slow
 def test_a_smoothed_model_whose_weights_are_external(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = artifact(tmp_path, parse(OUTLIERS))
     products = {"op_types": ["MatMul", "Gemm"], "per_channel": True, "preprocess": False}

@@ -97,6 +97,7 @@ def test_a_loose_budget_takes_the_smallest_recipe(tmp_path: Path) -> None:
     assert run.value("size") < 0.3 * 4 * 64 * 64 * 4
 
 
+@pytest.mark.slow
 def test_fewer_examples_than_harm_is_looked_for_on(tmp_path: Path) -> None:
     result = tune(tmp_path, dataset="data.py:few", at_least=0.0, trials=1)
     assert (result.value("tried"), result.value("refused")) == (RECIPES, 0)  # the recipes, as no budget is missed
@@ -130,6 +131,7 @@ def test_latency_is_measured_side_by_side(tmp_path: Path) -> None:
     assert run.value("tried") == RECIPES  # all single recipes, whatever `trials` says
 
 
+@pytest.mark.slow
 def test_the_finalist_that_is_fastest_undisturbed_is_chosen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Times of the search are of different minutes and do not count."""
     monkeypatch.setattr(Judge, "time", lambda *_: 0.5)

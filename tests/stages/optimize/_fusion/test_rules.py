@@ -178,6 +178,7 @@ FOLDED = """
 """
 
 
+@pytest.mark.slow
 def test_heads_that_are_folded_into_the_batch(tmp_path: Path) -> None:
     """As BLOOM has them: a bias for each head there, and a mask where they are apart."""
     near_and_mask = "float[n, 2, 1, 5] near, float[n, 1, 5, 5] mask"
@@ -792,6 +793,7 @@ def test_grouped_queries_are_an_attention(tmp_path: Path) -> None:
     assert run.value("fused.GroupQueryAttention") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", ["onnxruntime.transformers.", ""])
 def test_nodes_are_not_listed_anew_for_each_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, package: str
