@@ -16,7 +16,7 @@ from orun.stages.kind import Kind
 from orun.stages.params import Param
 
 DECLARED, SHAPE = "inputs", "shape"  # parameter that declares inputs, and its field for the axes of an input
-SIZES = ("dims", "shape")  # parameters that give sizes to axes by name
+SIZES = ("dims", "shape", "fix")  # parameters that give sizes to axes by name
 NAMELESS = ("", "?", "None")  # placeholders of other tools
 UNNAMED = "an axis of any size has a name of its own: `shape: [batch, 3]`; axes of one name have one size"
 
