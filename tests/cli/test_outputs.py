@@ -275,6 +275,7 @@ def test_the_output_itself() -> None:
     assert shown.stdout.index("passed: 2 stages") < shown.stdout.index("## words")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("project")
 def test_a_dash_is_the_output_itself() -> None:
     for arguments, start in (

@@ -142,6 +142,7 @@ def test_a_stage_that_looks_for_files_that_cannot_be(tmp_path: Path) -> None:
 @needs_root
 def test_a_store_on_a_disk_that_is_read_only(disk: Path, small: Rig) -> None:
     small.reset()
+    gc.collect()  # files of earlier tests that are still open for writing
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     nothing, forced = small.run(FIRST), small.run(FIRST, "--force")
     planned = small.start(small, ("plan", "pipeline.yaml", "--json", "--store", str(small.store)))
