@@ -342,7 +342,7 @@ def ended(process: int) -> bool:
     while monotonic() < until:
         try:
             state = Path(f"/proc/{process}/stat").read_bytes().rpartition(b")")[2].split()[0]
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # the latter if it ends between open and read
             return True
         if state in (b"Z", b"X"):
             return True
