@@ -97,9 +97,10 @@ def get_column(name: str, columns: Columns, title: str) -> Values:
 
 def _require_one_shape(name: str, title: str, values: Values) -> Array:
     """Return the labels or another field of the examples as an array; raise UsageError for lists of several lengths."""
-    if isinstance(values, np.ndarray):
-        return values
-    row = next(row for row, value in enumerate(values) if np.shape(value) != np.shape(values[0]))
+    shapes = [np.shape(value) for value in values] if not isinstance(values, np.ndarray) else []
+    row = next((row for row, shape in enumerate(shapes) if shape != shapes[0]), None)
+    if row is None:
+        return np.asarray(values)
     raise UsageError(
         f"{name}: {title!r} holds lists of several lengths, and examples have labels and fields of one",
         why=f"it is {np.asarray(values[0]).tolist()} in row 1, {np.asarray(values[row]).tolist()} in row {row + 1}",

@@ -51,6 +51,13 @@ def test_a_file_that_a_package_reads(tmp_path: Path, install: Install) -> None:
     assert refusal(tmp_path, "a.deck", inputs={"input": "y"}) == "a.deck has no 'y'\n  it has x, labels"
 
 
+def test_a_package_may_give_lists(tmp_path: Path, install: Install) -> None:
+    """Labels and fields in lists ended in a StopIteration."""
+    install(READER.replace("np.array([0, 1])}", '[0, 1], "group": ["a", "b"]}'))
+    dataset = load(tmp_path, "a.deck", inputs={"input": "x"}, fields=["group"])
+    assert (labels(dataset), dataset.fields["group"].tolist()) == ([0, 1], ["a", "b"])
+
+
 def test_a_suffix_that_neither_orun_nor_a_package_reads(tmp_path: Path, install: Install) -> None:
     install(READER)
     (tmp_path / "a.xls").touch()
