@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from orun.pipeline.fragments import CONDITION
-from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
+from orun.pipeline.instances import read_links
+from orun.pipeline.nodes import Node, Path, Span
 from orun.text.suggestions import find_closest
 
 FILES = (".onnx", ".pt", ".pth", ".safetensors", ".joblib", ".pkl", ".npz", ".csv")
@@ -37,12 +38,9 @@ def find_joined_key(key: str, known: Collection[str]) -> str:
 
 
 def names_stages(value: Node, stages: Collection[str]) -> bool:
-    """Return whether a value could stand at `needs`: it is a stage, or a list or mapping of stages alone."""
-    if isinstance(value, Map):
-        named: Sequence[Node] = [entry.value for entry in value.entries.values()]
-    else:
-        named = value.items if isinstance(value, List) else [value]
-    return bool(named) and all(isinstance(node, Scalar) and node.text in stages for node in named)
+    """Return whether a value could stand at `needs`: a stage, or a list or mapping of stages."""
+    links = read_links(value)
+    return bool(links) and all(link.stage in stages for link in links)
 
 
 def suggest_import(text: str) -> str:

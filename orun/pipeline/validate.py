@@ -137,37 +137,34 @@ class _Report:
     def _note_unknown(self, error: Any, node: Map, path: Path) -> None:
         known = error.schema.get("properties", {})
         noun = _choose_noun(error.schema, path)
-        is_stage = path[:1] == ("stages",)
+        is_stage = path[:1] == ("stages",) and path[2:] in ((), ("with",))
         for key, entry in node.entries.items():
             if not _is_known(key, error.schema):
                 near = guess_key(key, known, noun)
-                place = self._suggest_place(key, node, path) if is_stage else ""
-                is_input = is_stage and (place.startswith("needs") or not (place or near))
-                text = entry.value.text if isinstance(entry.value, Scalar) and is_input else ""
+                needs = self._suggest_needs(key, node, path) if is_stage else ""
+                is_parameter = is_stage and key in self._list_keys("with", path)
+                otherwise = f"with: {{{key}: ...}}" if is_parameter else near
+                is_input = is_stage and bool(needs or not otherwise)
+                text = entry.value.text if is_input and isinstance(entry.value, Scalar) else ""
                 self.problems.add(
                     entry.key,
                     f"{key!r} is not {_choose_article(noun)} {noun}{'' if known else ', which has none'}",
                     expected=format_choices(known),
-                    suggestion=place or near,
+                    suggestion=needs or otherwise,
                     hint=describe_odd_space(key, near)
                     or suggest_import(text)
                     or suggest_instead(entry.key, key, noun, error.schema, path)
                     or (SHARED if not path and (key.startswith(("x-", ".")) or not near) else ""),
                 )
 
-    def _suggest_place(self, key: str, node: Map, path: Path) -> str:
-        """Return where an unknown key of a stage, or of its `with`, belongs; empty if that is not known."""
-        if path[2:] not in ((), ("with",)):
-            return ""
+    def _suggest_needs(self, key: str, node: Map, path: Path) -> str:
+        """Return `needs` if an unknown key of a stage, or of its `with`, is an input or has stages as its value."""
         if key in self._list_keys("needs", path):
             return f"needs: {{{key}: ...}}"
         if path[2:]:
             return ""
-        if key in self.stages and (needs := self._suggest_needs(node)):
-            return needs
-        if names_stages(node.entries[key].value, self.stages):
-            return "needs"
-        return f"with: {{{key}: ...}}" if key in self._list_keys("with", path) else ""
+        listed = self._suggest_list(node) if key in self.stages else ""
+        return listed or ("needs" if names_stages(node.entries[key].value, self.stages) else "")
 
     @functools.cached_property
     def stages(self) -> Collection[str]:
@@ -175,7 +172,7 @@ class _Report:
         names = self.root.map("stages").entries
         return {*names, *(name.partition("[")[0] for name in names)}
 
-    def _suggest_needs(self, stage: Map) -> str:
+    def _suggest_list(self, stage: Map) -> str:
         """Return `needs` as a list if a stage's braces name further stages after its text."""
         needs = stage.get("needs")
         keys = [

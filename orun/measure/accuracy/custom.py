@@ -100,10 +100,11 @@ def _call(request: Request, name: str, function: Function, outputs: Mapping[str,
     returned = _call_function(request, name, function, outputs, dataset)
     kind = "nothing" if returned is None else f"a {type(returned).__name__}"
     try:
-        if returned is not None:
-            if not _has_text(np.asarray(returned)):
-                return np.asarray(returned, dtype=np.float64)
+        values = np.asarray(returned)
+        if _has_text(values):
             kind = "text"
+        elif returned is not None:
+            return values.astype(np.float64, copy=False)
     except (TypeError, ValueError):
         pass
     raise UsageError(f"the metric {name} must return one number, or one for each example", why=f"it returned {kind}")

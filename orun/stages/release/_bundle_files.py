@@ -37,7 +37,7 @@ def fill_bundle(context: Context, version: str) -> Mapping[str, Any]:
     write_json(
         context.output / PROVENANCE, head | {"stages": [_keep_provenance(entry) for entry in provenance["stages"]]}
     )
-    write_json(context.output / MEASUREMENTS, head | describe_measurements(provenance))
+    write_json(context.output / MEASUREMENTS, head | _describe_measurements(provenance))
     return provenance
 
 
@@ -75,7 +75,7 @@ def _keep_provenance(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in entry.items() if name not in MEASURED}
 
 
-def describe_measurements(provenance: Mapping[str, Any]) -> dict[str, Any]:
+def _describe_measurements(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """Return what stages measured, with the digests of their artifacts and of the models of the bundle."""
     trees = {entry["stage"]: entry["tree"] for entry in provenance["stages"]}
     models = {port: trees[stage] for port, stage in provenance["needs"].items() if port.partition(".")[0] == "model"}
