@@ -5,19 +5,13 @@
 
 from __future__ import annotations
 
-import ast
 import atexit
 import contextlib
 import os
-import re
 import socket
 import sys
 from array import array
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from sys import UnraisableHookArgs
 
 # Modules with a `_resource_tracker`.
 TRACKERS = (
@@ -25,7 +19,6 @@ TRACKERS = (
     "joblib.externals.loky.backend.resource_tracker",
     "loky.backend.resource_tracker",
 )
-NAMED = re.compile(r"""\bname=(b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*")""")  # in the `repr` of a file
 
 
 def receive_descriptors(connection: socket.socket, size: int, most: int, flags: int) -> tuple[bytes, list[int]]:
@@ -72,14 +65,3 @@ def stop_resource_trackers(patience: float) -> None:
             until = monotonic() + patience
             while process and os.waitpid(process, os.WNOHANG) == (0, 0) and monotonic() < until:
                 sleep(0.002)
-
-
-def find_unclosed_file(unraisable: UnraisableHookArgs) -> object:
-    """Return the name of the file that an unraisable error is about.
-
-    From CPython 3.14 on the error names no object, and the message holds the `repr` of the file.
-    """
-    if unraisable.object is not None:
-        return getattr(unraisable.object, "name", None)
-    match = NAMED.search(unraisable.err_msg or "")
-    return ast.literal_eval(match[1]) if match else None

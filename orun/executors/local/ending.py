@@ -14,10 +14,10 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from io import TextIOWrapper
+from pathlib import Path
 
 from orun.environment import processes
 from orun.errors import OutputRefused
-from orun.executors.local import lost_writes
 from orun.executors.local.compat import join_threads, run_exit_functions
 
 PATIENCE = 1.0  # seconds
@@ -41,14 +41,11 @@ def finish_all(stage: str, output: str, progress: Callable[[int, int, str], None
     for process in (os.getpid(), *(processes.iter_descendants(os.getpid()) if _has_children() else ())):
         own, open_files = process == os.getpid(), sorted(_open_for_writing(process, output))
         if open_files and own:
-            _close_unreachable_files()
+            _close_unreachable_files(stage, output)
             open_files = sorted(_open_for_writing(process, output))
         if open_files:
             why = "what is still in its buffer is not stored" if own else "a process that it started writes to it"
             raise OutputRefused(stage, f"{stage} left {', '.join(open_files)} open", why=why, hint=HINT)
-    for name, error in lost_writes.list_losses_below(output).items():
-        why = f"it was left open, and when it was closed: {error.strerror}"
-        raise OutputRefused(stage, f"{stage} could not write all of {name}", why=why, hint=HINT)
 
 
 def abandon_all() -> None:
@@ -98,16 +95,20 @@ def _has_children() -> bool:
     return True
 
 
-def _close_unreachable_files() -> None:
-    """Close files that nothing refers to, and log files."""
+def _close_unreachable_files(stage: str, output: str) -> None:
+    """Close files that nothing refers to, and log files; OutputRefused if text for a file of the output is lost."""
     for stream in gc.get_objects():  # flushed first: a collection may close the file below a text stream before it
         if type(stream) is TextIOWrapper:
             try:
                 stream.flush()
             except ValueError:
                 pass  # it is closed
-            except OSError as error:
-                lost_writes.note(getattr(stream, "name", None), error)
+            except OSError as error:  # Python itself would say nothing
+                path = str(Path.cwd() / str(stream.name))
+                if path.startswith(f"{output}/"):
+                    why = f"it was left open, and when it was closed: {error.strerror}"
+                    message = f"{stage} could not write all of {path[len(output) + 1 :]}"
+                    raise OutputRefused(stage, message, why=why, hint=HINT) from error
     gc.collect()
     if logging := sys.modules.get("logging"):
         logging.shutdown()

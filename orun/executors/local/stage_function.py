@@ -17,7 +17,7 @@ from orun.core.serialization import encode, replace
 from orun.environment.bytecode import distrust_package
 from orun.errors import OutputRefused
 from orun.executors.job import Job, JobResult
-from orun.executors.local import failure_location, lost_writes, seeds
+from orun.executors.local import failure_location, seeds
 from orun.executors.local.channel import Channel
 from orun.executors.local.ending import abandon_all, finish_all
 from orun.executors.local.returned_metrics import check_metrics, require_declared
@@ -57,7 +57,6 @@ def perform(job: Job, scope: Scope, channel: Channel, observer: Observer, untrac
         The report: `{"result": ..., "written": ...}` or `{"trouble": ...}`.
     """
     process = os.getpid()
-    lost_writes.watch()
     observer.narrow(scope)
     recorder, variables, probes = observer.recorder, observer.variables, observer.probes
     try:
