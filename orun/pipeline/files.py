@@ -144,24 +144,7 @@ def merge(base: Node, top: Node) -> Node:
 
 def add_missing(problems: Problems, node: Scalar, path: Path, message: str, expected: str) -> None:
     """Add a path that cannot be read to the problems, with the path that was probably meant."""
-    relocation = suggest_link_target(node, node.text)
-    suggestion = "" if relocation else find_similar_path(path, node.text)
-    problems.add(node.span, message, expected=expected, suggestion=suggestion, hint=relocation)
-
-
-def suggest_link_target(node: Scalar, written: str) -> str:
-    """Return a hint if a missing path exists next to the target of a linked file: paths are relative to the link."""
-    link = Path(node.file)
-    try:
-        real = link.resolve()
-        if not link.is_absolute() or not link.is_symlink():
-            return ""
-    except OSError:
-        return ""
-    if observe_presence(link.parent / written) or not observe_presence(real.parent / written):
-        return ""
-    command = f"orun {quote(show_path(str(real)))}"
-    return f"paths go by the link {show_path(str(link))}, and it lies beside the link's target: {command}"
+    problems.add(node.span, message, expected=expected, suggestion=find_similar_path(path, node.text))
 
 
 def _build_error(file: Path, error: OSError) -> UsageError:

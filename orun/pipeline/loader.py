@@ -14,7 +14,7 @@ from orun.pipeline import schema
 from orun.pipeline.axes import require_axes
 from orun.pipeline.environments import Environments
 from orun.pipeline.expressions import Expressions
-from orun.pipeline.files import Files, suggest_link_target
+from orun.pipeline.files import Files
 from orun.pipeline.gate_targets import require_judged
 from orun.pipeline.graph import sort_topologically
 from orun.pipeline.guards import add_guards
@@ -133,9 +133,8 @@ class Loader:
             try:
                 self.kinds[name] = registry.find(name, self.root, self.code)
             except Unknown as error:
-                relocation = suggest_link_target(uses, uses.text.rpartition(":")[0])
-                near, hint = ("", relocation) if relocation else (error.suggestion, error.hint)
-                self.problems.add(uses.span, error.problem, expected=error.expected, suggestion=near, hint=hint)
+                near = error.suggestion
+                self.problems.add(uses.span, error.problem, expected=error.expected, suggestion=near, hint=error.hint)
             except PipelineError as error:
                 self.problems.extend(error.problems)
         return self.kinds.get(name)

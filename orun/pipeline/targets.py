@@ -9,7 +9,7 @@ from typing import Any, cast
 from orun.core.serialization import replace
 from orun.core.targets import EXTENSIONS, Environment, Provider, Target
 from orun.pipeline.environments import KEY, Environments
-from orun.pipeline.files import add_missing, suggest_link_target
+from orun.pipeline.files import add_missing
 from orun.pipeline.grammar import TargetKeys
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, Span
 from orun.pipeline.placement import RUNS_ON
@@ -166,7 +166,6 @@ def _locate_libraries(target: Target, node: Map, root: FilePath, problems: Probl
                 f"there is no library of custom operators {written.text!r}",
                 expected=f"the path of a file, relative to the pipeline file, or {EXTENSIONS}",
                 suggestion=find_closest(written.text, [EXTENSIONS]),
-                hint=suggest_link_target(written, written.text),
             )
     return replace(target, session={**target.session, "custom_op_libraries": named})
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from orun.errors import PipelineError
 from orun.fs.bounded_reads import explain_unreachable, is_special
-from orun.pipeline.files import suggest_link_target
 from orun.pipeline.forms import UNLIMITED
 from orun.pipeline.fragments import describe_type, to_plain_default
 from orun.pipeline.model import Reference
@@ -169,14 +168,13 @@ class Values:
         written = localize(node, self.surroundings.root)
         path = self.surroundings.root / written
         if not _exists(path):
-            relocation = suggest_link_target(node, node.text)
-            near = "" if relocation else self._guess_path(node.text) or find_similar_path(path, node.text)
+            near = self._guess_path(node.text) or find_similar_path(path, node.text)
             self._note_wrong(
                 node,
                 explain_unreachable(path, node.text, "file or folder"),
                 "a path relative to the pipeline file",
                 near,
-                relocation or self._advise_missing(node, path, name, near),
+                self._advise_missing(node, path, name, near),
             )
         elif is_special(path):
             self._note_wrong(node, f"{node.text!r} is a pipe, a socket or a device", "a file or a folder")
@@ -219,14 +217,12 @@ class Values:
             self.surroundings.code.get(path).require(function)
         except OSError:
             path_text = node.text.rpartition(":")[0]
-            relocation = suggest_link_target(node, path_text)
-            near = "" if relocation else find_similar_path(path, path_text)
+            near = find_similar_path(path, path_text)
             self._note_wrong(
                 node,
                 explain_unreachable(path, path_text, "code file"),
                 "the path of a Python file, relative to the pipeline file",
                 f"{near}:{function}" if near.endswith(".py") else "",
-                relocation,
             )
         except Unknown as error:
             self._note_wrong(node, error.problem, error.expected, error.suggestion)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from orun.errors import PipelineError, UsageError
 from orun.pipeline import load
 from orun.pipeline.files import MAX_CHAIN, MAX_FILES, Files, merge
 from orun.pipeline.nodes import find, to_plain
-from orun.pipeline.problems import Problems, render
+from orun.pipeline.problems import Problems
 from tests.pipeline.support import EXPORT, complaint, mapping, write
 
 
@@ -149,31 +148,6 @@ def test_absolute_paths_stay(tmp_path: Path) -> None:
     assert reference.path == f"{folder}/model.onnx"
 
 
-LINKED = """\
-targets: {one: {providers: [CPUExecutionProvider], session: {custom_op_libraries: [lib/ops.so]}}}
-environments: {apart: {requirements: pins.txt}}
-stages:
-  import: {uses: convert/onnx, with: {path: net.onnx}}
-  near: {uses: convert/onnx, with: {path: model.onx}}
-  own: {uses: "./parts/own.py:made", needs: import}
-  accuracy: {uses: measure/accuracy, needs: import, with: {dataset: parts/own.py:pairs, metrics: [accuracy]}}
-"""
-
-
-def linked(folder: Path, text: str) -> str:
-    """What is said of a pipeline file that is reached by a link from the folder above its own."""
-    for name in ("net.onnx", "lib/ops.so", "parts/own.py", "pins.txt", "base.yaml"):
-        (folder / "real" / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / "real" / name).touch()
-    write(folder / "real", text)
-    (folder / "model.onnx").touch()
-    (folder / "p.yaml").symlink_to("real/p.yaml")
-    with contextlib.chdir(folder), pytest.raises(PipelineError) as caught:
-        load(Path("p.yaml"))
-    with contextlib.chdir(folder):
-        return render(caught.value.problems)
-
-
 def test_a_path_that_goes_by_a_folder_above_is_suggested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Paths are often written by the folder in which orun is called."""
     for folder in ("models", "pipelines"):
@@ -188,58 +162,6 @@ def test_a_path_that_goes_by_a_folder_above_is_suggested(tmp_path: Path, monkeyp
     with pytest.raises(PipelineError) as caught:
         load(file)
     assert [problem.suggestion for problem in caught.value.problems] == ["../models/net.onnx", "../ops.py:count"]
-
-
-def test_what_lies_beside_the_target_of_a_link_is_told(tmp_path: Path) -> None:
-    assert linked(tmp_path, LINKED) == (
-        """\
-p.yaml:1:84: error: there is no library of custom operators 'lib/ops.so'
-    1 | targets: {one: {providers: [CPUExecutionProvider], session: {custom_op_libraries: [lib/ops.so]}}}
-      |                                                                                    ^^^^^^^^^^
-  expected: the path of a file, relative to the pipeline file, or onnxruntime-extensions
-  hint: paths go by the link p.yaml, and it lies beside the link's target: orun real/p.yaml
-
-p.yaml:2:38: error: cannot read 'pins.txt': No such file or directory
-    2 | environments: {apart: {requirements: pins.txt}}
-      |                                      ^^^^^^^^
-  expected: a requirements file, its path relative to the pipeline file
-  hint: paths go by the link p.yaml, and it lies beside the link's target: orun real/p.yaml
-
-p.yaml:4:45: error: there is no file or folder 'net.onnx'
-    4 |   import: {uses: convert/onnx, with: {path: net.onnx}}
-      |                                             ^^^^^^^^
-  expected: a path relative to the pipeline file
-  hint: paths go by the link p.yaml, and it lies beside the link's target: orun real/p.yaml
-
-p.yaml:5:43: error: there is no file or folder 'model.onx'
-    5 |   near: {uses: convert/onnx, with: {path: model.onx}}
-      |                                           ^^^^^^^^^
-  did you mean: model.onnx
-  expected: a path relative to the pipeline file
-
-p.yaml:6:15: error: there is no code file './parts/own.py'
-    6 |   own: {uses: "./parts/own.py:made", needs: import}
-      |               ^^^^^^^^^^^^^^^^^^^^^
-  expected: the path of a Python file, relative to the pipeline file
-  hint: paths go by the link p.yaml, and it lies beside the link's target: orun real/p.yaml
-
-p.yaml:7:69: error: there is no code file 'parts/own.py'
-    7 |   accuracy: {uses: measure/accuracy, needs: import, with: {dataset: parts/own.py:pairs, metrics: [accuracy]}}
-      |                                                                     ^^^^^^^^^^^^^^^^^^
-  expected: the path of a Python file, relative to the pipeline file
-  hint: paths go by the link p.yaml, and it lies beside the link's target: orun real/p.yaml"""
-    )
-
-
-def test_a_base_that_lies_beside_the_target_of_a_link_is_told(tmp_path: Path) -> None:
-    assert linked(tmp_path, "extends: base.yaml\n") == (
-        """\
-p.yaml:1:10: error: cannot read 'base.yaml': No such file or directory
-    1 | extends: base.yaml
-      |          ^^^^^^^^^
-  expected: the path of a pipeline file, relative to this one
-  hint: paths go by the link p.yaml, and it lies beside the link's target: orun real/p.yaml"""
-    )
 
 
 @pytest.mark.parametrize(
