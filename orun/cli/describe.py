@@ -63,9 +63,7 @@ def _list_nested(kind: ParamType, name: str) -> tuple[tuple[Param, ...], str]:
 
 def list_metrics(kind: Kind) -> list[str] | None:
     """Return the metrics of a kind, by its default parameters if it depends on them; None when only a file can tell."""
-    if any(param.required for param in kind.params):
-        return sorted(kind.spec.metrics) if kind.spec.metrics else None
-    names = kind.metrics({param.name: param.default for param in kind.params})
+    names = kind.metrics({param.name: param.default for param in kind.params if not param.required})
     return None if names is None else sorted(names)
 
 

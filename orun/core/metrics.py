@@ -27,6 +27,29 @@ UNIT_WORDS: Mapping[Unit, str] = {
 }
 
 
+class Quantity(Record, frozen=True):
+    """Facts of a metric that are known before it is measured.
+
+    Attributes:
+        unit: its unit; None if only the measurement tells it.
+        better: the direction of improvement; `neither` also if only the measurement tells it.
+        least: value that none is below; None if there is no such value.
+        greatest: value that no sensible limit is above; None if there is no such value.
+    """
+
+    unit: Unit | None = None
+    better: Better = "neither"
+    least: float | None = None
+    greatest: float | None = None
+
+
+TIME, SIZE, ENERGY = (Quantity(unit, "lower", 0.0) for unit in ("s", "B", "J"))
+RATE, SPEEDUP = Quantity("1/s", "higher", 0.0), Quantity("x", "higher", 0.0)
+SHARE, LOWER_SHARE, HIGHER_SHARE = (Quantity("ratio", better, 0.0, 1.0) for better in ("neither", "lower", "higher"))
+COUNT, LOWER, HIGHER = (Quantity("", better, 0.0) for better in ("neither", "lower", "higher"))  # counts, errors
+GAIN = Quantity("", "higher")  # may be negative, as decibels and the number of removed weights
+
+
 class Estimate(Record, frozen=True):
     """Value with its 95 % confidence interval.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from orun.core.metrics import Metric
+from orun.core.metrics import SHARE, Metric, Quantity
 from orun.core.reason import Reason, build_reason
 from orun.core.reason_codes import ReasonCode
 from orun.core.verdict import Verdict
@@ -14,6 +14,7 @@ from orun.gates.composite import iter_verdicts, judge_by_slice
 from orun.gates.finding import Finding
 from orun.gates.regression import Terms, judge_regression
 from orun.gates.relative import judge_relative
+from orun.measure.accuracy.names import QUANTITIES
 from orun.pipeline.model import Gate, Stage
 from orun.pipeline.scales import WORSE, explain_percentage, explain_wrong_rule, find_misfit
 from orun.store.records import Action
@@ -52,12 +53,13 @@ def _explain_misfit(gate: Gate, metric: Metric, stage: Stage) -> Reason | None:
 
     Where nobody said which way a metric of the user's own improves, the rule is taken to know it.
     """
-    if problem := find_misfit(gate, metric.unit):
+    plain = gate.metric.partition("[")[0]
+    greatest = QUANTITIES.get(plain, SHARE).greatest if metric.unit == "ratio" else None
+    if problem := find_misfit(gate, Quantity(metric.unit, greatest=greatest)):
         suggestion = problem.suggestion or None
         return build_reason(
             ReasonCode.THRESHOLD_MISFIT, message=problem.message, expected=problem.expected, suggestion=suggestion
         )
-    plain = gate.metric.partition("[")[0]
     declared = stage.params.get("better")
     assumed = isinstance(declared, Mapping) and plain not in declared and not metric.unit
     worse = "" if assumed else explain_wrong_rule(gate, metric.better, metric.unit)

@@ -9,7 +9,7 @@ from typing import Any
 from orun.pipeline.fragments import CONDITION, EXPRESSION, write_constant
 from orun.pipeline.nodes import List, Map, Node, Path, Scalar, to_plain
 from orun.text.suggestions import find_closest
-from orun.text.units import NUMBER, RATE, THRESHOLD_UNITS, respell, split
+from orun.text.units import NUMBER, PER_SECOND, THRESHOLD_UNITS, respell, split
 
 # Booleans of YAML 1.1, which people still write.
 BOOLEANS: Mapping[str, str] = {
@@ -150,7 +150,7 @@ def _suggest_item(text: str, schema: Mapping[str, Any]) -> str:
 def _suggest_condition(limit: str) -> str:
     """Return a bare limit as a condition: a maximum for times and sizes, a minimum for proportions and rates."""
     unit = (split(limit) or (0, ""))[1]
-    if unit in ("%", "x", RATE):
+    if unit in ("%", "x", PER_SECOND):
         return f"{{min: {limit}}}"
     return f"{{max: {limit}}}" if unit else f"{{min: {limit}}} or {{max: {limit}}}"
 

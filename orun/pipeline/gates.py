@@ -9,7 +9,7 @@ from orun.core.serialization import replace
 from orun.pipeline.gate_context import LABEL, REFERENCE, GateContext
 from orun.pipeline.model import RULES, Gate, Group, Rule, Threshold, Undecided
 from orun.pipeline.nodes import Entry, List, Map, Node, Path, Scalar, Span
-from orun.pipeline.scales import WORSE, explain_wrong_rule, find_excess, find_misfit
+from orun.pipeline.scales import WORSE, explain_wrong_rule, find_misfit
 from orun.pipeline.thresholds import read_threshold
 from orun.pipeline.useless_gates import note_useless
 from orun.stages.contract import Port
@@ -60,7 +60,7 @@ def _tell_unknown(context: GateContext, metric: str, key: Span) -> None:
     message = f"{kind.name} does not measure {metric!r}"
     hint_parameter = _find_unrequested(kind, metric)
     hint = f"ask for it: metrics: [{hint_parameter}, ...]" if hint_parameter else f"orun stages {kind.name}"
-    if metric in (kind.spec.metrics or ()):
+    if not hint_parameter and metric in (kind.spec.metrics or ()):
         hint = f"a parameter of {kind.name} asks for it: orun stages {kind.name}"
     if field and field not in context.slices and metric.partition("[")[0] in metrics:
         hint = f"ask for it: slices: [{field}]"
@@ -107,6 +107,7 @@ def _parse_metric(context: GateContext, metric: str, entry: Entry, path: Path) -
     by, here = _read_slicing(context, sound), _is_here(context, sound)
     undecided = cast("Undecided", _read_text(sound, UNDECIDED) or "block")
     limits: dict[Rule, Threshold] = {}
+    quantity = context.find_quantity(metric)
     for rule, entry_of_rule in rules.items():
         comparable = rule not in AGAINST_REFERENCE or _is_comparable(context, metric, rule, entry_of_rule.key, sound)
         value = entry_of_rule.value
@@ -118,18 +119,17 @@ def _parse_metric(context: GateContext, metric: str, entry: Entry, path: Path) -
             continue
         limits[rule] = limit
         gate = Gate(metric, rule, limit, undecided, entry_of_rule.key.position, by=by)
-        unit, better = context.find_unit(metric), context.find_direction(metric)
-        excess = find_excess(gate) if context.is_built_in(metric) else None
-        if wrong := excess or (find_misfit(gate, unit) if unit is not None else None):
+        if wrong := find_misfit(gate, quantity):
             context.problems.add(value.span, wrong.message, expected=wrong.expected, suggestion=wrong.suggestion)
-        if comparable and REFERENCE in context.kind.spec.inputs and (message := explain_wrong_rule(gate, better, unit)):
-            context.problems.add(entry_of_rule.key, message, suggestion=WORSE[better])
+        wrong_rule = explain_wrong_rule(gate, quantity.better, quantity.unit) if comparable else ""
+        if wrong_rule and REFERENCE in context.kind.spec.inputs:
+            context.problems.add(entry_of_rule.key, wrong_rule, suggestion=WORSE[quantity.better])
         if here:
             yield from (replace(gate, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
     if (least := limits.get("min")) and (most := limits.get("max")) and least.value > most.value:
         message = f"no {metric!r} can pass: its 'min' is {least.text}, its 'max' {most.text}"
         context.problems.add(rules["min"].value.span, message, expected="a 'min' that is not above the 'max'")
-    note_useless(context, metric, limits, rules, in_any="any" in path[3:])
+    note_useless(metric, quantity, limits, rules, context.problems, in_any="any" in path[3:])
 
 
 def _read_text(entries: Mapping[str, Entry], key: str) -> str:
@@ -204,7 +204,7 @@ def _is_comparable(context: GateContext, metric: str, rule: str, key: Span, gate
     """Return whether the reference has the metric of a gate; report it if not."""
     inputs, kind = context.kind.spec.inputs, context.kind
     if REFERENCE in inputs and _is_comparison(inputs[REFERENCE], metric):
-        limit = {"higher": "'min'", "lower": "'max'"}.get(context.find_direction(metric), "'min' or 'max'")
+        limit = {"higher": "'min'", "lower": "'max'"}.get(context.find_quantity(metric).better, "'min' or 'max'")
         context.problems.add(
             key,
             f"{rule!r} compares with the reference, and {metric!r} is such a comparison itself",

@@ -5,7 +5,7 @@ For built-in kinds they happen before anything runs, for the user's own function
 
 from __future__ import annotations
 
-from orun.core.metrics import UNIT_WORDS, Better, Metric, Unit
+from orun.core.metrics import UNIT_WORDS, Better, Metric, Quantity, Unit
 from orun.core.serialization import Record
 from orun.pipeline.model import Gate, Rule
 from orun.text.units import show
@@ -15,9 +15,6 @@ SMALLEST = 0.01  # bare number that stands for a proportion of a time or size; 0
 LARGEST_PROPORTION = 1.5  # of unit `ratio`; a larger value is a percentage or a factor
 RELATIVE = ("max_drop", "max_increase", "max_regression")
 ABSOLUTE = ("min", "max")
-UNLIMITED = ("relative",)  # proportions that may exceed 1
-AT_MOST_1 = ("cosine", "cosine.mean", "cosine.min", "mrr", "ndcg", "ndcg_at_10", "r2")  # built-in, no proportions
-SIGNED = ("added", "local", "loss", "outside", "r2", "removed", "sqnr", "weights")  # built-in, without a least value
 WORSE: dict[Better, Rule] = {"lower": "max_increase", "higher": "max_drop"}
 EXPECTED: dict[Unit, str] = {
     "s": "a duration such as 12ms",
@@ -38,13 +35,14 @@ class Misfit(Record, frozen=True):
     suggestion: str = ""
 
 
-def find_misfit(gate: Gate, unit: Unit) -> Misfit | None:
+def find_misfit(gate: Gate, quantity: Quantity) -> Misfit | None:
     """Return the misfit of a threshold with another unit, without the unit of a time, or out of range."""
-    limit = gate.threshold
+    limit, unit = gate.threshold, quantity.unit
+    if wrong := _find_excess(gate, quantity):
+        return wrong
+    if unit is None:
+        return None
     held = f"{gate.metric!r} cannot be held against {limit.text!r}: it {UNIT_WORDS[unit]}"
-    if unit == "ratio" and gate.metric.partition("[")[0] not in UNLIMITED and _is_beyond(gate):
-        meant = "" if limit.unit or limit.value > PERCENT else f"{limit.text}%"
-        return Misfit(f"{held}, at most 1", EXPECTED[unit], meant)
     if unit == "x" and gate.rule in RELATIVE and not limit.unit and limit.value >= 1:
         expected = "a proportion such as 5%, or a difference below 1"
         return Misfit(f"{held}, and may be meant in percent", expected, f"{limit.text}%")
@@ -57,25 +55,22 @@ def find_misfit(gate: Gate, unit: Unit) -> Misfit | None:
     return Misfit(held, f"{EXPECTED[unit]} or a proportion such as 5%", meant)
 
 
-def find_least(metric: str) -> float | None:
-    """Return the least value of a metric of a built-in kind; None if it has none.
-
-    Times, sizes, energies, rates, factors, proportions, counts and errors are never below 0.
-    """
-    family = metric.partition("[")[0].partition(".")[0]
-    return None if family in SIGNED else -1.0 if family == "cosine" else 0.0
-
-
-def find_excess(gate: Gate) -> Misfit | None:
-    """Return the misfit of a limit that no value of a built-in kind's metric reaches: above 1, or a `max` below all."""
-    limit, least = gate.threshold, find_least(gate.metric)
-    held = f"{gate.metric!r} cannot be held against {limit.text!r}"
+def _find_excess(gate: Gate, quantity: Quantity) -> Misfit | None:
+    """Return the misfit of a limit that no value of its metric reaches: above the greatest, or a `max` below all."""
+    limit, least, greatest = gate.threshold, quantity.least, quantity.greatest
+    held = f"{gate.metric!r} cannot be held against {limit.text!r}: it"
     if gate.rule == "max" and least is not None and limit.value < least:
-        return Misfit(f"{held}: it is never below {least:g}", f"a limit from {least:g}")
-    if gate.metric.partition("[")[0] not in AT_MOST_1 or gate.rule not in ABSOLUTE or limit.value <= 1:
+        return Misfit(f"{held} is never below {least:g}", f"a limit from {least:g}")
+    if greatest is None:
         return None
-    meant = f"{limit.value / PERCENT:g}" if not limit.unit and limit.value <= PERCENT else ""
-    return Misfit(f"{held}: it is at most 1", "a number up to 1", meant)
+    may_be_percent = limit.value <= PERCENT and not limit.unit  # 95 may mean 95 %
+    if quantity.unit == "ratio" and _is_beyond(gate, greatest):
+        suggestion = f"{limit.text}%" if may_be_percent else ""
+        return Misfit(f"{held} {UNIT_WORDS['ratio']}, at most {greatest:g}", EXPECTED["ratio"], suggestion)
+    if quantity.unit == "" and gate.rule in ABSOLUTE and limit.value > greatest:
+        suggestion = f"{limit.value / PERCENT:g}" if may_be_percent else ""
+        return Misfit(f"{held} is at most {greatest:g}", f"a number up to {greatest:g}", suggestion)
+    return None
 
 
 def explain_percentage(gate: Gate, metric: Metric) -> str:
@@ -105,9 +100,9 @@ def explain_wrong_rule(gate: Gate, better: Better, unit: Unit | None) -> str:
     return f"{gate.rule!r} lets {gate.metric!r} get worse: it {subject} better when {better}"
 
 
-def _is_beyond(gate: Gate) -> bool:
+def _is_beyond(gate: Gate, greatest: float) -> bool:
     """Return whether a limit is too large for a proportion or its difference: 1 may mean 1 %."""
     limit = gate.threshold
     if limit.relative or gate.rule == "min_speedup":
         return False
-    return limit.value >= 1 if gate.rule in RELATIVE else limit.value > 1
+    return limit.value >= greatest if gate.rule in RELATIVE else limit.value > greatest

@@ -10,7 +10,7 @@ from orun.pipeline.scales import RELATIVE
 from orun.text.units import (
     DURATIONS,
     ENERGIES,
-    RATE,
+    PER_SECOND,
     SIZES,
     THRESHOLD_FORMS,
     THRESHOLD_UNITS,
@@ -50,7 +50,7 @@ def _parse_value(text: str, number: float, unit: str) -> tuple[float, Unit]:
         return parse_energy(text), "J"
     if unit == "%":
         return number / 100, "ratio"
-    if unit == RATE:
+    if unit == PER_SECOND:
         return number, "1/s"
     return number, "x" if unit == "x" else ""
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from orun.core.metrics import UNIT_WORDS, Unit
+from orun.core.metrics import RATE, SIZE, SPEEDUP, TIME, UNIT_WORDS, Quantity, Unit
 from orun.core.serialization import Record
 from orun.errors import UsageError
-from orun.measure.accuracy.names import ERRORS, FIDELITY, TASK, UNITS
-from orun.pipeline.scales import EXPECTED, UNLIMITED
+from orun.measure.accuracy.names import FIDELITY, QUANTITIES, TASK
+from orun.pipeline.scales import EXPECTED
 from orun.text.suggestions import suggest
-from orun.text.units import PERCENT, RATE, parse_duration, parse_ratio, parse_size, show, split
+from orun.text.units import PER_SECOND, PERCENT, parse_duration, parse_ratio, parse_size, show, split
 
 GoalStage = Literal["tune", "accuracy", "latency"]
 
@@ -21,10 +21,9 @@ CONDITION = re.compile(r"\s*([A-Za-z_][\w.]*)\s*(<=?|>=?|≤|≥)\s*([^<>=\s]+(?
 EXAMPLE = "size<25MB, p50<10ms, cosine>0.99"
 TIMES = ("p50", "p90", "p95", "p99", "cpu", "first", "load")
 ALIASES = {"cosine": "cosine.mean", "latency": "p50", "memory": "size"}
-SPEEDUP, THROUGHPUT, SIZE = "speedup", "throughput", "size"
 USUAL: dict[Unit, str] = {"s": "ms", "B": "MB"}  # units in which a bare number is most likely meant
 MOST_MEGABYTES = 100_000  # of a model
-SUFFIXES: dict[Unit, str] = {"x": "x", "1/s": RATE}  # that a number of these units may have
+SUFFIXES: dict[Unit, str] = {"x": "x", "1/s": PER_SECOND}  # that a number of these units may have
 Fidelity = Literal["cosine", "sqnr"]
 """Metric by which the release is compared with the original."""
 DEFAULTS: dict[Fidelity, tuple[str, str]] = {"cosine": ("cosine.mean", "0.99"), "sqnr": ("sqnr", "20")}
@@ -51,24 +50,24 @@ class Condition(Record, frozen=True):
 
     def describe_miss(self, measured: float) -> str:
         """Return how far a measured value is beyond the threshold: `24 % above`; empty when it is not."""
-        _, _, unit = _list_metrics()[self.metric]
-        limit = _parse_threshold(self.threshold, unit)
+        _, quantity = _list_metrics()[self.metric]
+        limit = _parse_threshold(self.threshold, quantity.unit or "")
         if (measured <= limit) if self.rule == "max" else (measured >= limit):
             return ""
         side = "above" if self.rule == "max" else "below"
         return f"{show(abs(measured - limit) / abs(limit), 'ratio')} {side}" if limit else side
 
 
-def _list_metrics() -> dict[str, tuple[GoalStage, Literal["min", "max"], Unit]]:
-    """Return every metric that a goal may name: its stage, the rule of its direction, and its unit."""
-    table: dict[str, tuple[GoalStage, Literal["min", "max"], Unit]] = {
-        SIZE: ("tune", "max", "B"),
-        SPEEDUP: ("latency", "min", "x"),
-        THROUGHPUT: ("latency", "min", "1/s"),
+def _list_metrics() -> dict[str, tuple[GoalStage, Quantity]]:
+    """Return every metric that a goal may name, with its stage."""
+    table: dict[str, tuple[GoalStage, Quantity]] = {
+        "size": ("tune", SIZE),
+        "speedup": ("latency", SPEEDUP),
+        "throughput": ("latency", RATE),
     }
-    table |= dict.fromkeys(TIMES, ("latency", "max", "s"))
+    table |= dict.fromkeys(TIMES, ("latency", TIME))
     for name in (*(metric for metrics in FIDELITY.values() for metric in metrics), *TASK):
-        table[name] = ("accuracy", "max" if name.partition(".")[0] in ERRORS else "min", UNITS[name])
+        table[name] = ("accuracy", QUANTITIES[name])
     return table
 
 
@@ -126,7 +125,9 @@ def _parse_condition(text: str) -> Condition:
     if metric not in known:
         why = suggest(name, [*ALIASES, *known], ", ".join(known))
         raise UsageError(f"the goal names no metric: '{name}'", why=why, hint=f'--goal "{EXAMPLE}"')
-    stage, rule, unit = known[metric]
+    stage, quantity = known[metric]
+    unit: Unit = quantity.unit or ""
+    rule: Literal["min", "max"] = "max" if quantity.better == "lower" else "min"
     try:
         value = _parse_threshold(threshold, unit)
     except ValueError as error:
@@ -142,7 +143,7 @@ def _parse_condition(text: str) -> Condition:
             why=f"{name} {UNIT_WORDS[unit]}",
             hint=f'--goal "{right}{_guess_unit(value, unit)}"',
         )
-    if unit == "ratio" and value > 1 and metric not in UNLIMITED:
+    if unit == "ratio" and quantity.greatest is not None and value > quantity.greatest:
         usual = "<10%" if rule == "max" else ">90%"
         raise UsageError(
             f"the goal '{text}' cannot be reached",

@@ -25,7 +25,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-from orun.core.metrics import Unit
+from orun.core.metrics import Quantity
 from orun.core.serialization import Record, field
 from orun.core.source_model import SourceModel
 from orun.core.targets import StageClass, Target
@@ -105,11 +105,11 @@ class Spec(Record, frozen=True):
         kept: for a releasing kind, whether its result stays in the store, to be published by another stage or person.
         one_of: parameters and inputs of which a stage has exactly one.
         needed: parameters that some values of other parameters need.
-        metrics: names of its metrics for any parameters; a module's `metrics(params)` has precedence; None if any name
-            may occur (a user's stage that declares none).
+        metrics: its metrics by name, with what is known of each beforehand: gates are checked against it. Which of them
+            some parameters yield, a module's `metrics(params)` tells, else all. None if any name may occur (a user's
+            stage that declares none).
         samples: number of samples that a gate on each metric needs, by name; the parameter `samples` defaults to the
             largest for the gates of the stage.
-        units: units of metrics, by name, as far as known beforehand; thresholds of gates are checked against them.
         runtimes: for a kind that converts, what can run its source model as a reference of `measure/*`; each with the
             distributions that it needs.
     """
@@ -134,9 +134,8 @@ class Spec(Record, frozen=True):
     kept: bool = False
     one_of: tuple[str, ...] = ()
     needed: Mapping[str, Needed] = field(default_factory=dict)
-    metrics: tuple[str, ...] | None = ()
+    metrics: Mapping[str, Quantity] | None = field(default_factory=dict)
     samples: Mapping[str, int] = field(default_factory=dict)
-    units: Mapping[str, Unit] = field(default_factory=dict)
     runtimes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from orun.core.metrics import Quantity
 from orun.core.source_location import Problem
 from orun.core.targets import StageClass
 from orun.errors import PipelineError
@@ -167,7 +168,7 @@ class _Declaration:
             deterministic=arguments.get("deterministic", True),
             baseline=arguments.get("baseline", False),
             releases=arguments.get("releases", False),
-            metrics=tuple(arguments["metrics"]) if "metrics" in arguments else None,
+            metrics=dict.fromkeys(arguments["metrics"], Quantity()) if "metrics" in arguments else None,
         )
 
     def _list_keywords(self) -> list[ast.keyword]:

@@ -64,11 +64,11 @@ RATIO_FORM = Form("a proportion", "5% or 0.05")
 THRESHOLD_FORMS = "a number, or one with a unit such as 12ms, 300MB, 5% or 1.5x"
 
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
-RATE = "/s"
-THRESHOLD_UNITS = (*DURATIONS, *SIZES, *ENERGIES, "%", RATE, "x")
+PER_SECOND = "/s"
+THRESHOLD_UNITS = (*DURATIONS, *SIZES, *ENERGIES, "%", PER_SECOND, "x")
 PERCENT = 100
 LARGEST = 1e200  # finite in the smallest unit, too
-_QUANTITY = re.compile(rf"({NUMBER}) *([a-zA-Zµ%]*|{RATE})")
+_QUANTITY = re.compile(rf"({NUMBER}) *([a-zA-Zµ%]*|{PER_SECOND})")
 
 
 def parse_duration(text: str | float) -> float:
@@ -139,7 +139,7 @@ _TIMES: Sequence[tuple[float, str]] = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms")
 _BYTES: Sequence[tuple[float, str]] = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 _JOULES: Sequence[tuple[float, str]] = ((1e-6, "µJ"), (1e-3, "mJ"), (1.0, "J"), (1e3, "kJ"))
 _SCALES: Mapping[str, Sequence[tuple[float, str]]] = {"s": _TIMES, "B": _BYTES, "J": _JOULES}
-_SUFFIXES: Mapping[str, str] = {"x": "x", "1/s": RATE}
+_SUFFIXES: Mapping[str, str] = {"x": "x", "1/s": PER_SECOND}
 _MINUTE, _HOUR = 60, 3600
 FULL = 9  # significant digits that tell a value from a limit that looks the same
 NINES = 6  # most digits of a value that is nearly 1: float32 has hardly more
@@ -162,7 +162,7 @@ def show(value: float, unit: Unit) -> str:
         return f"{_show_near(100 * value, 100)} %" if math.isfinite(100 * value) else f"{_show_digits(value)}x"
     if unit == "x":
         return f"{value:.2f}x" if abs(value) < LONGEST else f"{_show_digits(value)}x"
-    return f"{_show_digits(value)}{RATE}" if unit == "1/s" else _show_near(value, 1, 4)
+    return f"{_show_digits(value)}{PER_SECOND}" if unit == "1/s" else _show_near(value, 1, 4)
 
 
 def show_in_full(value: float, unit: Unit) -> str:

@@ -18,7 +18,7 @@ MODULE = '''
 from dataclasses import dataclass
 from typing import Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import COUNT, Metric
 from orun.stages.contract import Context, Spec
 from orun.stages.params import Doc, Range
 
@@ -31,7 +31,7 @@ class Params:
     times: Annotated[int, Doc("How often."), Range(1, 9)] = 2
 
 
-SPEC = Spec(output="files", metrics=("length",))
+SPEC = Spec(output="files", metrics={"length": COUNT})
 
 
 def run(context: Context, params: Params) -> dict[str, Metric]:

@@ -39,6 +39,8 @@ def score(context): ...
         (LATENCY, "{p50: {min: 12ms}}", "p50"),
         (LATENCY, "{throughput: {max: 90/s}}", "throughput"),
         (INT8, "{size: {min: 3MB}}", "size"),
+        (INT8, "{max_abs_error: {min: 0.1}}", "max_abs_error"),
+        (INT8, "{quantized: {max: 3}}", "quantized"),
     ],
 )
 def test_a_gate_that_no_worse_model_fails_is_noted(tmp_path: Path, start: str, gate: str, metric: str) -> None:

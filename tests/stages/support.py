@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orun.core.metrics import Metric
+from orun.core.metrics import Metric, Quantity
 from orun.core.source_model import SourceModel
 from orun.core.targets import Target
 from orun.stages._graph.input_domain import carry_domain
@@ -127,12 +127,19 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     slices = "|".join((params or {}).get("slices") or ["-"])  # of `accuracy[label=3]` the kind declares `accuracy`
     names = {re.sub(rf"\[({slices})=.*\]$", "", name) for name in metrics}
     assert names <= set(declared), f"{uses} yields metrics that it does not declare"
-    units = {"size": "B", **module.SPEC.units}  # the thresholds of gates are checked against them
-    for name in metrics.keys() - {
-        "accuracy"
-    }:  # that of quantize/tune has the unit of the metric that a parameter names
-        assert metrics[name].unit == units.get(name.partition("[")[0], ""), f"{uses} declares another unit of {name}"
+    for name, metric in metrics.items():
+        require_declared_quantity(uses, name, metric, module.SPEC.metrics or {})
     return StageRun(output, metrics, text.getvalue(), tuple(progress), tuple(context.notes))
+
+
+def require_declared_quantity(uses: str, name: str, metric: Metric, declared: Mapping[str, Quantity]) -> None:
+    """Require that a metric is what its kind declares, against which gates are checked before anything runs."""
+    quantity = declared.get(name.partition("[")[0])
+    if quantity is None:  # a user's function
+        return
+    assert (metric.unit, metric.better) == (quantity.unit, quantity.better), f"{uses} declares another {name}"
+    if quantity.least is not None:
+        assert not metric.value < quantity.least, f"{uses} declares that {name} is never below {quantity.least}"
 
 
 def make_context(folder: Path, **fields: Any) -> Context:

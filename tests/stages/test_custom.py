@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from orun import stage
+from orun.core.metrics import Quantity
 from orun.errors import PipelineError
 from orun.pipeline.problems import render
 from orun.stages.codefile import CodeFiles, parse
@@ -92,13 +93,13 @@ raise RuntimeError("nor is the file")
         tools=("onnx",),
         interface="changed",
         stage_class="device",
-        metrics=("a", "b"),
+        metrics={"a": Quantity(), "b": Quantity()},
     )
     assert declared.params == (
         Param("amount", ParamType("ratio", range=Range(0, 1)), REQUIRED, "How much."),
         Param("level", ParamType("int"), 3, "how hard it tries, over several lines."),
     )
-    assert declared.metrics({}) == ("a", "b")
+    assert list(declared.metrics({}) or ()) == ["a", "b"]
 
 
 def test_an_undecorated_function(tmp_path: Path) -> None:

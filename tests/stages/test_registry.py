@@ -336,3 +336,10 @@ def test_a_plug_in_is_not_imported_by_a_pipeline_that_does_not_use_it(install: I
     folder = install("raise RuntimeError\n")
     load(pipeline(folder, "{uses: optimize/simplify, needs: export}"))
     assert "acme_orun.prune" not in sys.modules
+
+
+@pytest.mark.parametrize("name", BUILTIN)
+def test_a_kind_declares_each_metric_that_parameters_may_yield(name: str) -> None:
+    kind = find(name, Path())
+    names = kind.metrics({param.name: param.default for param in kind.params if not param.required}) or ()
+    assert {metric.partition("[")[0] for metric in names} <= (kind.spec.metrics or {}).keys()

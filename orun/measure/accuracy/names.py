@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from orun.core.metrics import Unit, parse_extra_reference
+from orun.core.metrics import GAIN, HIGHER_SHARE, LOWER, LOWER_SHARE, Quantity, parse_extra_reference
 
 MODEL, REFERENCE, BASELINE = "model", "reference", "baseline"
 
@@ -32,14 +32,16 @@ DETECTION: tuple[str, ...] = ("map", "map_50", "map_75")
 TRANSCRIPTION: tuple[str, ...] = ("wer", "cer")
 READ: tuple[str, ...] = (*DETECTION, *TRANSCRIPTION)
 """Metrics of boxes and texts, which parameters of `measure/accuracy` find in the outputs."""
-SHARES: tuple[str, ...] = ("relative", "agreement", "agreement_at_5", *LABELLED, *RECALL, "ece", *READ)
-"""Metrics that are proportions."""
-UNITS: Mapping[str, Unit] = {
-    name: "ratio" if name in SHARES else ""
-    for name in (*(yielded for names in FIDELITY.values() for yielded in names), *TASK, *READ)
+QUANTITIES: Mapping[str, Quantity] = {
+    **dict.fromkeys(FIDELITY["cosine"], Quantity("", "higher", -1.0, 1.0)),
+    "relative": Quantity("ratio", "lower", 0.0),
+    "sqnr": GAIN,
+    **dict.fromkeys(("max_abs", *FIDELITY["kl"], "brier", "log_loss", "mae", "rmse"), LOWER),
+    **dict.fromkeys(("agreement", "agreement_at_5", *LABELLED, *RECALL, *DETECTION), HIGHER_SHARE),
+    **dict.fromkeys((*RANKING, "mrr"), Quantity("", "higher", 0.0, 1.0)),
+    **dict.fromkeys(("ece", *TRANSCRIPTION), LOWER_SHARE),
+    "r2": Quantity("", "higher", None, 1.0),
 }
-ERRORS: tuple[str, ...] = ("max_abs", "relative", "kl", *PROBABILITY, "mae", "rmse", *TRANSCRIPTION)
-"""Metrics that improve as they fall."""
 
 
 def format_title(role: str) -> str:

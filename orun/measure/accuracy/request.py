@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orun.core.metrics import Better, Metric, Unit
 from orun.errors import UsageError
-from orun.measure.accuracy.names import ERRORS, FIDELITY, SHARES
+from orun.measure.accuracy.names import FIDELITY, QUANTITIES
 from orun.measure.dataset import LABEL_COLUMNS, Dataset, Values
 from orun.measure.dataset_origin import Origin
 
@@ -67,11 +67,11 @@ class Request:
 
     def choose_unit(self, metric: str) -> Unit:
         """Unit of a metric."""
-        return "ratio" if metric in SHARES else ""
+        return (QUANTITIES[metric].unit or "") if metric in QUANTITIES else ""
 
     def choose_direction(self, metric: str) -> Better:
         """Return the direction in which a metric improves."""
-        return "lower" if metric in ERRORS else self.better.get(metric, "higher")
+        return QUANTITIES[metric].better if metric in QUANTITIES else self.better.get(metric, "higher")
 
 
 def build_missing_labels_error(request: Request, metric: str, dataset: Dataset) -> UsageError:

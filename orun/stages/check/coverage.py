@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import HIGHER_SHARE, LOWER, SHARE, Metric
 from orun.core.serialization import replace
 from orun.core.targets import Target
 from orun.providers.registry import PROVIDERS
@@ -52,7 +52,13 @@ SPEC = Spec(
     extra="cpu",
     stage_class="device",
     preload=("onnx",),
-    units={"coverage": "ratio", **{_name_share(name): "ratio" for name in PROVIDERS}},
+    metrics={
+        "coverage": HIGHER_SHARE,
+        "fallback": LOWER,
+        "nodes": LOWER,
+        "subgraphs": LOWER,
+        **{_name_share(name): SHARE for name in PROVIDERS},
+    },
     guards=True,
 )
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import COUNT, LOWER, Metric
 from orun.errors import OrunError
 from orun.stages._graph.domains import STANDARD, find_standard_opset
 from orun.stages.contract import Context, Port, Spec
@@ -48,7 +48,7 @@ SPEC = Spec(
     extra="cpu",
     stage_class="device",
     preload=("onnx", "onnxruntime"),
-    metrics=("opset", "ir_version", "custom_nodes", "unknown_shapes"),
+    metrics={"opset": COUNT, "ir_version": COUNT, "custom_nodes": LOWER, "unknown_shapes": LOWER},
     guards=True,
 )
 

@@ -29,7 +29,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orun.core.metrics import Metric
+from orun.core.metrics import HIGHER_SHARE, LOWER, SIZE, Metric
 from orun.errors import StageFailed, UsageError
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages._web.interface import find_array, iter_inputs_and_outputs, list_unfit
@@ -51,8 +51,12 @@ SPEC = Spec(
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
     extra="cpu",
     preload=("numpy", "onnx", "onnxruntime"),
-    metrics=("size", "nodes", "max_abs_error", *(f"coverage.{provider}" for provider in PROVIDERS)),
-    units={"size": "B", **{f"coverage.{provider}": "ratio" for provider in PROVIDERS}},
+    metrics={
+        "size": SIZE,
+        "nodes": LOWER,
+        "max_abs_error": LOWER,
+        **{f"coverage.{provider}": HIGHER_SHARE for provider in PROVIDERS},
+    },
     guards=True,
 )
 

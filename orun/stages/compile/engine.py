@@ -25,7 +25,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, TIME, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -61,8 +61,14 @@ SPEC = Spec(
     stage_class="device",
     deterministic=False,
     preload=("numpy", "onnx"),
-    metrics=("size", "load", "load_uncompiled", "max_abs_error", "compiled", "left"),
-    units={"size": "B", "load": "s", "load_uncompiled": "s"},
+    metrics={
+        "size": SIZE,
+        "load": TIME,
+        "load_uncompiled": TIME,
+        "max_abs_error": LOWER,
+        "compiled": LOWER,
+        "left": LOWER,
+    },
 )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import HIGHER_SHARE, LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -56,13 +56,13 @@ SPEC = Spec(
     stage_class="device",
     deterministic=False,
     preload=("numpy", "onnx"),
-    metrics=(
-        "size",
-        "operators",
-        "max_abs_error",
-        *(f"{figure}.{name}" for figure in ("share", "partitions", "share_if_fixed") for name in CHECKED),
-    ),
-    units={"size": "B", **{f"{figure}.{name}": "ratio" for figure in ("share", "share_if_fixed") for name in CHECKED}},
+    metrics={
+        "size": SIZE,
+        "operators": LOWER,
+        "max_abs_error": LOWER,
+        **{f"partitions.{name}": LOWER for name in CHECKED},
+        **{f"{figure}.{name}": HIGHER_SHARE for figure in ("share", "share_if_fixed") for name in CHECKED},
+    },
 )
 
 

@@ -26,7 +26,7 @@ from graphlib import CycleError
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import DeclaredInputs
 from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Spec
@@ -66,7 +66,7 @@ SPEC = Spec(
     interface="changed",
     one_of=("path", "url"),
     preload=("onnx",),
-    metrics=("size", "nodes"),
+    metrics={"size": SIZE, "nodes": LOWER},
 )
 
 

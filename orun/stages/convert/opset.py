@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -33,7 +33,7 @@ SPEC = Spec(
     tools=("onnx", "onnxruntime|onnxruntime-gpu"),
     extra="cpu",
     preload=("onnx", "onnxruntime"),
-    metrics=("size", "nodes", "nodes_before", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "nodes_before": LOWER, "max_abs_error": LOWER},
 )
 
 

@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import HIGHER_SHARE, LOWER, SIZE, Metric
 from orun.errors import StageFailed
 from orun.stages._data.source import LABELS, DType, Examples, Source
 from orun.stages._sklearn.loading import TREE_PACKAGES, load_estimator
@@ -93,8 +93,7 @@ SPEC = Spec(
     extra="sklearn",
     interface="changed",
     preload=("numpy", "onnx", "onnxruntime", "sklearn", "skl2onnx"),
-    metrics=("size", "nodes", "max_abs_error", "agreement"),
-    units={"agreement": "ratio"},
+    metrics={"size": SIZE, "nodes": LOWER, "max_abs_error": LOWER, "agreement": HIGHER_SHARE},
     runtimes={"sklearn": ("scikit-learn",)},
 )
 

@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages._tf.inputs import InputSpec
 from orun.stages.common_parameters import Atol, Dims, ExternalData, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -92,7 +92,7 @@ SPEC = Spec(
     extra="tensorflow",
     interface="changed",
     preload=("numpy", "onnx", "onnxruntime", "tensorflow", "keras", "tf2onnx"),
-    metrics=("size", "nodes", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "max_abs_error": LOWER},
     runtimes={"tensorflow": ("tensorflow|tensorflow-cpu", "keras")},
 )
 

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages.common_parameters import Atol, Dims, DType, ExternalData, Fill, High, Low, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import CODE
@@ -128,7 +128,7 @@ SPEC = Spec(
     interface="changed",
     one_of=("model", "hub"),
     preload=("torch", "onnx", "onnxruntime"),
-    metrics=("size", "nodes", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "max_abs_error": LOWER},
     runtimes={"torch": ("torch",), "torch.compile": ("torch",)},
 )
 

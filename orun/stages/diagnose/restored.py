@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 
@@ -18,7 +18,7 @@ SPEC = Spec(
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
     extra="cpu",
     preload=("numpy", "onnx", "onnxruntime"),
-    metrics=("size", "nodes"),
+    metrics={"size": SIZE, "nodes": LOWER},
 )
 
 

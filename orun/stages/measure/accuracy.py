@@ -113,7 +113,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from orun.core.metrics import Metric
 from orun.core.serialization import encode
-from orun.measure.accuracy.names import FIDELITY, READ, TASK, UNITS, name_metric
+from orun.measure.accuracy.names import FIDELITY, QUANTITIES, READ, TASK, name_metric
 from orun.stages._data.source import Examples
 from orun.stages._graph.missing import require_numbers
 from orun.stages.common_parameters import MadeUpDims, ModelTarget, ReferenceTarget
@@ -174,7 +174,7 @@ SPEC = Spec(
             "examples with labels or fields, as of a function or a table; made-up ones have neither",
         )
     },
-    units=UNITS,
+    metrics=QUANTITIES,
 )
 
 

@@ -38,7 +38,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import RATE, SPEEDUP, TIME, Metric
 from orun.stages.common_parameters import ModelTarget, ReferenceTarget
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.latency_budget import LAUNCHES, SAMPLES, WARMUP, MeasuringTime, Resolution, Samples, make_budget
@@ -72,13 +72,8 @@ SPEC = Spec(
     out_of_process=True,
     preload=("numpy", "onnx", "onnxruntime"),
     baseline=True,
-    metrics=(*METRICS, *STREAMED),
+    metrics={**dict.fromkeys((*METRICS, *STREAMED), TIME), "throughput": RATE, "speedup": SPEEDUP},
     samples=SAMPLES,
-    units={
-        **dict.fromkeys((*METRICS, *STREAMED), "s"),
-        "throughput": "1/s",
-        "speedup": "x",
-    },
 )
 
 

@@ -41,7 +41,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.core.metrics import Better, Metric, Unit
+from orun.core.metrics import ENERGY, HIGHER_SHARE, RATE, SHARE, TIME, Better, Metric, Unit
 from orun.stages.cold_start import INPUTS, LEAST
 from orun.stages.common_parameters import ModelTarget
 from orun.stages.contract import Context, Port, Spec
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from orun.measure.resource_usage import Usage
     from orun.stages.measure._driven import Driven, Feed
 
-LATENCIES = ("p50", "p90", "p99", "mean", "max")
-SHARES, ENERGIES = ("cpu_utilization", "gpu_utilization"), ("cpu_energy", "gpu_energy")
 SERVER = "server"  # the port
 SPEC = Spec(
     inputs={**INPUTS, SERVER: Port(("bundle",), "The server to drive, from `release/server`.", optional=True)},
@@ -67,12 +65,12 @@ SPEC = Spec(
     exclusive=True,
     preload=("numpy", "onnx", "onnxruntime"),
     baseline=True,
-    metrics=("throughput", "served", *LATENCIES, *SHARES, *ENERGIES),
-    units={
-        **dict.fromkeys(LATENCIES, "s"),
-        **dict.fromkeys((*SHARES, "served"), "ratio"),
-        **dict.fromkeys(ENERGIES, "J"),
-        "throughput": "1/s",
+    metrics={
+        "throughput": RATE,
+        "served": HIGHER_SHARE,
+        **dict.fromkeys(("p50", "p90", "p99", "mean", "max"), TIME),
+        **dict.fromkeys(("cpu_utilization", "gpu_utilization"), SHARE),
+        **dict.fromkeys(("cpu_energy", "gpu_energy"), ENERGY),
     },
 )
 

@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.core.metrics import Metric
+from orun.core.metrics import SIZE, Metric, Quantity
 from orun.stages.cold_start import INPUTS, Launches, compare_launches, prepare, write
 from orun.stages.contract import Context, Spec
 from orun.stages.params import Doc, Range
@@ -44,8 +44,7 @@ SPEC = Spec(
     deterministic=False,
     preload=("numpy", "onnx"),
     baseline=True,
-    metrics=FIGURES,
-    units=dict.fromkeys(FIGURES, "B"),
+    metrics={"peak": SIZE, "added": Quantity("B", "lower"), "held": SIZE, "arena": SIZE, "gpu": SIZE},
 )
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.core.metrics import Comparison, Estimate, Metric
+from orun.core.metrics import LOWER, SHARE, TIME, Comparison, Estimate, Metric, Quantity
 from orun.core.serialization import encode
 from orun.stages.common_parameters import ModelTarget
 from orun.stages.contract import Context, Port, Spec
@@ -44,8 +44,7 @@ SPEC = Spec(
     stage_class="measurement",
     exclusive=True,
     preload=("numpy", "onnx", "onnxruntime"),
-    metrics=("total", "outside", "nodes", "busiest"),
-    units={"total": "s", "outside": "s", "nodes": "", "busiest": "ratio"},
+    metrics={"total": TIME, "outside": Quantity("s", "lower"), "nodes": LOWER, "busiest": SHARE},
 )
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages.contract import Context, Port, Spec
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ SPEC = Spec(
     extra="cpu",
     preload=("numpy", "onnx"),
     baseline=True,
-    metrics=("size", "parameters", "nodes"),
-    units={"size": "B", "parameters": "", "nodes": ""},
+    metrics={"size": SIZE, "parameters": LOWER, "nodes": LOWER},
 )
 
 

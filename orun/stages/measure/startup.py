@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orun.core.metrics import Metric
+from orun.core.metrics import TIME, Metric
 from orun.stages.cold_start import INPUTS, Launches, compare_launches, prepare, write
 from orun.stages.contract import Context, Spec
 
@@ -24,8 +24,7 @@ SPEC = Spec(
     exclusive=True,
     preload=("numpy", "onnx"),
     baseline=True,
-    metrics=("load", "first", "ready"),
-    units=dict.fromkeys(("load", "first", "ready"), "s"),
+    metrics={"load": TIME, "first": TIME, "ready": TIME},
 )
 
 

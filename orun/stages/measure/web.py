@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orun.core.metrics import Metric
+from orun.core.metrics import RATE, SPEEDUP, TIME, Metric
 from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, Runtime, Threads, build_runtime
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.latency_budget import SAMPLES, MeasuringTime, Resolution, Samples, make_budget
@@ -49,9 +49,8 @@ SPEC = Spec(
     exclusive=True,
     preload=("numpy", "onnx"),
     baseline=True,
-    metrics=(*TIMES, "throughput", "speedup"),
+    metrics={**dict.fromkeys(TIMES, TIME), "throughput": RATE, "speedup": SPEEDUP},
     samples=SAMPLES,
-    units={**dict.fromkeys(TIMES, "s"), "throughput": "1/s", "speedup": "x"},
 )
 
 

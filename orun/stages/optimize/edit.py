@@ -22,7 +22,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -94,7 +94,7 @@ SPEC = Spec(
     extra="cpu",
     interface="changed",
     preload=("onnx", "onnxruntime"),
-    metrics=("size", "nodes", "nodes_before", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "nodes_before": LOWER, "max_abs_error": LOWER},
 )
 
 

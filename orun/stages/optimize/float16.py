@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -60,7 +60,11 @@ SPEC = Spec(
     extra="cpu",
     interface="changed",
     preload=("onnx", "onnxruntime", "onnxruntime.transformers.float16"),
-    metrics=("size", "nodes", "nodes_before", "half_weights", "kept", "max_abs_error"),
+    metrics={
+        "size": SIZE,
+        **dict.fromkeys(("nodes", "nodes_before", "kept", "max_abs_error"), LOWER),
+        "half_weights": HIGHER,
+    },
 )
 LARGEST = 65504.0  # of float16
 NOTHING = "nothing in the model could be converted"

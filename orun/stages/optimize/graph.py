@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -43,7 +43,7 @@ SPEC = Spec(
     extra="cpu",
     stage_class="device",
     preload=("onnx", "onnxruntime"),
-    metrics=("size", "nodes", "nodes_before", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "nodes_before": LOWER, "max_abs_error": LOWER},
 )
 
 

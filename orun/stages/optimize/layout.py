@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -51,7 +51,10 @@ SPEC = Spec(
     extra="cpu",
     interface="changed",
     preload=("onnx", "onnxruntime"),
-    metrics=("size", "nodes", "nodes_before", "transposes", "transposes_before", "max_abs_error"),
+    metrics={
+        "size": SIZE,
+        **dict.fromkeys(("nodes", "nodes_before", "transposes", "transposes_before", "max_abs_error"), LOWER),
+    },
 )
 
 

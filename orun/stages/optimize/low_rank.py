@@ -27,7 +27,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import GAIN, HIGHER, LOWER, LOWER_SHARE, SIZE, Metric
 from orun.stages._data.source import Examples
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims, Excluded
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from orun.stages.optimize._low_rank.layers import Layer
     from orun.stages.optimize._low_rank.probe import Probe
 
-METRICS = ("size", "nodes", "parameters", "removed", "factorised", "max_abs_error")
 REASONS = 3  # shown when no layer can be factorised
 WEIGHT_COPIES = 6.0  # peak memory as a multiple of the weights
 
@@ -82,13 +81,21 @@ SPEC = Spec(
             "typical inputs, `dataset: file.py:function`; `method: plain` with `size` needs none",
         )
     },
-    units={"error": "ratio"},
+    metrics={
+        "size": SIZE,
+        "nodes": LOWER,
+        "parameters": LOWER,
+        "removed": GAIN,
+        "factorised": HIGHER,
+        "max_abs_error": LOWER,
+        "error": LOWER_SHARE,
+    },
 )
 
 
 def metrics(params: Params) -> Collection[str]:
     """Return the names of the metrics for some parameters; there is no `error` without a dataset."""
-    return METRICS if params.dataset is None else (*METRICS, "error")
+    return [name for name in SPEC.metrics or () if name != "error" or params.dataset is not None]
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import COUNT, LOWER, SIZE, Metric
 from orun.stages._data.source import Images
 from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Port, Spec
@@ -46,7 +46,7 @@ SPEC = Spec(
     extra="extensions",
     interface="changed",
     preload=("onnx", "onnxruntime"),
-    metrics=("size", "nodes", "nodes_before", "compared", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "nodes_before": LOWER, "compared": COUNT, "max_abs_error": LOWER},
 )
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import GAIN, HIGHER_SHARE, LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Port, Spec
@@ -57,8 +57,14 @@ SPEC = Spec(
     tools=("onnx", "numpy", "onnxruntime|onnxruntime-gpu"),
     extra="cpu",
     preload=("onnx", "onnxruntime"),
-    metrics=("size", "nodes", "parameters", "removed", "sparsity", "max_abs_error"),
-    units={"sparsity": "ratio"},
+    metrics={
+        "size": SIZE,
+        "nodes": LOWER,
+        "parameters": LOWER,
+        "removed": GAIN,
+        "sparsity": HIGHER_SHARE,
+        "max_abs_error": LOWER,
+    },
 )
 
 

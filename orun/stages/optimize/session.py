@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import COUNT, LOWER, SIZE, SPEEDUP, Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Duration, Range, TargetName, WithUnit
 from orun.stages.timing import Batch, IoBinding, Shape, TimedInputs
@@ -42,8 +42,7 @@ SPEC = Spec(
     exclusive=True,
     out_of_process=True,
     preload=("numpy", "onnx", "onnxruntime"),
-    metrics=("speedup", "tried", "settings", "size", "nodes"),
-    units={"speedup": "x", "size": "B"},
+    metrics={"speedup": SPEEDUP, "tried": COUNT, "settings": COUNT, "size": SIZE, "nodes": LOWER},
 )
 
 UNCHANGED = Metric(1.0, "x", "higher", "timing")  # speed-up of the target's own settings

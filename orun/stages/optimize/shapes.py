@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core import dynamic_axes
-from orun.core.metrics import Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -44,7 +44,13 @@ SPEC = Spec(
     extra="cpu",
     interface="changed",
     preload=("onnx", "onnxruntime"),
-    metrics=("size", "nodes", "fixed_shapes", "dynamic_values", "max_abs_error"),
+    metrics={
+        "size": SIZE,
+        "nodes": LOWER,
+        "fixed_shapes": HIGHER,
+        "dynamic_values": LOWER,
+        "max_abs_error": LOWER,
+    },
 )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -71,7 +71,7 @@ SPEC = Spec(
     tools=("onnxsim", "onnx", "onnxruntime|onnxruntime-gpu"),
     extra="cpu",
     preload=("onnx", "onnxruntime", "torch", "onnxsim"),  # onnxsim imports torch if it is installed
-    metrics=("size", "nodes", "nodes_before", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "nodes_before": LOWER, "max_abs_error": LOWER},
 )
 
 

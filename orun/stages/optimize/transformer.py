@@ -49,7 +49,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import COUNT, LOWER, SIZE, Metric
 from orun.errors import StageFailed
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
@@ -81,11 +81,12 @@ SPEC = Spec(
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "onnx-ir", "ml-dtypes", "numpy", "sympy"),
     extra="cpu",
     preload=("onnx", "onnx_ir", "onnxruntime", "onnxruntime.transformers.optimizer"),
-    metrics=(
-        "size", "nodes", "nodes_before", "max_abs_error", "attentions", "attentions_left",
-        *(f"fused.{name}" for name in COUNTED),
-    ),
-)  # fmt: skip
+    metrics={
+        "size": SIZE,
+        **dict.fromkeys(("nodes", "nodes_before", "max_abs_error", "attentions_left"), LOWER),
+        **dict.fromkeys(("attentions", *(f"fused.{name}" for name in COUNTED)), COUNT),
+    },
+)
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import GAIN, HIGHER, LOWER, SHARE, Metric
 from orun.core.serialization import encode
 from orun.stages._data.source import Examples
 from orun.stages.common_parameters import MadeUpDims, ModelTarget
@@ -51,11 +51,13 @@ SPEC = Spec(
     extra="cpu",
     stage_class="device",
     preload=("numpy", "onnx", "onnxruntime"),
-    metrics=(
-        "sqnr", "sqnr.min", "sqnr.median", "local.min", "weights.min", "weights.median", "share", "tensors", "unmatched"
-    ),
-    units={"share": "ratio"},
-)  # fmt: skip
+    metrics={
+        **dict.fromkeys(("sqnr", "sqnr.min", "sqnr.median", "local.min", "weights.min", "weights.median"), GAIN),
+        "share": SHARE,
+        "tensors": HIGHER,
+        "unmatched": LOWER,
+    },
+)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims, Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
@@ -57,7 +57,7 @@ SPEC = Spec(
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
     extra="cpu",
     preload=("onnx", "onnxruntime", "onnxruntime.quantization"),
-    metrics=("size", "nodes", "quantized", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "quantized": HIGHER, "max_abs_error": LOWER},
 )
 
 

@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Port, Spec
@@ -65,7 +65,7 @@ SPEC = Spec(
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "numpy"),
     extra="cpu",
     preload=("numpy", "onnx", "onnxruntime"),
-    metrics=("size", "nodes", "quantized", "in_float", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "quantized": HIGHER, "in_float": LOWER, "max_abs_error": LOWER},
 )
 
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
 from orun.stages._data.source import Examples
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages._graph.precision import TYPES, Override
@@ -126,7 +126,7 @@ SPEC = Spec(
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "ml-dtypes", "numpy"),
     extra="cpu",
     preload=("numpy", "onnx", "onnxruntime", "onnxruntime.quantization"),
-    metrics=("size", "nodes", "quantized", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "quantized": HIGHER, "max_abs_error": LOWER},
     calibration_params=("dataset",),
 )
 

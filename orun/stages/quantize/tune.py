@@ -34,9 +34,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import COUNT, LOWER, SIZE, SPEEDUP, Metric, Quantity
 from orun.errors import UnknownName
-from orun.measure.accuracy.names import ERRORS, FIDELITY, TASK, UNITS
+from orun.measure.accuracy.names import FIDELITY, QUANTITIES, TASK
 from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import find_origin, load_dataset, note_constants, note_misfits
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from orun.stages.quantize._tuning.trial_log import Trial
 
 PROPERTY = "orun.tune"
-METRICS = ("size", "nodes", "tried", "refused", "front")
+METRICS: Mapping[str, Quantity] = {"size": SIZE, "nodes": LOWER, "tried": COUNT, "refused": COUNT, "front": COUNT}
 PROBES = 8  # examples that show the harm of a layer
 
 SPEC = Spec(
@@ -64,7 +64,7 @@ SPEC = Spec(
     preload=("numpy", "onnx", "onnxruntime", "onnxruntime.quantization"),
     calibration_params=("dataset", "calibration"),
     one_of=("at_least", "at_most"),
-    units={**UNITS, "speedup": "x"},
+    metrics={**QUANTITIES, "speedup": SPEEDUP, **METRICS},
 )
 
 
@@ -119,11 +119,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     search.trial_log.remove()
     context.log.info("chosen: %s", chosen.settings.title)
     tried = list(search.trial_log.trials.values())
+    goal = QUANTITIES[params.metric]
     return {
         **weigh(context.result),
-        params.metric: Metric(
-            chosen.accuracy, UNITS[params.metric], better="higher" if params.at_least is not None else "lower"
-        ),
+        params.metric: Metric(chosen.accuracy, goal.unit or "", goal.better),
         **({"speedup": Metric(1 / chosen.time, "x", "higher", "timing")} if params.objective == "latency" else {}),
         "tried": Metric(len(tried)),
         "refused": Metric(sum(bool(trial.refused) for trial in tried)),
@@ -137,9 +136,9 @@ def _require_goal(context: Context, params: Params) -> None:
     if params.metric not in known:
         message = f"metric: a search cannot judge by {params.metric!r}"
         raise UnknownName(message, params.metric, known, why=f"it judges by {', '.join(known)}")
-    less = params.metric.partition(".")[0] in ERRORS
-    if less != (params.at_most is not None):
-        direction, bound = ("lower", "at_most") if less else ("higher", "at_least")
+    direction = QUANTITIES[params.metric].better
+    bound = "at_most" if direction == "lower" else "at_least"
+    if getattr(params, bound) is None:
         raise context.failed(f"{params.metric} is better when it is {direction}", hint=f"say `{bound}`")
     if params.objective == "size" and (params.shape or params.batch > 1):
         name = "shape" if params.shape else "batch"

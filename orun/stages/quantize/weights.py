@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
 from orun.stages._data.source import Examples
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims, Excluded
@@ -79,7 +79,7 @@ SPEC = Spec(
     tools=("onnxruntime|onnxruntime-gpu", "onnx", "onnx-ir", "ml-dtypes", "numpy"),
     extra="cpu",
     preload=("onnx", "onnxruntime"),
-    metrics=("size", "nodes", "quantized", "max_abs_error"),
+    metrics={"size": SIZE, "nodes": LOWER, "quantized": HIGHER, "max_abs_error": LOWER},
     calibration_params=("dataset",),
 )
 

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import SIZE, Metric
 from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
@@ -37,7 +37,7 @@ SPEC = Spec(
     },
     output="bundle",
     provenance=True,
-    metrics=("size",),
+    metrics={"size": SIZE},
     releases=True,
     kept=True,
 )

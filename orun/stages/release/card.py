@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import SIZE, Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, FilePath
 
@@ -26,7 +26,7 @@ SPEC = Spec(
     extra="cpu",
     preload=("onnx",),
     provenance=True,
-    metrics=("size",),
+    metrics={"size": SIZE},
     releases=True,
     kept=True,
 )
@@ -71,7 +71,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     provenance = json.loads(context.provenance.read_bytes())
     text = render_card(load_graph(context.model()), size, read_settings(folder), provenance, texts)
     (context.output / CARD).write_text(text, "utf-8")
-    return {"size": Metric(len(text.encode()), "B")}
+    return {"size": Metric(len(text.encode()), "B", "lower")}
 
 
 def _read_text(context: Context, name: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range
 
@@ -30,7 +30,7 @@ SPEC = Spec(
     extra="cpu",
     preload=("onnx",),
     provenance=True,
-    metrics=("size", "nodes"),
+    metrics={"size": SIZE, "nodes": LOWER},
 )
 
 

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import COUNT, SIZE, Metric
 from orun.errors import UsageError
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
@@ -47,7 +47,7 @@ RECEIPT = "receipt.json"
 SPEC = Spec(
     inputs={"bundle": Port(("bundle",), "The release.")},
     output="files",
-    metrics=("size", "files"),
+    metrics={"size": SIZE, "files": COUNT},
     releases=True,
 )
 
@@ -85,7 +85,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         context.log.info("published %d files to %s", len(names), params.to)
     _write_receipt(context, params, manifest, publisher.read_reference())
     size = sum((bundle / name).stat().st_size for name in names)
-    return {"size": Metric(size, "B"), "files": Metric(len(names))}
+    return {"size": Metric(size, "B", "lower"), "files": Metric(len(names))}
 
 
 def _is_published(context: Context, params: Params, publisher: Publisher, digest: str, names: Sequence[str]) -> bool:

@@ -21,7 +21,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.core.metrics import Metric
+from orun.core.metrics import COUNT, LOWER, Metric
 from orun.errors import UnknownName
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
@@ -41,7 +41,7 @@ SPEC = Spec(
     extra="cpu",
     stage_class="device",
     preload=("onnx", "onnxruntime"),
-    metrics=("answers", "max_abs_error", "packages"),
+    metrics={"answers": COUNT, "max_abs_error": LOWER, "packages": LOWER},
     guards=True,
 )
 

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.core.metrics import Metric
+from orun.core.metrics import SIZE, Metric
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages.contract import MODEL, Context, Port, Spec
@@ -60,7 +60,7 @@ SPEC = Spec(
     stage_class="device",
     deterministic=False,  # reference.json has latencies
     preload=("numpy", "onnx", "onnxruntime"),
-    metrics=("size",),
+    metrics={"size": SIZE},
     releases=True,
     kept=True,
 )

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orun.core.metrics import Metric
+from orun.core.metrics import SIZE, Metric
 from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, TargetName
@@ -33,7 +33,7 @@ SPEC = Spec(
     tools=("onnx", "onnxruntime|onnxruntime-gpu", "numpy"),
     extra="cpu",
     preload=("numpy", "onnx", "onnxruntime"),
-    metrics=("size",),
+    metrics={"size": SIZE},
     releases=True,
     kept=True,
 )

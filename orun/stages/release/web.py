@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.core.metrics import Metric
+from orun.core.metrics import LOWER, SIZE, Metric
 from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, build_runtime
 from orun.stages.common_parameters import Atol, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -46,8 +46,7 @@ SPEC = Spec(
     stage_class="device",
     preload=("numpy", "onnx", "onnxruntime"),
     provenance=True,
-    metrics=("size", "max_abs_error"),
-    units={"size": "B"},
+    metrics={"size": SIZE, "max_abs_error": LOWER},
     releases=True,
     kept=True,
 )

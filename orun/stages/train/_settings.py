@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
+from orun.core.metrics import LOWER, Quantity
 from orun.stages._data.source import Examples
 from orun.stages.contract import Port, Spec
 from orun.stages.params import Doc, Range
@@ -33,7 +35,7 @@ Threads = Annotated[
 WEIGHTS = "weights.pt"  # name of the file in the artifact
 
 
-def make_spec(module: str, *metrics: str) -> Spec:
+def make_spec(module: str, metrics: Mapping[str, Quantity]) -> Spec:
     """Return the declaration of a kind that trains.
 
     Args:
@@ -48,7 +50,7 @@ def make_spec(module: str, *metrics: str) -> Spec:
         extra="torch",
         preload=("torch",),
         calibration_params=("dataset",),
-        metrics=("loss", "parameters", *metrics),
+        metrics={"loss": Quantity("", "lower"), "parameters": LOWER, **metrics},
     )
 
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
+from orun.core.metrics import COUNT, Metric
 from orun.stages.contract import Context
 from orun.stages.params import Code, Doc, Range, Ratio
 from orun.stages.train._settings import (
@@ -73,7 +73,7 @@ class Params:
     threads: Threads = 1
 
 
-SPEC = make_spec("teacher", "teacher_parameters")
+SPEC = make_spec("teacher", {"teacher_parameters": COUNT})
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:

@@ -59,7 +59,7 @@ class Params:
     threads: Threads = 1
 
 
-SPEC = make_spec("module")
+SPEC = make_spec("module", {})
 
 
 def run(context: Context, params: Params) -> Mapping[str, Metric]:
