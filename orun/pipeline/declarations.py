@@ -23,6 +23,7 @@ from orun.text.suggestions import find_closest, format_choices
 AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of a folder's name
 SEPARATOR = re.compile(r"[\s,;]+")  # between stages in a text that should be a list
 MAX_STAGES = 1000  # stages that a stage of the file may expand to
+SHOWN = 8  # steps of a loop that a message shows at either end
 KEYS = ("uses", "needs", "with", "gate", "matrix", "env", *(limit.name for limit in fields(Limits)))  # of a stage
 
 
@@ -171,5 +172,12 @@ class Declarations:
         lines = [
             f"{stage} needs {needed} at {format_position(edges[needed, stage].position)}" for stage, needed in steps
         ]
-        message = f"these stages need one another in a loop: {' -> '.join([*loop, loop[0]])}"
-        self.problems.add(span, message, hint="\n".join(lines))
+        message = f"these stages need one another in a loop: {' -> '.join(_shorten([*loop, loop[0]]))}"
+        self.problems.add(span, message, hint="\n".join(_shorten(lines)))
+
+
+def _shorten(steps: Sequence[str]) -> Sequence[str]:
+    """Return the first and last steps of a loop, with the number of those between them."""
+    if len(steps) <= 2 * SHOWN:
+        return steps
+    return [*steps[:SHOWN], f"({len(steps) - 2 * SHOWN} more)", *steps[-SHOWN:]]

@@ -15,6 +15,8 @@ from orun.pipeline.text import Text
 from orun.text.positions import OVERRIDE
 
 TAB = "a tab cannot indent"
+QUOTES = ("'", '"')
+LONGEST_KEY = 1024
 SPACES = "spaces: YAML allows no tab there"
 
 
@@ -95,6 +97,9 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
     if "\t" in indent and column <= len(indent):
         problems.add(text.build_span(line + 1, indent.index("\t") + 1), TAB, expected=SPACES)
         return
+    if key := _find_long_key(text, error):
+        problems.add(key, "the key is too long for YAML", expected=f"a key of at most {LONGEST_KEY} characters")
+        return
     if slip := find_slip(text, error):
         problems.add(slip.span, slip.message, expected=slip.expected, suggestion=slip.suggestion)
         return
@@ -117,6 +122,24 @@ def report(error: yaml.MarkedYAMLError, text: Text, problems: Problems) -> None:
         expected=complaint.expected.format(**facts),
         hint=complaint.hint.format(**facts),
     )
+
+
+def _find_long_key(text: Text, error: yaml.MarkedYAMLError) -> Span | None:
+    """Return the key before the ':' at which the parser stopped, if it is too long for YAML."""
+    mark = error.problem_mark
+    if error.context_mark and "simple key" in (error.context or ""):
+        mark, begin = error.context_mark, error.context_mark.column
+        end = text.lines[mark.line].find(":", begin + LONGEST_KEY)
+    elif mark and mark.line < len(text.lines):
+        before = text.lines[mark.line][: mark.column].rstrip()
+        indent = len(before) - len(before.lstrip(" -"))
+        within = max(before.rfind("{"), before.rfind(",")) + 1 if "flow" in (error.context or "") else indent
+        within += len(before[within:]) - len(before[within:].lstrip())
+        begin = before.rfind(before[-1], 0, -1) if before.endswith(QUOTES) else within
+        end = text.lines[mark.line].find(":", mark.column, mark.column + 1)
+    else:
+        return None
+    return text.build_span(mark.line + 1, begin + 1, end - begin) if end - begin > LONGEST_KEY else None
 
 
 def _choose_span(text: Text, error: yaml.MarkedYAMLError, complaint: Complaint, line: int, column: int) -> Span:

@@ -246,5 +246,27 @@ def test_both_parsers_build_the_same_tree(tmp_path: Path, monkeypatch: pytest.Mo
     assert trees[0] == trees[1]
 
 
+LONG = "k" * 1100
+
+
+@pytest.mark.usefixtures("parser")
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        (f"{LONG}: 1\n", "p.yaml:1:1"),
+        (f"a:\n  b: 1\n  {LONG}: 1\n", "p.yaml:3:3"),
+        (f"a:\n  - {LONG}: 1\n", "p.yaml:2:5"),
+        (f"a: {{b: 1, {LONG}: 1}}\n", "p.yaml:1:11"),
+        (f"a: {{'{LONG}, x': 1}}\n", "p.yaml:1:5"),
+        (f'a:\n  "{LONG}": 1\n', "p.yaml:2:3"),
+        (f"a:\n  {'k ' * 600}: 1\n", "p.yaml:2:3"),
+    ],
+)
+def test_a_key_that_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, place: str) -> None:
+    lines = message_of(tmp_path, text, monkeypatch).splitlines()
+    assert lines[0] == f"{place}: error: the key is too long for YAML"
+    assert lines[-1] == "  expected: a key of at most 1024 characters"
+
+
 def test_a_key_that_cannot_be_is_told_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert message_of(tmp_path, '"a\\0": 1\n1e400: 2\n!x b: 3\n', monkeypatch).count("error:") == 3

@@ -166,6 +166,17 @@ def test_large_stages_of_a_matrix_are_refused(tmp_path: Path) -> None:
     )
 
 
+def test_a_loop_of_many_stages_is_abridged(tmp_path: Path) -> None:
+    stages = (f"  s{number}: {{uses: optimize/simplify, needs: s{(number + 1) % 200}}}\n" for number in range(200))
+    message = complaint(tmp_path, f"stages:\n{''.join(stages)}")
+    first, *_, last = message.splitlines()
+    assert first == (
+        "p.yaml:2:40: error: these stages need one another in a loop: s0 -> s1 -> s2 -> s3 -> s4 -> s5 -> s6 -> s7 -> "
+        "(185 more) -> s193 -> s194 -> s195 -> s196 -> s197 -> s198 -> s199 -> s0"
+    )
+    assert last == "    s199 needs s0 at p.yaml:201:42"
+
+
 def test_the_shortest_loop_of_a_dense_graph_is_told(tmp_path: Path) -> None:
     """Where every stage needs every other one, the shortest loop is found by going through the graph once."""
     names = [f"s{number}" for number in range(60)]
