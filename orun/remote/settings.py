@@ -7,6 +7,7 @@ writers whose results are accepted.
 from __future__ import annotations
 
 import os
+import re
 import reprlib
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
@@ -33,6 +34,7 @@ LONGEST_URL = 2000
 OFF = "off"  # a URL that means no remote, or no fleet
 MODES: tuple[Mode, ...] = ("read", "read-write")
 SCHEMES = ("file", "s3", "gs", "az", "http", "https")
+LONG_DOTTED_KEY = re.compile(r"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){100}""")
 FIELDS: Mapping[str, type] = {"url": str, "mode": str, "required": bool, "trusted-keys": list}
 
 
@@ -132,6 +134,8 @@ def _read_own_table(file: Path) -> Mapping[str, Any]:
 def _parse(file: Path, text: str) -> dict[str, Any]:
     import tomllib
 
+    if LONG_DOTTED_KEY.search(text):  # tomllib takes time quadratic in its parts
+        raise UsageError(f"{file} cannot be read", why="a key has more than 100 parts with dots between them")
     try:
         return tomllib.loads(text)
     except ValueError as error:

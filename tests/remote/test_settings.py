@@ -113,6 +113,7 @@ def test_the_variable_of_a_mode_that_is_none_is_named(tmp_path: Path) -> None:
     [
         ("orun = [", "{file} is not TOML\n  "),
         (f"orun = {'[' * 100_000}", "{file} cannot be read\n  its lists and tables are nested too deep"),
+        (f"orun{'.a' * 100} = 1", "{file} cannot be read\n  a key has more than 100 parts with dots between them"),
         (f"orun = {'1' * 5000}", "{file} is not TOML\n  "),
         *(
             (text, f"{path} in {{file}} must be a table, not {shown}\n{A_TABLE}")
