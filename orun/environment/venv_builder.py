@@ -15,7 +15,7 @@ from pathlib import Path
 
 from orun.core.serialization import encode
 from orun.core.targets import Environment
-from orun.environment import processes, venvs
+from orun.environment import processes, venv_contents, venvs
 from orun.environment.distributions import normalize
 from orun.errors import EnvironmentFailed
 from orun.fs.durable import replace_file
@@ -92,6 +92,7 @@ def _build(environment: Environment, folder: Path, lock: int) -> None:
             why=f"pip ended well, and {', '.join(lacking)} did not come to be there: its settings lead elsewhere",
             hint=f"see them: {sys.executable} -m pip config list",
         )
+    venv_contents.note(folder, venvs.locate_prefix(folder))
     packages = {name: version for name, version in there.items() if brought.get(name) != version}
     _record(environment, venvs.EnvironmentRecord(environment.requirements, packages, venvs.list_exact_in(folder)))
 

@@ -2,8 +2,8 @@
 
 The folder of an environment is named by a digest of its request, interpreter and platform, so all pipelines and stores
 of a user share it. `packages.json` holds the resolved versions. It is written last. If the rest is removed, it names
-the versions to install again. A package counts by its version, as in orun's own environment. Any of these folders may
-be removed.
+the versions to install again. `contents.json` lists the files, so that changes are noticed. Any of these folders may be
+removed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import msgspec
 import orun
 from orun.core.serialization import Record, decode, field, from_json
 from orun.core.targets import Environment, Interpreter
-from orun.environment import distributions
+from orun.environment import distributions, venv_contents
 from orun.environment.user_cache import locate_cache
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
@@ -137,7 +137,7 @@ def describe_damage(folder: Path) -> str:
     for name in sorted((there.keys() - BRINGERS) | contents.packages.keys()):
         if there.get(name) != contents.packages.get(name):
             return f"{name} is {there.get(name, 'gone')} instead of {contents.packages.get(name, 'absent')}"
-    return ""
+    return venv_contents.describe_difference(folder, locate_prefix(folder))
 
 
 def list_packages_in(folder: Path) -> dict[str, str]:

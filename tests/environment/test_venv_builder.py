@@ -10,13 +10,14 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from orun.core.targets import Environment
-from orun.environment import venv_builder, venvs
+from orun.environment import venv_builder, venv_contents, venvs
 from orun.errors import EnvironmentFailed, StoreError
 
 from .wheels import use_index, wheel
@@ -158,18 +159,63 @@ def change_version(module: Path) -> None:
     module.with_name("inner-1.0.dist-info").rename(module.with_name("inner-2.0.dist-info"))
 
 
-def test_another_version_is_noticed(environment_folder: Path) -> None:
-    change_version(find_module(environment_folder))
-    assert venvs.describe_damage(environment_folder) == "inner is 2.0 instead of 1.0"
+def edit(path: Path) -> None:
+    path.write_text("version = '6.6'\n")
+
+
+def edit_with_its_time(path: Path) -> None:
+    state = path.stat()
+    path.write_text("version = '6.6.6'\n")
+    os.utime(path, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+@pytest.mark.parametrize(
+    ("harm", "why"),
+    [
+        (edit, "lib/{python}/site-packages/inner.py was changed"),
+        (edit_with_its_time, "lib/{python}/site-packages/inner.py was changed"),
+        (Path.unlink, "lib/{python}/site-packages/inner.py is gone"),
+        (change_version, "inner is 2.0 instead of 1.0"),
+    ],
+)
+def test_what_was_changed_by_hand_is_noticed(environment_folder: Path, harm: Callable[[Path], None], why: str) -> None:
+    module = find_module(environment_folder)
+    harm(module)
+    assert venvs.describe_damage(environment_folder) == why.format(python=module.parents[1].name)
 
 
 @pytest.mark.slow
-def test_what_was_changed_is_made_again(environment_folder: Path) -> None:
-    change_version(find_module(environment_folder))
+@pytest.mark.parametrize("harm", [edit, change_version])
+def test_what_was_changed_is_made_again(environment_folder: Path, harm: Callable[[Path], None]) -> None:
+    harm(find_module(environment_folder))
     why = venvs.describe_damage(environment_folder)
     assert make() == [f"environment 'tiny': making it again, because {why} (tiny==1.0)"]
     assert venvs.describe_damage(environment_folder) == ""
     assert ask("import inner; print(inner.version)") == "1.0"
+
+
+def test_a_copy_is_as_good_with_caches_beside_the_code(
+    once: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(once, tmp_path / "copy", symlinks=True, copy_function=shutil.copyfile)
+    monkeypatch.setenv("ORUN_ENVIRONMENTS", str(tmp_path / "copy"))
+    folder = venvs.locate_folder(TINY)
+    for file in venvs.locate_prefix(folder).glob("lib/python3.*/site-packages/*.py"):
+        os.utime(file, (1, 1))
+        file.with_name(f"{file.stem}.cache").touch()
+    assert make() == []
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [(None, "gone"), ("{", "damaged"), ("[]", "damaged"), ('{"a": 1}', "damaged")]
+)
+def test_a_list_of_files_that_cannot_be_used_is_damage(environment_folder: Path, text: str | None, why: str) -> None:
+    listed = environment_folder / venv_contents.LIST
+    if text is None:
+        listed.unlink()
+    else:
+        listed.write_text(text)
+    assert venvs.describe_damage(environment_folder) == f"the list of its files is {why}"
 
 
 @pytest.mark.slow
