@@ -27,6 +27,7 @@ FIXED = VARIABLES | {
     ComponentKind.PACKAGE,
     ComponentKind.PYTHON,
     ComponentKind.MODULE_FOLDERS,
+    ComponentKind.STARTUP,
     ComponentKind.STAGE_CODE,
     ComponentKind.IMPORTED,
     ComponentKind.LOOKED_FOR,

@@ -21,6 +21,7 @@ class ComponentKind(StrEnum):
     PYTHON = "python"  # version of the Python that runs the user's code
     ENCODING = "encoding"  # encoding that `open` takes by default
     MODULE_FOLDERS = "module-folders"  # folders of PYTHONPATH
+    STARTUP = "startup"  # code that Python runs before anything else
     TOOL = "tool"  # subject: the tool; its distribution and version
     PACKAGE = "package"  # subject: the package of an isolated environment; owner: the target that it is of
     TARGET = "target"  # owner: the parameter of a further target

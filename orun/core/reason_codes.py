@@ -22,6 +22,7 @@ class ReasonCode(StrEnum):
     PYTHON_CHANGED = "python-changed"
     ENCODING_CHANGED = "encoding-changed"
     MODULE_FOLDERS_CHANGED = "module-folders-changed"
+    STARTUP_CHANGED = "startup-changed"
     TOOL_CHANGED = "tool-changed"
     PACKAGE_CHANGED = "package-changed"
     TARGET_CHANGED = "target-changed"

@@ -24,6 +24,7 @@ from orun.core.serialization import Record, decode, encode, replace
 from orun.core.targets import Target
 from orun.environment import device, distributions
 from orun.environment.env_vars import list_signing_keys, read_stage_value
+from orun.environment.startup import list_startup_code
 from orun.eventlog import Journal, Listener, build_unrecorded_notice
 from orun.fs.bounded_reads import LOG_LIMIT, TEXT_LIMIT, read_bounded
 from orun.fs.observed_state import digest_file, digest_listing, digest_value, observe_same_details
@@ -158,12 +159,13 @@ def digest_all(states: Iterable[Signature | str | None]) -> str:
 
 
 def read_surroundings(targets: Iterable[Any]) -> dict[str, Any]:
-    """Return interpreter, place of orun's own code, packages and device, as plain data."""
+    """Return interpreter, startup code, place of orun's own code, packages and device, as plain data."""
     known = [None if target is None else decode(Target, target) for target in targets]
     return {
         "python": [sys.version, sys.executable, sys.getfilesystemencoding()],
         "orun": os.path.dirname(os.path.dirname(__file__)),  # noqa: PTH120 - a record has the signatures of one copy of its code
         "packages": dict(distributions.list_exact()),
+        "startup": [list(entry) for entry in list_startup_code()],
         "device": [device.fingerprint("measurement", target) for target in known],
     }
 

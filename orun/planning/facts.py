@@ -10,6 +10,7 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 from orun.core.component_kinds import ComponentKind
@@ -19,7 +20,8 @@ from orun.core.reason_codes import ReasonCode
 from orun.core.targets import EXTENSIONS, StageClass, Target
 from orun.environment import device, distributions, providers, python_path, venvs
 from orun.environment.env_vars import HASH_SEED, OPTIMIZE, UNLESS_SET, read_stage_value
-from orun.fs.observed_state import digest_value
+from orun.environment.startup import list_startup_code
+from orun.fs.observed_state import digest_value, to_portable_name
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.implicit_deps import observe_state
 from orun.store import ImplicitDependencies, StatCache
@@ -137,6 +139,9 @@ def _iter_surroundings(pipeline: Pipeline, stage: Stage) -> Iterator[KeyComponen
     yield from python
     if (python or use.origin == "plug-in") and read_stage_value(HASH_SEED) != UNLESS_SET[HASH_SEED]:
         yield _build_variable(HASH_SEED)  # no result of orun's own kinds depends on it
+    code = list_startup_code(isolated=stage.environment is not None)
+    if started := [f"{_name_startup_file(pipeline, Path(path))} {digest}" for path, digest in code]:
+        yield KeyComponent(ComponentKind.STARTUP, value=os.pathsep.join(started))
     packages = venvs.read_packages(stage.environment)
     extensions = (EXTENSIONS,) if any(target.extended for target in stage.targets) else ()
     of_sources = (tool for source in stage.sources.values() for tool in source.tools)
@@ -168,6 +173,12 @@ def _iter_device(
 ) -> Iterator[KeyComponent]:
     for name, value in device.fingerprint(stage_class, target, packages).items():
         yield KeyComponent(ComponentKind.DEVICE, name, owner, value)
+
+
+def _name_startup_file(pipeline: Pipeline, path: Path) -> str:
+    """Return a path relative to the pipeline's folder in the project; else the name alone, as environments can move."""
+    name = to_portable_name(path, pipeline.root, pipeline.project)
+    return path.name if Path(name).is_absolute() else name
 
 
 def _format_target(target: Target) -> str:

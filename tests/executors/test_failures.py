@@ -286,11 +286,13 @@ def test_an_input_that_is_not_declared(executor: LocalExecutor, project: Project
     )
 
 
-def test_a_variable_that_is_not_set(executor: LocalExecutor, project: Project) -> None:
-    project.write("pipelines/mine.py", "import os\n\ndef f(context):\n    os.environ['MY_LOGIN']\n")
+@pytest.mark.parametrize("lookup", ["os.environ['MY_LOGIN']", "os.environb[b'MY_LOGIN']"])
+def test_a_variable_that_is_not_set(lookup: str, executor: LocalExecutor, project: Project) -> None:
+    project.write("pipelines/mine.py", f"import os\n\ndef f(context):\n    {lookup}\n")
     job = project.job("mine.py:f")
+    raised = f"KeyError: {'b' * ('environb' in lookup)}'MY_LOGIN'"
     assert message_of(failure(executor, job), job) == (
-        "f raised KeyError: 'MY_LOGIN'\n  the environment variable is not set\n  at ROOT/mine.py:4 in f\n"
+        f"f raised {raised}\n  the environment variable is not set\n  at ROOT/mine.py:4 in f\n"
         "  hint: export MY_LOGIN=..."
     )
     frames = [line for line in log_of(job).splitlines() if line.startswith('  File "')]

@@ -87,7 +87,7 @@ def set_none(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LANG", "C.UTF-8")  # in the plain C locale Python sets LC_CTYPE
 
 
-IMPORTS = "import gettext\nimport os\nimport pathlib\n"
+IMPORTS = "import gettext\nimport locale\nimport os\nimport pathlib\n"
 WORKER = """
 import multiprocessing
 
@@ -100,31 +100,35 @@ def in_worker(method):
     with multiprocessing.get_context(method).Pool(1) as pool:
         return pool.map(work, [0])[0]
 """
-HOME_AND_LANGUAGE = {  # what a stage asks, a variable, its new value, and what the stage is told then
+HOME_AND_LOCALE = {  # what a stage asks, a variable, its new value, and what the stage is told then
     "expanded": ("os.path.expanduser('~/x')", "HOME", "/elsewhere", "/elsewhere/x"),
     "expanded_bytes": ("os.path.expanduser(b'~/x').decode()", "HOME", "/elsewhere", "/elsewhere/x"),
     "home": ("pathlib.Path.home()", "HOME", "/elsewhere", "/elsewhere"),
     "expanded_path": ("pathlib.Path('~/x').expanduser()", "HOME", "/elsewhere", "/elsewhere/x"),
+    "all_of_it": ("locale.setlocale(locale.LC_ALL, '')", "LC_ALL", "C", "C"),
+    "figures": ("locale.setlocale(locale.LC_NUMERIC, '')", "LC_NUMERIC", "C", "C"),
+    "times": ("locale.setlocale(locale.LC_TIME, '')", "LANG", "C", "C"),
+    "money": ("locale.setlocale(category=locale.LC_MONETARY, locale='')", "LC_ALL", "C", "C"),
     "translations": ("gettext.find('none', '/nowhere', all=True)", "LANGUAGE", "de", "[]"),
 }
 IN_WORKERS = [("fork", "expanded")]
 MORE_IN_WORKERS = [
-    (method, name) for method in ("fork", "spawn", "forkserver") for name in ("expanded", "home", "translations")
+    (method, name)
+    for method in ("fork", "spawn", "forkserver")
+    for name in ("expanded", "home", "all_of_it", "times", "translations")
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [IN_WORKERS, MORE_IN_WORKERS])
-def test_a_home_or_language_that_a_stage_takes_from_the_environment(
+def test_a_home_or_locale_that_a_stage_takes_from_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: Sequence[tuple[str, str]]
 ) -> None:
-    """Functions that look the variable up for the stage, in it or in a worker of it."""
+    """Functions that look the variable up in Python or in C, in the stage or in a worker of it."""
     set_none(monkeypatch)
-    cases = HOME_AND_LANGUAGE | {f"{name}_{method}": HOME_AND_LANGUAGE[name] for method, name in workers}
-    stages = {name: code_of(ask, IMPORTS) for name, (ask, *_) in HOME_AND_LANGUAGE.items()} | {
-        f"{name}_{method}": code_of(
-            f"in_worker({method!r})", IMPORTS + WORKER.replace("ASK", HOME_AND_LANGUAGE[name][0])
-        )
+    cases = HOME_AND_LOCALE | {f"{name}_{method}": HOME_AND_LOCALE[name] for method, name in workers}
+    stages = {name: code_of(ask, IMPORTS) for name, (ask, *_) in HOME_AND_LOCALE.items()} | {
+        f"{name}_{method}": code_of(f"in_worker({method!r})", IMPORTS + WORKER.replace("ASK", HOME_AND_LOCALE[name][0]))
         for method, name in workers
     }
     project = make_expression_stages(tmp_path, stages)
@@ -142,3 +146,13 @@ def test_a_home_or_language_that_a_stage_takes_from_the_environment(
             assert texts(project, asking) == {name: cases[name][3] for name in asking}
         assert built(project.run()) == []
     assert texts(project, stages) == first
+
+
+def test_a_locale_that_a_stage_sets_itself_is_no_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_none(monkeypatch)
+    project = make_expression_stages(tmp_path, {"tell": code_of("locale.setlocale(locale.LC_ALL, 'C.UTF-8')", IMPORTS)})
+    assert built(project.run()) == ["tell"]
+    monkeypatch.setenv("LC_ALL", "C")
+    monkeypatch.setenv("LANG", "POSIX")
+    monkeypatch.setenv("HOME", "/elsewhere")
+    assert built(project.run()) == []

@@ -8,6 +8,7 @@
 | presence, sizes and links that Python asks for without opening | functions of `os` (`probes.py`) |
 | files that native code and programs open or probe (`access`, `readlink`) | seccomp notifications (`native.py`) |
 | environment variables that the user's code looks up | type of `os.environ` (`variables.py`) |
+| variables of locales | functions of `locale` (`locales.py`) |
 | distributions that the process has loaded | `sys.modules` (`packages.py`) |
 | searches for modules, found or not | function of `importlib` (`module_searches.py`) |
 | distributions whose metadata is looked up by name | function of `importlib.metadata` (`metadata_lookups.py`) |

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from orun.executors.tracing import user_modules
 from orun.executors.tracing.forked_workers import ForkedWorkers, Notes
+from orun.executors.tracing.locales import Locales
 from orun.executors.tracing.metadata_lookups import MetadataLookups
 from orun.executors.tracing.module_searches import ModuleSearches
 from orun.executors.tracing.probes import Probes
@@ -63,6 +64,7 @@ class Observer:
         self.searches.install()
         self.versions.install()
         self.variables.install()
+        Locales(self.variables).install()
         self.probes.install()
         self.workers.install()
 

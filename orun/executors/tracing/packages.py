@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from importlib.machinery import ModuleSpec
@@ -20,14 +19,13 @@ from typing import Any
 from orun.environment import distributions
 from orun.environment.distributions import PACKAGES
 from orun.environment.python_path import STARTUP
+from orun.environment.startup import HOOKS
 from orun.executors.local.module_sources import read_source
 from orun.executors.tracing.module_searches import is_foreign
 from orun.executors.tracing.recorder import make_absolute
 from orun.stages.code import TEXTS
 
 OWN = frozenset({"blake3", "msgspec", "typing_extensions"})  # the last is imported by msgspec if installed
-# Modules with which installers make other modules importable.
-HOOKS = re.compile(r"\b(__editable__|_editable_impl_|_distutils_hack\b|_virtualenv\b)|_editable(_loader)?\b")
 
 Modules = Mapping[str, Collection[str]]  # top-level module -> its files or folders
 
@@ -61,7 +59,7 @@ def list_needed_modules(
 
 
 def _is_relevant(module: str) -> bool:
-    """Return whether a top-level module may count; code that Python runs when it starts does not."""
+    """Return whether a top-level module may count; modules of Python's startup are in the cache key."""
     return is_foreign(module) and module not in STARTUP and not HOOKS.search(module)
 
 

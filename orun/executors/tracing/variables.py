@@ -35,6 +35,7 @@ class Variables:
         """Record lookups from now on."""
         RecordingEnviron.variables = self
         os.environ.__class__ = RecordingEnviron
+        os.environb.__class__ = RecordingBytesEnviron
 
     def narrow(self, scope: Scope) -> None:
         """Record lookups of the scope's code from now on."""
@@ -47,6 +48,17 @@ class Variables:
             return
         if self._scope.is_code(find_caller(HELPERS, depth=2)[1]):
             self.values[name] = value
+
+    def record_c_lookup(self, name: str) -> str | None:
+        """Record a lookup by C code; return the value."""
+        value = os.environ.copy().get(name)
+        if name not in self.own and name not in self.values:
+            self.values[name] = value
+        return value
+
+    def is_code(self, file: str) -> bool:
+        """Return whether a file is the project's code; False before the stage has begun."""
+        return self._scope is not None and self._scope.is_code(file)
 
 
 class RecordingEnviron(os._Environ[str]):  # noqa: SLF001 - the type of `os.environ` has no public name
@@ -86,6 +98,19 @@ class RecordingEnviron(os._Environ[str]):  # noqa: SLF001 - the type of `os.envi
     def __delitem__(self, key: str) -> None:
         self.variables.own.add(key)
         super().__delitem__(key)
+
+
+class RecordingBytesEnviron(os._Environ[bytes]):  # noqa: SLF001 - as above
+    """The same environment as bytes."""
+
+    def __getitem__(self, key: bytes) -> bytes:
+        try:
+            value = super().__getitem__(key)
+        except KeyError:
+            RecordingEnviron.variables.record_lookup(os.fsdecode(key), None)
+            raise
+        RecordingEnviron.variables.record_lookup(os.fsdecode(key), os.fsdecode(value))
+        return value
 
 
 def _find_instruction() -> tuple[CodeType, int]:

@@ -18,6 +18,7 @@ NAMES: Mapping[str, str] = {
     ComponentKind.PYTHON: "python of your code",
     ComponentKind.ENCODING: "encoding of texts",
     ComponentKind.MODULE_FOLDERS: "modules from",
+    ComponentKind.STARTUP: "startup code",
     ComponentKind.TOOL: "tool {subject}",
     ComponentKind.PACKAGE: "package {subject}",
     ComponentKind.TARGET: "target",

@@ -12,6 +12,9 @@ from tests.executors.support import Project, result
 def executor() -> Iterator[LocalExecutor]:
     with pytest.MonkeyPatch.context() as patch, LocalExecutor() as executor:
         patch.setenv("ORUN_TEST", "on")
+        patch.setenv("LANG", "C.UTF-8")  # in the plain C locale Python sets LC_CTYPE
+        for name in ("LC_ALL", "LC_CTYPE", "LC_TIME"):
+            patch.delenv(name, raising=False)
         yield executor
 
 
@@ -22,6 +25,8 @@ def executor() -> Iterator[LocalExecutor]:
         ("os.environ.get('ORUN_TEST')", {"ORUN_TEST": "on"}),
         ("os.getenv('ORUN_TEST')", {"ORUN_TEST": "on"}),
         ("'ORUN_TEST' in os.environ", {"ORUN_TEST": "on"}),
+        ("os.environb[b'ORUN_TEST']", {"ORUN_TEST": "on"}),
+        ("os.getenvb(b'ORUN_NOT_SET')", {"ORUN_NOT_SET": None}),
         ("os.environ.get('ORUN_NOT_SET', 'x')", {"ORUN_NOT_SET": None}),
         ("os.environ.setdefault('ORUN_NOT_SET', 'x')\nos.environ['ORUN_NOT_SET']", {"ORUN_NOT_SET": None}),
         ("os.environ['ORUN_TEST'] = 'off'\nos.environ['ORUN_TEST']", {}),
@@ -34,7 +39,11 @@ def executor() -> Iterator[LocalExecutor]:
         ("list(os.environ.values())", None),
         ("import subprocess\nsubprocess.run(['true'], env={**os.environ, 'X': '1'}, check=True)", {}),
         ("[value for name, value in os.environ.items() if name == 'ORUN_TEST']", None),
-        ("import tempfile, shutil\ntempfile.gettempdir(); shutil.which('ls'); os.path.expanduser('x')", {}),
+        ("import locale, tempfile, shutil\ntempfile.gettempdir(); shutil.which('ls'); os.path.expanduser('x')", {}),
+        ("import locale\nlocale.setlocale(locale.LC_TIME, 'C'); locale.str(1.5)", {}),
+        ("import locale\nlocale.setlocale(locale.LC_TIME)", {"LC_ALL": None, "LC_CTYPE": None, "LANG": "C.UTF-8"}),
+        ("import locale\nlocale.getlocale()", {"LC_ALL": None, "LC_CTYPE": None, "LANG": "C.UTF-8"}),
+        ("import locale\nlocale.setlocale(locale.LC_TIME, '')", {"LC_ALL": None, "LC_TIME": None, "LANG": "C.UTF-8"}),
     ],
 )
 def test_what_the_project_s_code_looks_up(

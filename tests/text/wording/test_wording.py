@@ -42,6 +42,7 @@ TEXTS = {
     "environment/install_commands.py": "the linker",
     "environment/physical_memory.py": "the kernel",
     "environment/providers.py": "the process that opens a session",
+    "environment/startup.py": "lines of a .pth file",
     "environment/venv_builder.py": "uv and pip",
     "executors/tracing/child_modules.py": "lines of a .pth file",
     "fs/observed_state.py": "states in stored keys",
