@@ -4,7 +4,7 @@ A built-in kind is a module `orun/stages/<folder>/<file>.py` with
 
     Params    a frozen dataclass (see `params.py`)
     SPEC      a `Spec`
-    run       run(context: Context, params: Params) -> Mapping[str, Metric]
+    run       run(context: Context, params: Params) -> Mapping[str, Metric | float]
     metrics   optional, if the names depend on parameters: metrics(params: Params) -> Collection[str]
     packages  optional, if some parameters need further packages:
               packages(params: Params, root: Path) -> Mapping[str, str], the reason for each package

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from orun.core.metrics import Metric, Quantity
 from orun.core.source_model import SourceModel
 from orun.core.targets import Target
+from orun.executors.local.returned_metrics import check_metrics
 from orun.stages._graph.input_domain import carry_domain
 from orun.stages.contract import MODEL, Context
 from orun.stages.ensure import check_output
@@ -118,28 +119,20 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
         progress=lambda *step: progress.append(step),
     )
     with contextlib.chdir(working_folder):
-        metrics = module.run(context, build(module.Params, params or {}))
+        returned = module.run(context, build(module.Params, params or {}))
     assert before == {port: digest(path) for port, path in ports.items()}, f"{uses} wrote into its inputs"
     check_output(uses, module.SPEC, output, ports)
     context.notes.extend(carry_domain(module.SPEC, output, ports))
+    metrics = check_metrics(uses, returned, module.SPEC.metrics or {})
     declared = find(uses, context.root).metrics(params or {})
     assert declared is not None
     slices = "|".join((params or {}).get("slices") or ["-"])  # of `accuracy[label=3]` the kind declares `accuracy`
     names = {re.sub(rf"\[({slices})=.*\]$", "", name) for name in metrics}
     assert names <= set(declared), f"{uses} yields metrics that it does not declare"
     for name, metric in metrics.items():
-        require_declared_quantity(uses, name, metric, module.SPEC.metrics or {})
+        quantity = (module.SPEC.metrics or {}).get(name.partition("[")[0], Quantity())
+        assert quantity.least is None or not metric.value < quantity.least, f"{uses} declares a least {name}"
     return StageRun(output, metrics, text.getvalue(), tuple(progress), tuple(context.notes))
-
-
-def require_declared_quantity(uses: str, name: str, metric: Metric, declared: Mapping[str, Quantity]) -> None:
-    """Require that a metric is what its kind declares, against which gates are checked before anything runs."""
-    quantity = declared.get(name.partition("[")[0])
-    if quantity is None:  # a user's function
-        return
-    assert (metric.unit, metric.better) == (quantity.unit, quantity.better), f"{uses} declares another {name}"
-    if quantity.least is not None:
-        assert not metric.value < quantity.least, f"{uses} declares that {name} is never below {quantity.least}"
 
 
 def make_context(folder: Path, **fields: Any) -> Context:

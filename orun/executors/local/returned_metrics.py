@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from orun.core.metrics import Better, Estimate, Metric, Noise, Unit
+from orun.core.metrics import Better, Estimate, Metric, Noise, Quantity, Unit
 from orun.core.serialization import Record, decode, encode, replace
 from orun.errors import OutputRefused
 
@@ -22,16 +22,17 @@ DECLARED = "Return each of them, or take it out of `metrics` of @orun.stage"
 HINT = "Return a mapping of names to finite numbers or orun.Metric"
 
 
-def check_metrics(stage: str, returned: object) -> dict[str, Metric]:
+def check_metrics(stage: str, returned: object, declared: Mapping[str, Quantity]) -> dict[str, Metric]:
     """Return the metrics by name.
 
     Args:
         stage: the stage's id, for errors.
         returned: return value of its function: a mapping of names to numbers or `Metric`, or None.
+        declared: what the kind declares of its metrics, by name; a number gets unit and direction from it.
 
     Raises:
-        OutputRefused: for anything else, a number that is not finite, or an interval that does not include its value.
-            An interval may be unbounded.
+        OutputRefused: for anything else, a number that is not finite, an interval that does not include its value, or
+            another unit or direction than the declared one. An interval may be unbounded.
     """
     if returned is None:
         return {}
@@ -39,7 +40,10 @@ def check_metrics(stage: str, returned: object) -> dict[str, Metric]:
         name = type(returned).__name__
         message = f"{stage} returned {'an' if name[0] in 'aeiou' else 'a'} {name}, which holds no metrics"
         raise OutputRefused(stage, message, hint=SAVE if hasattr(returned, "SerializeToString") else HINT)
-    return {_check_name(stage, name): _convert_metric(stage, name, value) for name, value in returned.items()}
+    return {
+        _check_name(stage, name): _convert_metric(stage, name, value, declared.get(name.partition("[")[0], Quantity()))
+        for name, value in returned.items()
+    }
 
 
 def require_declared(stage: str, metrics: Collection[str], declared: Collection[str]) -> None:
@@ -65,10 +69,10 @@ def _check_name(stage: str, name: object) -> str:
     return name
 
 
-def _convert_metric(stage: str, name: str, value: object) -> Metric:
+def _convert_metric(stage: str, name: str, value: object, quantity: Quantity) -> Metric:
     if isinstance(value, Real):
         try:
-            value = Metric(float(value))
+            value = Metric(float(value), quantity.unit or "", quantity.better)
         except OverflowError:
             raise _build_error(stage, f"{stage} returned a metric {name!r} that is too large for a number") from None
     subject, number = ("value", value.value) if isinstance(value, Metric) else ("it", value)
@@ -94,7 +98,17 @@ def _convert_metric(stage: str, name: str, value: object) -> Metric:
     except (TypeError, ValueError) as error:
         raise _build_error(stage, f"{_format_problem(stage, name)}: {error}") from error
     _require_intervals(stage, name, metric)
+    _require_quantity(stage, name, metric, quantity)
     return metric
+
+
+def _require_quantity(stage: str, name: str, metric: Metric, quantity: Quantity) -> None:
+    """Refuse another unit or direction than the declared one, by which gates were checked before anything ran."""
+    if quantity.unit is None or (metric.unit, metric.better) == (quantity.unit, quantity.better):
+        return
+    declared, returned = (f"unit {item.unit!r}, better {item.better!r}" for item in (quantity, metric))
+    why = f"declared: {declared}; returned: {returned}"
+    raise _build_error(stage, f"{stage} returned {name!r} otherwise than its kind declares it", why=why)
 
 
 def _format_problem(stage: str, name: str) -> str:

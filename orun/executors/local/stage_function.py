@@ -116,9 +116,10 @@ def _produce(job: Job, channel: Channel) -> tuple[dict[str, Metric], tuple[str, 
     before = _read_file_states(inputs, stable_inodes=job.stable_inodes)
     progress = _create_reporter(job.stage, channel)
     context = _build_context(job, inputs, progress)
-    metrics = check_metrics(job.stage, _call(job, context))
+    declared = job.spec.metrics or {}
+    metrics = check_metrics(job.stage, _call(job, context), declared)
     if job.origin == "file":
-        require_declared(job.stage, metrics, job.spec.metrics or ())
+        require_declared(job.stage, metrics, declared)
     finish_all(job.stage, job.output, progress)
     after = _read_file_states(inputs, stable_inodes=job.stable_inodes)
     if touched := sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)):

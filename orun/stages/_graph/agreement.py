@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from orun.core.metrics import Metric
 from orun.core.targets import Target
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
@@ -113,7 +112,7 @@ def check(
     expected: Sequence[Sequence[Array]],
     candidate: Model,
     limits: Limits | None = None,
-) -> Metric:
+) -> float:
     """Run the candidate on every case and return its largest absolute error.
 
     On a disagreement, only what the reference can promise is compared: values that depend on attention rows that see
@@ -156,7 +155,7 @@ def check(
     context.notes.extend(leniency.iter_notes())
     text = "compared %s with %s on %d inputs: largest error %.3g"
     context.log.info(text, agreement.candidate, agreement.reference, len(tries), largest)
-    return Metric(largest, better="lower")
+    return largest
 
 
 def check_against_input(
@@ -169,7 +168,7 @@ def check_against_input(
     stand_in: Path | None = None,
     outputs: Sequence[str] | None = None,
     hint: str = "",
-) -> Metric:
+) -> float:
     """Compare `context.result` with the input model of the stage.
 
     Without a tolerance, only shapes, types and finiteness must agree, and sizes that depend on values may differ.
@@ -216,7 +215,7 @@ def check_and_weigh(
     *,
     adapt: Callable[[Model], Model] | None = None,
     hint: str = "",
-) -> dict[str, Metric]:
+) -> dict[str, float]:
     """Compare `context.result` with the input model; return its size, its nodes and theirs before, and the error.
 
     Arguments and errors are as for `check_against_input`.

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-from orun.core.metrics import Metric
 from orun.errors import UsageError
 
 if TYPE_CHECKING:
@@ -205,12 +204,12 @@ def iter_tensors(model: ModelProto) -> Iterator[TensorProto]:
                     yield attribute.t
 
 
-def weigh(path: Path) -> dict[str, Metric]:
+def weigh(path: Path) -> dict[str, float]:
     """Return the metrics `size` (bytes of the artifact's folder) and `nodes` of the model."""
     files = [file for file in path.parent.rglob("*") if file.is_file()]
     return {
-        "size": Metric(sum(file.stat().st_size for file in files), "B", "lower"),
-        "nodes": Metric(sum(1 for _ in iter_nodes(load_graph(path))), better="lower"),
+        "size": sum(file.stat().st_size for file in files),
+        "nodes": sum(1 for _ in iter_nodes(load_graph(path))),
     }
 
 

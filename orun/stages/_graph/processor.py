@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from orun.core.metrics import Metric
 from orun.core.targets import Target
 from orun.environment import processor
 from orun.errors import StageFailed
@@ -26,7 +25,7 @@ def check_result(
     tries: Sequence[Case],
     expected: Sequence[Sequence[Array]],
     limits: Limits | None = None,
-) -> Metric:
+) -> float:
     """Run `context.result` on the CPU on every case and return its largest absolute error.
 
     If this processor saturates sums of 8-bit products, it may be the cause of a disagreement. Then integers are
@@ -36,7 +35,7 @@ def check_result(
         StageFailed: as `check` does, or when ONNX Runtime cannot open the result.
     """
 
-    def compare_on(target: Target | None) -> Metric:
+    def compare_on(target: Target | None) -> float:
         candidate = open_candidate(context, agreement, context.result, target)
         return check(context, agreement, tries, expected, candidate, limits)
 

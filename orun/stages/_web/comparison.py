@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from orun.core.metrics import Metric
 from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.feeds import Case
 from orun.stages.contract import Context
@@ -29,7 +28,7 @@ def compare_with_cpu(
     tries: Sequence[Case],
     run: Callable[[Feed], dict[str, Array]],
     tolerance: Tolerance,
-) -> Metric:
+) -> float:
     """Return the largest absolute error of the answers of a web session.
 
     Args:

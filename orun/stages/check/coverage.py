@@ -23,7 +23,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import HIGHER_SHARE, LOWER, SHARE, Metric
+from orun.core.metrics import HIGHER_SHARE, LOWER, SHARE
 from orun.core.serialization import replace
 from orun.core.targets import Target
 from orun.providers.registry import PROVIDERS
@@ -69,7 +69,7 @@ def metrics(params: Params) -> Collection[str]:
     return ("coverage", "fallback", "nodes", "subgraphs", *(_name_share(name) for name in PROVIDERS))
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Open the model, and write which provider runs each node."""
     del params
     from orun.measure.placement import list_cpu_nodes, read_placement
@@ -88,14 +88,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     total = sum(counts.values())
     judged = total - len(on_shapes)
     shares = {
-        _name_share(provider.name): Metric(counts[provider.name] / total if total else 0.0, "ratio")
-        for provider in target.providers
+        _name_share(provider.name): counts[provider.name] / total if total else 0.0 for provider in target.providers
     }
     return {
-        "coverage": Metric(counts[first] / judged if judged else 0.0, "ratio", "higher"),
-        "fallback": Metric(len(fallen), better="lower"),
-        "nodes": Metric(total, better="lower"),
-        "subgraphs": Metric(sum(subgraph.provider == first for subgraph in subgraphs), better="lower"),
+        "coverage": counts[first] / judged if judged else 0.0,
+        "fallback": len(fallen),
+        "nodes": total,
+        "subgraphs": sum(subgraph.provider == first for subgraph in subgraphs),
         **shares,
     }
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import COUNT, LOWER, Metric
+from orun.core.metrics import COUNT, LOWER
 from orun.errors import OrunError
 from orun.stages._graph.domains import STANDARD, find_standard_opset
 from orun.stages.contract import Context, Port, Spec
@@ -53,7 +53,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Check the model, and write a report."""
     from orun.stages._graph.io import load_graph
 
@@ -80,10 +80,10 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     }
     (context.output / "model.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n", "utf-8")
     return {
-        "opset": Metric(find_standard_opset(model)),
-        "ir_version": Metric(model.ir_version),
-        "custom_nodes": Metric(sum(custom.values()), better="lower"),
-        "unknown_shapes": Metric(len(unknown), better="lower"),
+        "opset": find_standard_opset(model),
+        "ir_version": model.ir_version,
+        "custom_nodes": sum(custom.values()),
+        "unknown_shapes": len(unknown),
     }
 
 

@@ -29,7 +29,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orun.core.metrics import HIGHER_SHARE, LOWER, SIZE, Metric
+from orun.core.metrics import HIGHER_SHARE, LOWER, SIZE
 from orun.errors import StageFailed, UsageError
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages._web.interface import find_array, iter_inputs_and_outputs, list_unfit
@@ -75,7 +75,7 @@ class Params:
     rtol: Rtol = 1e-3
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Check the model, and write a report."""
     from orun.stages._graph.io import iter_nodes, load_graph
     from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
@@ -98,27 +98,25 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         "onnxruntime_web": params.onnxruntime_web,
         "host": opened.host,
         "threads": opened.threads,
-        "max_abs_error": error.value,
+        "max_abs_error": error,
         "inputs": arrays["input"],
         "outputs": arrays["output"],
         "missing": {provider: dict(sorted(missing.items())) for provider, (_, missing) in counts.items()},
     }
     (context.output / "web.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n", "utf-8")
     shares = {
-        f"coverage.{provider}": Metric(
-            supported.total() / max(supported.total() + missing.total(), 1), "ratio", "higher"
-        )
+        f"coverage.{provider}": supported.total() / max(supported.total() + missing.total(), 1)
         for provider, (supported, missing) in counts.items()
     }
     return {
-        "size": Metric(size, "B", "lower"),
-        "nodes": Metric(sum(1 for _ in iter_nodes(folded)), better="lower"),
+        "size": size,
+        "nodes": sum(1 for _ in iter_nodes(folded)),
         "max_abs_error": error,
         **shares,
     }
 
 
-def _compare(context: Context, params: Params, model: ModelProto, runtime: WebRuntime) -> tuple[Metric, Opened]:
+def _compare(context: Context, params: Params, model: ModelProto, runtime: WebRuntime) -> tuple[float, Opened]:
     """Open the model and compare its answers with the CPU's; return the largest error, and the session's facts."""
     from orun.measure.web.session import WebSession
     from orun.stages._graph.agreement import Trial, load_cases

@@ -29,7 +29,7 @@ RECOMPILE_HINTS = {OPENVINO: f"run the model as it is; {PLUG_IN}"}
 
 def load_back(
     context: Context, engine: Engine, tries: Sequence[Case], launches: int, tolerance: Tolerance
-) -> dict[str, Metric]:
+) -> dict[str, Metric | float]:
     """Compare the compiled model with the uncompiled one, each loaded in new processes in turn.
 
     Raises:
@@ -56,12 +56,12 @@ def load_back(
         )
     subgraphs = runs["compiled"].subgraphs
     return {
-        "size": Metric(sum(size for size, *_ in before.values()), "B", "lower"),
+        "size": sum(size for size, *_ in before.values()),
         "load": _load_metric(model=loads["compiled"], reference=loads["uncompiled"]),
         "load_uncompiled": _load_metric(model=loads["uncompiled"]),
         "max_abs_error": _compare(context, tries, runs, tolerance),
-        "compiled": Metric(sum(part.provider == engine.provider for part in subgraphs), better="lower"),
-        "left": Metric(sum(len(part.nodes) for part in subgraphs if part.provider != engine.provider), better="lower"),
+        "compiled": sum(part.provider == engine.provider for part in subgraphs),
+        "left": sum(len(part.nodes) for part in subgraphs if part.provider != engine.provider),
     }
 
 
@@ -78,7 +78,7 @@ def _load_metric(**seconds: Sequence[float]) -> Metric:
     return compare_rounds(seconds, "s", noun="loads")
 
 
-def _compare(context: Context, tries: Sequence[Case], runs: Mapping[str, IsolatedRun], tolerance: Tolerance) -> Metric:
+def _compare(context: Context, tries: Sequence[Case], runs: Mapping[str, IsolatedRun], tolerance: Tolerance) -> float:
     """Compare the answers within what the uncompiled model can promise; return the largest error."""
     names = [output.name for output in load_graph(context.model()).graph.output]
     hint = "raise `atol` or `rtol` if the provider calculates in a smaller type"

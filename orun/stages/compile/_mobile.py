@@ -13,7 +13,6 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orun.core.metrics import Metric
 from orun.stages.contract import Context
 from orun.stages.library_errors import describe_error
 
@@ -66,7 +65,7 @@ def _parse_operator_set(line: str) -> tuple[str, int]:
     return domain, int(version)
 
 
-def measure_usability(context: Context) -> dict[str, Metric]:
+def measure_usability(context: Context) -> dict[str, float]:
     """Return the share of nodes that CoreML and NNAPI take, and in how many partitions; write `usability.json`.
 
     The checker fails on some valid models (a Transpose without `perm`, operators of ONNX Runtime alone). The file then
@@ -76,7 +75,7 @@ def measure_usability(context: Context) -> dict[str, Metric]:
 
     logging.getLogger("default").setLevel(logging.ERROR)
     shaped = functools.cache(usability_checker.ModelProtoWithShapeInfo)  # which may fail too
-    metrics: dict[str, Metric] = {}
+    metrics: dict[str, float] = {}
     document: dict[str, Any] = {}
     for name in ("nnapi", *COREML):
         try:
@@ -92,9 +91,9 @@ def measure_usability(context: Context) -> dict[str, Metric]:
             document[name] = {"verdict": "UNKNOWN", "why": describe_error(error)}
             context.log.warning("the suitability of %s for this model is unknown: %s", name, describe_error(error))
             continue
-        metrics[f"share.{name}"] = Metric(_compute_share(dynamic), "ratio", "higher")
-        metrics[f"partitions.{name}"] = Metric(dynamic.num_partitions, better="lower")
-        metrics[f"share_if_fixed.{name}"] = Metric(_compute_share(fixed_sizes), "ratio", "higher")
+        metrics[f"share.{name}"] = _compute_share(dynamic)
+        metrics[f"partitions.{name}"] = dynamic.num_partitions
+        metrics[f"share_if_fixed.{name}"] = _compute_share(fixed_sizes)
         context.log.info("suitability of %s for this model: %s", name, document[name]["verdict"])
     text = json.dumps(document, indent=2, sort_keys=True)
     (context.output / "usability.json").write_text(text + "\n", "utf-8")

@@ -72,7 +72,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, Metric | float]:
     """Write the compiled model and `engine.json`."""
     from orun.stages._graph.agreement import Trial, load_cases
     from orun.stages._graph.differences import Tolerance

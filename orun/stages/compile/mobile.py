@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orun.core.metrics import HIGHER_SHARE, LOWER, SIZE, Metric
+from orun.core.metrics import HIGHER_SHARE, LOWER, SIZE
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -66,7 +66,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write `model.ort`, `required_operators.config` and `usability.json`."""
     from orun.stages._graph.agreement import Trial, check, load_cases, run_cases
     from orun.stages._graph.differences import Tolerance
@@ -99,8 +99,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     limits = build_limits(context, context.model(), outputs, None)
     error = check(context, agreement, tries, expected, open_model(context.output / MODEL, outputs), limits)
     return {
-        "size": Metric((context.output / MODEL).stat().st_size, "B", "lower"),
-        "operators": Metric(operators, better="lower"),
+        "size": (context.output / MODEL).stat().st_size,
+        "operators": operators,
         "max_abs_error": error,
         **measure_usability(context),
     }

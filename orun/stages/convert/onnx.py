@@ -26,7 +26,7 @@ from graphlib import CycleError
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import LOWER, SIZE, Metric
+from orun.core.metrics import LOWER, SIZE
 from orun.stages._graph.input_domain import DeclaredInputs
 from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Spec
@@ -70,7 +70,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the model to `context.result`."""
     from orun.stages._graph.io import list_external_files, load, load_graph, save, weigh
     from orun.stages._graph.nodes import sort_nodes

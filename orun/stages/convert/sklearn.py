@@ -37,7 +37,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import HIGHER_SHARE, LOWER, SIZE, Metric
+from orun.core.metrics import HIGHER_SHARE, LOWER, SIZE
 from orun.errors import StageFailed
 from orun.stages._data.source import LABELS, DType, Examples, Source
 from orun.stages._sklearn.loading import TREE_PACKAGES, load_estimator
@@ -105,7 +105,7 @@ def packages(params: Params, root: Path) -> Mapping[str, str]:
     return dict.fromkeys(needed, str(params.model))
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the converted model to `context.result`."""
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.io import save, weigh
@@ -148,8 +148,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     )
     return {
         **weigh(context.result),
-        "max_abs_error": Metric(comparison.largest, better="lower"),
-        "agreement": Metric(comparison.agreement, "ratio", "higher"),
+        "max_abs_error": comparison.largest,
+        "agreement": comparison.agreement,
     }
 
 

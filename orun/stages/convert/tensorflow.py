@@ -29,7 +29,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import LOWER, SIZE, Metric
+from orun.core.metrics import LOWER, SIZE
 from orun.stages._tf.inputs import InputSpec
 from orun.stages.common_parameters import Atol, Dims, ExternalData, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -97,7 +97,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the converted model to `context.result`."""
     from orun.stages._graph.agreement import require_finite, run_cases
     from orun.stages._graph.differences import Tolerance

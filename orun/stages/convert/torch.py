@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.core.metrics import LOWER, SIZE, Metric
+from orun.core.metrics import LOWER, SIZE
 from orun.stages.common_parameters import Atol, Dims, DType, ExternalData, Fill, High, Low, Rtol
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.datasets import CODE
@@ -143,7 +143,7 @@ def packages(params: Params, root: Path) -> Mapping[str, str]:
     return needed
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the exported model to `context.result`."""
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.feeds import make_cases

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from orun.core.metrics import LOWER, SIZE, Metric
+from orun.core.metrics import LOWER, SIZE
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
 
@@ -32,7 +32,7 @@ class Params:
     ] = field(default_factory=list)
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the model with the reference's nodes to `context.result`."""
     import onnx
 

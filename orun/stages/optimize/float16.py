@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -70,7 +70,7 @@ LARGEST = 65504.0  # of float16
 NOTHING = "nothing in the model could be converted"
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the converted model to `context.result`."""
     from orun.stages._graph.io import load_graph, save, weigh
 
@@ -88,8 +88,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return {
         **weigh(context.result),
         "nodes_before": weigh(context.model())["nodes"],
-        "half_weights": Metric(half, better="higher"),
-        "kept": Metric(len(kept), better="lower"),
+        "half_weights": half,
+        "kept": len(kept),
         "max_abs_error": error,
     }
 
@@ -103,7 +103,7 @@ def _require_names(context: Context, params: Params) -> None:
     require_known("block_types", params.block_types, [node.op_type for node in present])
 
 
-def _compare(context: Context, params: Params) -> Metric:
+def _compare(context: Context, params: Params) -> float:
     from orun.stages._graph.agreement import Trial, check_against_input
     from orun.stages._graph.differences import Tolerance
 

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import LOWER, SIZE, Metric
+from orun.core.metrics import LOWER, SIZE
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -58,7 +58,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the changed model to `context.result`."""
     from orun.stages._graph.agreement import check_and_weigh
     from orun.stages._graph.io import load, save
@@ -78,8 +78,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     adapt = partial(_as_before, ranks, [value.name for value in result.graph.output], params.to)
     return {
         **check_and_weigh(context, "the turned model", params, adapt=adapt),
-        "transposes": Metric(transposes, better="lower"),
-        "transposes_before": Metric(before, better="lower"),
+        "transposes": transposes,
+        "transposes_before": before,
     }
 
 

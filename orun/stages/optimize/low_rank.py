@@ -27,7 +27,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.core.metrics import GAIN, HIGHER, LOWER, LOWER_SHARE, SIZE, Metric
+from orun.core.metrics import GAIN, HIGHER, LOWER, LOWER_SHARE, SIZE
 from orun.stages._data.source import Examples
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims, Excluded
@@ -98,7 +98,7 @@ def metrics(params: Params) -> Collection[str]:
     return [name for name in SPEC.metrics or () if name != "error" or params.dataset is not None]
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the factorised model to `context.result`."""
     from orun.stages._graph.agreement import Trial, check_against_input
     from orun.stages._graph.io import load, save, weigh
@@ -119,14 +119,14 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     error = check_against_input(context, "the factorised model", Trial(params.dims, params.inputs), None)
     return {
         **weigh(context.result),
-        "parameters": Metric(after, better="lower"),
-        "removed": Metric(before - after, better="higher"),
+        "parameters": after,
+        "removed": before - after,
         **measured,
         "max_abs_error": error,
     }
 
 
-def _factorize(context: Context, model: ModelProto, params: Params) -> Mapping[str, Metric]:
+def _factorize(context: Context, model: ModelProto, params: Params) -> Mapping[str, float]:
     """Factorise layers in place; return the number of layers, and the error if there is a dataset."""
     from orun.stages.optimize._low_rank.choice import prepare
     from orun.stages.optimize._low_rank.rewriting import replace_layers
@@ -142,12 +142,12 @@ def _factorize(context: Context, model: ModelProto, params: Params) -> Mapping[s
     context.log.info("\n".join(choice.describe(count)))
     pairs = choice.collect_factors(count)
     replace_layers(model, layers, pairs)
-    factorised = Metric(len(pairs), better="higher")
+    factorised = len(pairs)
     if probe is None:
         return {"factorised": factorised}
     return {
         "factorised": factorised,
-        "error": Metric(probe.measure_error(choice.compute_weights(count)), "ratio", "lower"),
+        "error": probe.measure_error(choice.compute_weights(count)),
     }
 
 

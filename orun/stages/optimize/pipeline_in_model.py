@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import COUNT, LOWER, SIZE, Metric
+from orun.core.metrics import COUNT, LOWER, SIZE
 from orun.stages._data.source import Images
 from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Port, Spec
@@ -95,7 +95,7 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
     return {**needed, "transformers": "`text`"} if params.text else needed
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the model with its pipeline to `context.result`."""
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.input_domain import read_domain, write_domain
@@ -120,7 +120,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     cases = _read_cases(draft, params, tokenizer)
     atol, rtol = (ROUNDED, ROUNDED) if params.image else EXACT
     tolerance = Tolerance(atol if params.atol is None else params.atol, rtol if params.rtol is None else params.rtol)
-    prepared, errors = context.model(), list[Metric]()
+    prepared, errors = context.model(), list[float]()
     if params.image or params.text:
         if params.image:
             add_decoding(draft, params.image)
@@ -143,8 +143,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return {
         **weigh(context.result),
         "nodes_before": weigh(context.model())["nodes"],
-        "compared": Metric(len(cases), better="neither"),
-        "max_abs_error": max(errors, key=lambda error: error.value),
+        "compared": len(cases),
+        "max_abs_error": max(errors),
     }
 
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.core.metrics import GAIN, HIGHER_SHARE, LOWER, SIZE, Metric
+from orun.core.metrics import GAIN, HIGHER_SHARE, LOWER, SIZE
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Port, Spec
@@ -68,7 +68,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the pruned model to `context.result`."""
     from orun.stages._graph.agreement import Trial, check_against_input
     from orun.stages._graph.io import iter_nodes, load, save, weigh
@@ -91,9 +91,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     error = check_against_input(context, "the pruned model", Trial(params.dims, params.inputs), None)
     return {
         **weigh(context.result),
-        "parameters": Metric(after, better="lower"),
-        "removed": Metric(before - after, better="higher"),
-        "sparsity": Metric(zeros / after, "ratio", "higher"),
+        "parameters": after,
+        "removed": before - after,
+        "sparsity": zeros / after,
         "max_abs_error": error,
     }
 

@@ -65,7 +65,7 @@ class Params:
     io_binding: IoBinding = False
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, Metric | float]:
     """Search; write the model as it is, and the settings beside it."""
     from orun.environment.processor import count_usable_cores, read_cpu
     from orun.measure.plugins import list_available
@@ -87,8 +87,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     write_settings(context.output, (*kept, own))
     return {
         "speedup": speedup,
-        "tried": Metric(sum(bool(track.launches) for track in search.tracks), better="neither"),
-        "settings": Metric(len(chosen.changes), better="neither"),
+        "tried": sum(bool(track.launches) for track in search.tracks),
+        "settings": len(chosen.changes),
         **weigh(context.result),
     }
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core import dynamic_axes
-from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -54,7 +54,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the model with its shapes to `context.result`."""
     import onnx
 
@@ -83,8 +83,8 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     dynamic = sum(not _is_known(value) for value in (*result.graph.input, *result.graph.output))
     return {
         **weigh(context.result),
-        "fixed_shapes": Metric(known, better="higher"),
-        "dynamic_values": Metric(dynamic, better="lower"),
+        "fixed_shapes": known,
+        "dynamic_values": dynamic,
         "max_abs_error": error,
     }
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, get_args
 
-from orun.core.metrics import LOWER, SIZE, Metric
+from orun.core.metrics import LOWER, SIZE
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -80,7 +80,7 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
     return {"onnxslim": "`tool: onnxslim`"} if params.tool == "onnxslim" else {}
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the simplified model to `context.result`."""
     from orun.stages._graph.agreement import check_and_weigh
     from orun.stages._graph.io import load, load_graph, save

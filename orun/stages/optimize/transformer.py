@@ -49,7 +49,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import COUNT, LOWER, SIZE, Metric
+from orun.core.metrics import COUNT, LOWER, SIZE
 from orun.errors import StageFailed
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
@@ -89,7 +89,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the fused model to `context.result`."""
     from orun.stages._graph.io import save, weigh
     from orun.stages.memory_headroom import require_memory
@@ -120,9 +120,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
             **weigh(context.result),
             "nodes_before": weigh(context.model())["nodes"],
             "max_abs_error": error,
-            "attentions": Metric(attentions),
-            "attentions_left": Metric(len(candidate.unfused), better="lower"),
-            **{f"fused.{name}": Metric(fused[name]) for name in COUNTED},
+            "attentions": attentions,
+            "attentions_left": len(candidate.unfused),
+            **{f"fused.{name}": fused[name] for name in COUNTED},
         }
     raise refused or context.failed("nothing fused the model")
 
@@ -144,7 +144,7 @@ def _describe_missing(params: Params, fused: Mapping[str, int], candidate: Fused
     return ""
 
 
-def _compare(context: Context, params: Params) -> Metric:
+def _compare(context: Context, params: Params) -> float:
     from orun.stages._graph.agreement import Trial, check_against_input
     from orun.stages._graph.differences import Tolerance
 

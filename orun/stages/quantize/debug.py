@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import GAIN, HIGHER, LOWER, SHARE, Metric
+from orun.core.metrics import GAIN, HIGHER, LOWER, SHARE
 from orun.core.serialization import encode
 from orun.stages._data.source import Examples
 from orun.stages.common_parameters import MadeUpDims, ModelTarget
@@ -74,7 +74,7 @@ class Params:
     time: Annotated[Duration, Doc("Time after which no further node is put back."), Range(low=0)] = Duration(60)
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Compare the models, and write the table of findings."""
     from orun.diagnosis.findings import Effort, analyse
     from orun.diagnosis.values import Pair
@@ -95,11 +95,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return _build_metrics(analysis)
 
 
-def _build_metrics(analysis: Analysis) -> dict[str, Metric]:
+def _build_metrics(analysis: Analysis) -> dict[str, float]:
     from orun.measure.metrics.fidelity import decibels
 
-    def build_higher(value: float) -> Metric:
-        return Metric(value, better="higher")
+    def build_higher(value: float) -> float:
+        return value
 
     values = {
         "sqnr": decibels(1.0, analysis.error),
@@ -112,11 +112,11 @@ def _build_metrics(analysis: Analysis) -> dict[str, Metric]:
         values |= {"weights.min": min(weights), "weights.median": median(weights)}
     metrics = {name: build_higher(value) for name, value in values.items()}
     if shares := [finding.share for finding in analysis.findings if finding.share is not None]:
-        metrics["share"] = Metric(max(shares), "ratio")
+        metrics["share"] = max(shares)
     return {
         **metrics,
         "tensors": build_higher(len(analysis.findings)),
-        "unmatched": Metric(analysis.unmatched, better="lower"),
+        "unmatched": analysis.unmatched,
     }
 
 

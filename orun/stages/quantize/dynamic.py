@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims, Excluded, Preprocess
 from orun.stages.contract import Context, Port, Spec
@@ -61,7 +61,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the quantized model to `context.result`."""
     from orun.stages._graph.agreement import Trial, check_against_input
     from orun.stages._graph.domains import tidy_domains
@@ -81,7 +81,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     tidy_domains(result)
     save(result, context.result)
     error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
-    return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+    return {**weigh(context.result), "quantized": quantized, "max_abs_error": error}
 
 
 def _prepare(context: Context, params: Params, path: Path) -> list[str]:

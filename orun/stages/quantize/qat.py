@@ -31,7 +31,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Port, Spec
@@ -69,7 +69,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the integer model to `context.result`."""
     from orun.stages._graph.domains import tidy_domains
     from orun.stages._graph.io import save, weigh
@@ -93,13 +93,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         context.log.warning(text, len(floats), "\n  ".join(floats))
     return {
         **weigh(context.result),
-        "quantized": Metric(quantized, better="higher"),
-        "in_float": Metric(len(floats), better="lower"),
+        "quantized": quantized,
+        "in_float": len(floats),
         "max_abs_error": _compare(context, params, model),
     }
 
 
-def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
+def _compare(context: Context, params: Params, model: ModelProto) -> float:
     """Compare the result with the trained model, as written and as it runs; return the error as it runs."""
     import numpy as np
 
@@ -133,5 +133,5 @@ def _compare(context: Context, params: Params, model: ModelProto) -> Metric:
                 error = check_result(context, agreement, tries, right)
             else:
                 error = check(context, agreement, tries, right, open_model(context.result, [name], target))
-            worst = max(worst, error.value)
-    return Metric(worst, better="lower")
+            worst = max(worst, error)
+    return worst

@@ -33,7 +33,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE
 from orun.stages._data.source import Examples
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages._graph.precision import TYPES, Override
@@ -131,7 +131,7 @@ SPEC = Spec(
 )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the quantized model to `context.result`."""
     from orun.stages._graph.agreement import check_against_input
     from orun.stages._graph.domains import tidy_domains
@@ -158,7 +158,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     tidy_domains(result)
     save(result, context.result)
     error = check_against_input(context, "the quantized model", _build_trial(params), None)
-    return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+    return {**weigh(context.result), "quantized": quantized, "max_abs_error": error}
 
 
 def _build_trial(params: Params) -> Trial:

@@ -100,7 +100,7 @@ def metrics(params: Params) -> Collection[str]:
     return (params.metric, *(("speedup",) if params.objective == "latency" else ()), *METRICS)
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, Metric | float]:
     """Search, and write the chosen model to `context.result`."""
     from orun.stages._graph.io import load_graph, save_graph, weigh
 
@@ -119,14 +119,13 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     search.trial_log.remove()
     context.log.info("chosen: %s", chosen.settings.title)
     tried = list(search.trial_log.trials.values())
-    goal = QUANTITIES[params.metric]
     return {
         **weigh(context.result),
-        params.metric: Metric(chosen.accuracy, goal.unit or "", goal.better),
+        params.metric: chosen.accuracy,
         **({"speedup": Metric(1 / chosen.time, "x", "higher", "timing")} if params.objective == "latency" else {}),
-        "tried": Metric(len(tried)),
-        "refused": Metric(sum(bool(trial.refused) for trial in tried)),
-        "front": Metric(len(front)),
+        "tried": len(tried),
+        "refused": sum(bool(trial.refused) for trial in tried),
+        "front": len(front),
     }
 
 

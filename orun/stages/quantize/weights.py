@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from orun.core.metrics import HIGHER, LOWER, SIZE, Metric
+from orun.core.metrics import HIGHER, LOWER, SIZE
 from orun.stages._data.source import Examples
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Dims, Excluded
@@ -89,7 +89,7 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
     return {"torch": "`algorithm: hqq`"} if params.algorithm == "hqq" else {}
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the quantized model to `context.result`."""
     from orun.stages._graph.agreement import check_against_input
     from orun.stages._graph.io import iter_nodes, load, save, weigh
@@ -115,7 +115,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         params.dims, params.inputs, ranges_made_up=params.algorithm == "gptq" and params.dataset is None
     )
     error = check_against_input(context, "the quantized model", compared, None)
-    return {**weigh(context.result), "quantized": Metric(quantized, better="higher"), "max_abs_error": error}
+    return {**weigh(context.result), "quantized": quantized, "max_abs_error": error}
 
 
 def _require_finite(context: Context, params: Params, model: ModelProto) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from orun.core.metrics import Metric
 from orun.core.targets import EXTENSIONS
 from orun.measure.extension_operators import needs_extensions
 from orun.stages.contract import MODEL, Context, Port
@@ -41,11 +40,11 @@ def fill_bundle(context: Context, version: str) -> Mapping[str, Any]:
     return provenance
 
 
-def seal_bundle(context: Context, provenance: Mapping[str, Any], version: str) -> Mapping[str, Metric]:
+def seal_bundle(context: Context, provenance: Mapping[str, Any], version: str) -> Mapping[str, float]:
     """Write the manifest of a bundle, after all its other files; return the bundle's size."""
     write_manifest(context.output, provenance["pipeline"], version, _list_requirements(context, provenance["stages"]))
     size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
-    return {"size": Metric(size, "B", "lower")}
+    return {"size": size}
 
 
 def _copy(context: Context, port: str) -> None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from orun.core.metrics import SIZE, Metric
+from orun.core.metrics import SIZE
 from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
@@ -59,7 +59,7 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
     return dict.fromkeys(("numpy", "onnx", "onnxruntime|onnxruntime-gpu"), "`data`") if params.data else {}
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Fill the bundle."""
     provenance = fill_bundle(context, params.version)
     if params.data is not None:

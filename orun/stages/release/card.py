@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated
 
-from orun.core.metrics import SIZE, Metric
+from orun.core.metrics import SIZE
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, FilePath
 
@@ -47,7 +47,7 @@ class Params:
     text: Annotated[FilePath | None, Doc("Markdown file to add at the end.")] = None
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the card."""
     from orun.measure.session_settings import read_settings
     from orun.stages._graph.io import load_graph
@@ -71,7 +71,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     provenance = json.loads(context.provenance.read_bytes())
     text = render_card(load_graph(context.model()), size, read_settings(folder), provenance, texts)
     (context.output / CARD).write_text(text, "utf-8")
-    return {"size": Metric(len(text.encode()), "B", "lower")}
+    return {"size": len(text.encode())}
 
 
 def _read_text(context: Context, name: str) -> str:

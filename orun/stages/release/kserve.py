@@ -20,7 +20,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from orun.core.metrics import Metric
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, Size
 
@@ -52,7 +51,7 @@ class Params:
     start_time: Annotated[int, Doc("Seconds that a replica may take to be ready."), Range(1)] = 300
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the manifests."""
     import json
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import LOWER, SIZE, Metric
+from orun.core.metrics import LOWER, SIZE
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range
 
@@ -47,7 +47,7 @@ class Params:
     provenance: Annotated[bool, Doc(f"Whether to write the property `{PROVENANCE}`.")] = True
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the model with its description to `context.result`."""
     from orun.measure.session_settings import read_settings, write_settings
     from orun.stages._graph.io import load_graph, save_graph, weigh

@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import COUNT, SIZE, Metric
+from orun.core.metrics import COUNT, SIZE
 from orun.errors import UsageError
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc
@@ -69,7 +69,7 @@ def packages(params: Params, _root: Path) -> Mapping[str, str]:
     return {package: f"`to: {place}://...`"} if package else {}
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Check the bundle, copy it, and write the receipt."""
     from orun.stages.release._manifest import MANIFEST, verify_bundle
     from orun.stages.release._publishing import build_publisher
@@ -85,7 +85,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         context.log.info("published %d files to %s", len(names), params.to)
     _write_receipt(context, params, manifest, publisher.read_reference())
     size = sum((bundle / name).stat().st_size for name in names)
-    return {"size": Metric(size, "B", "lower"), "files": Metric(len(names))}
+    return {"size": size, "files": len(names)}
 
 
 def _is_published(context: Context, params: Params, publisher: Publisher, digest: str, names: Sequence[str]) -> bool:

@@ -21,7 +21,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.core.metrics import COUNT, LOWER, Metric
+from orun.core.metrics import COUNT, LOWER
 from orun.errors import UnknownName
 from orun.stages._graph.input_domain import ComparedInputs
 from orun.stages.common_parameters import Atol, Dims, Rtol
@@ -70,10 +70,10 @@ class Params:
     rtol: Rtol = 1e-3
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Run each model in both environments, and compare."""
     _require_providers(context, params.providers)
-    errors: list[Metric] = []
+    errors: list[float] = []
     report: dict[str, Any] = {"answers": {}}
     for name in _list_models(context, params):
         answers, error, environment = _check_model(context, params, name)
@@ -82,9 +82,9 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         errors.append(error)
     (context.output / "serve.json").write_text(json.dumps(report, indent=2, sort_keys=True) + "\n", "utf-8")
     return {
-        "answers": Metric(sum(report["answers"].values())),
-        "max_abs_error": max(errors, key=lambda error: error.value),
-        "packages": Metric(len(report["packages"]), better="lower"),
+        "answers": sum(report["answers"].values()),
+        "max_abs_error": max(errors),
+        "packages": len(report["packages"]),
     }
 
 
@@ -102,7 +102,7 @@ def _list_models(context: Context, params: Params) -> list[str]:
     return [params.model] if params.model else known
 
 
-def _check_model(context: Context, params: Params, name: str) -> tuple[int, Metric, dict[str, Any]]:
+def _check_model(context: Context, params: Params, name: str) -> tuple[int, float, dict[str, Any]]:
     """Return the number of answers, the largest error, and the report of the users' process."""
     import numpy as np
 

@@ -41,7 +41,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.core.metrics import SIZE, Metric
+from orun.core.metrics import SIZE
 from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages.contract import MODEL, Context, Port, Spec
@@ -97,7 +97,7 @@ class Params:
     )
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Fill the folder."""
     from orun.core.serialization import parse_foreign_json
     from orun.core.targets import EXTENSIONS
@@ -148,7 +148,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         write_reference(context.output, run_examples(context, path.parent, target, params.data), settings["model"])
     write_manifest(context.output, manifest["name"], settings["version"], requires)
     size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
-    return {"size": Metric(size, "B", "lower")}
+    return {"size": size}
 
 
 def _build_model_settings(context: Context, params: Params, manifest: Mapping[str, Any], folder: str) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from orun.core.metrics import SIZE, Metric
+from orun.core.metrics import SIZE
 from orun.stages._data.source import Examples
 from orun.stages.contract import Context, Port, Spec
 from orun.stages.params import Doc, Range, TargetName
@@ -59,7 +59,7 @@ class Params:
     ] = None
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the repository."""
     from orun.core.targets import Target
     from orun.measure.session_settings import FILE_NAME, add_settings, read_settings
@@ -92,7 +92,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     shutil.copytree(files, version, copy_function=shutil.copyfile, ignore=shutil.ignore_patterns(FILE_NAME))
     (home / "config.pbtxt").write_text(text, "utf-8")
     size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
-    return {"size": Metric(size, "B", "lower")}
+    return {"size": size}
 
 
 def _try_batches(context: Context, params: Params) -> None:

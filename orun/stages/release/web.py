@@ -24,7 +24,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-from orun.core.metrics import LOWER, SIZE, Metric
+from orun.core.metrics import LOWER, SIZE
 from orun.stages._web.parameters import NodeModules, OnnxruntimeWeb, build_runtime
 from orun.stages.common_parameters import Atol, Rtol
 from orun.stages.contract import Context, Port, Spec
@@ -74,7 +74,7 @@ class Params:
     rtol: Rtol = 1e-3
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Fill the folder, and try the page."""
     from orun.stages._graph.io import load_graph
     from orun.stages._web.interface import require_fit
@@ -93,9 +93,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
     return {**seal_bundle(context, provenance, params.version), "max_abs_error": error}
 
 
-def _try_page(
-    context: Context, params: Params, model: ModelProto, example: Mapping[str, Array], program: str
-) -> Metric:
+def _try_page(context: Context, params: Params, model: ModelProto, example: Mapping[str, Array], program: str) -> float:
     """Run the example in the page, as a user would who changes nothing; return the largest error of the answer."""
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.feeds import Case

@@ -10,7 +10,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from orun.core.metrics import Metric
 from orun.environment.env_vars import set_variable
 from orun.measure.dataset import Batch, Dataset, group, make_batch
 from orun.stages._graph.feeds import Input
@@ -55,7 +54,7 @@ def train(
     loss: Loss,
     schedule: Schedule,
     extra_parameters: Iterable[torch.nn.Parameter] = (),
-) -> Mapping[str, Metric]:
+) -> Mapping[str, float]:
     """Train a module in place, write its weights for `convert/torch`, and return the metrics.
 
     Args:
@@ -101,7 +100,7 @@ def train(
     torch.save(
         {name: value.cpu() if torch.is_tensor(value) else value for name, value in weights}, context.output / WEIGHTS
     )
-    return {"loss": Metric(mean, better="lower"), "parameters": Metric(count(bound.module), better="lower")}
+    return {"loss": mean, "parameters": count(bound.module)}
 
 
 def _shuffle(dataset: Dataset, size: int, numbers: np.random.Generator) -> list[NDArray[np.intp]]:

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import COUNT, Metric
+from orun.core.metrics import COUNT
 from orun.stages.contract import Context
 from orun.stages.params import Code, Doc, Range, Ratio
 from orun.stages.train._settings import (
@@ -76,7 +76,7 @@ class Params:
 SPEC = make_spec("teacher", {"teacher_parameters": COUNT})
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the student's weights."""
     from orun.stages._torch.source import find_trained_weights, load_module
     from orun.stages.datasets import load_dataset
@@ -94,7 +94,7 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
         loss = _make_loss(context, params, dataset, teacher, projections)
         extra_parameters = projections.parameters() if projections else ()
         metrics = train(context, student, dataset, loss, schedule, extra_parameters)
-    return {**metrics, "teacher_parameters": Metric(count(teacher.module))}
+    return {**metrics, "teacher_parameters": count(teacher.module)}
 
 
 def _compare(context: Context, params: Params, dataset: Dataset, student: Bound, teacher: Bound) -> Projections | None:

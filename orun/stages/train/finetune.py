@@ -19,7 +19,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated
 
-from orun.core.metrics import Metric
 from orun.stages.contract import Context
 from orun.stages.params import Code, Doc
 from orun.stages.train._settings import (
@@ -62,7 +61,7 @@ class Params:
 SPEC = make_spec("module", {})
 
 
-def run(context: Context, params: Params) -> Mapping[str, Metric]:
+def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the weights of the trained module."""
     from orun.stages._torch.source import find_trained_weights, load_module
     from orun.stages.datasets import format_title, load_dataset

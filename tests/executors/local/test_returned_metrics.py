@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 import pytest
 
-from orun.core.metrics import Comparison, Disturbance, Estimate, Metric, make_unknown
+from orun.core.metrics import HIGHER_SHARE, TIME, Comparison, Disturbance, Estimate, Metric, Quantity, make_unknown
 from orun.core.serialization import decode, encode, from_json, replace, to_json
 from orun.errors import OutputRefused
 from orun.executors.local.returned_metrics import check_metrics, require_declared
@@ -17,11 +17,33 @@ HINT = "  hint: Return a mapping of names to finite numbers or orun.Metric"
 
 def test_numbers_of_any_library_become_metrics() -> None:
     metric = Metric(12, "s", "lower")
-    assert check_metrics("a", {"a": 1, "b": 0.5, "c": np.float32(2), "d": np.int64(3), "e": metric}) == {
+    assert check_metrics("a", {"a": 1, "b": 0.5, "c": np.float32(2), "d": np.int64(3), "e": metric}, {}) == {
         "a": Metric(1.0), "b": Metric(0.5), "c": Metric(2.0), "d": Metric(3.0), "e": Metric(12.0, "s", "lower"),
     }  # fmt: skip
-    assert check_metrics("a", None) == {}
-    assert type(check_metrics("a", {"c": np.float64(2)})["c"].value) is float
+    assert check_metrics("a", None, {}) == {}
+    assert type(check_metrics("a", {"c": np.float64(2)}, {})["c"].value) is float
+
+
+def test_a_number_gets_the_unit_and_the_direction_that_its_kind_declares() -> None:
+    declared = {"p50": TIME, "score": HIGHER_SHARE, "own": Quantity()}
+    assert check_metrics("a", {"p50": 0.5, "score[label=3]": 1, "own": 2, "more": 3}, declared) == {
+        "p50": Metric(0.5, "s", "lower"),
+        "score[label=3]": Metric(1.0, "ratio", "higher"),
+        "own": Metric(2.0),
+        "more": Metric(3.0),
+    }
+
+
+def test_a_metric_in_another_unit_or_direction_than_declared_is_refused() -> None:
+    """Its gate was checked against the declaration before anything ran."""
+    with pytest.raises(OutputRefused) as caught:
+        check_metrics("acme", {"p50": Metric(12.0, "", "lower")}, {"p50": TIME})
+    assert str(caught.value) == (
+        "acme returned 'p50' otherwise than its kind declares it\n"
+        f"  declared: unit 's', better 'lower'; returned: unit '', better 'lower'\n{HINT}"
+    )
+    own = Metric(12.0, "B", "higher")
+    assert check_metrics("a", {"own": own}, {"own": Quantity()}) == {"own": own}
 
 
 def test_numbers_of_any_library_may_be_in_a_metric() -> None:
@@ -31,7 +53,7 @@ def test_numbers_of_any_library_may_be_in_a_metric() -> None:
     interval = Estimate(number, number, np.float64("inf"))
     compared = Comparison(number, interval, interval, "paired", three)
     returned = Metric(number, "ratio", "higher", "sample", interval, references={"fused": compared}, examples=three)
-    metric = check_metrics("a", {"x": returned})["x"]
+    metric = check_metrics("a", {"x": returned}, {})["x"]
     plain = Estimate(1.0, 1.0, INFINITE)
     assert metric == replace(
         returned, interval=plain, references={"fused": Comparison(1.0, plain, plain, "paired", 3)}, examples=3
@@ -50,19 +72,19 @@ def compared(ratio: Estimate) -> dict[str, Metric]:
 
 def test_an_interval_may_be_open() -> None:
     returned = compared(Estimate(1.0, -INFINITE, INFINITE))
-    assert check_metrics("a", returned) == returned
+    assert check_metrics("a", returned, {}) == returned
 
 
 def test_a_metric_of_which_nothing_is_known_says_why() -> None:
     disturbance = Disturbance(3, 3, shared=True)
     comparison = Comparison(1.0, make_unknown(1.2), make_unknown(0.2), "paired", 3, disturbance=disturbance)
     metric = Metric(1.2, "s", "lower", "timing", make_unknown(1.2), comparison, disturbance=disturbance)
-    assert check_metrics("latency", {"p50": metric}) == {"p50": metric}
+    assert check_metrics("latency", {"p50": metric}, {}) == {"p50": metric}
 
 
 def test_an_interval_may_miss_its_value_by_rounding() -> None:
     returned = compared(Estimate(0.3, 0.1 + 0.2, 0.4))
-    assert check_metrics("a", returned) == returned
+    assert check_metrics("a", returned, {}) == returned
 
 
 @pytest.mark.parametrize(
@@ -135,13 +157,13 @@ def test_an_interval_may_miss_its_value_by_rounding() -> None:
 )
 def test_anything_else_is_refused(returned: Any, message: str) -> None:
     with pytest.raises(OutputRefused) as caught:
-        check_metrics("a", returned)
+        check_metrics("a", returned, {})
     assert str(caught.value) == f"{message}\n{HINT}"
 
 
 def test_a_model_is_not_returned_but_saved() -> None:
     with pytest.raises(OutputRefused) as caught:
-        check_metrics("a", onnx.ModelProto())
+        check_metrics("a", onnx.ModelProto(), {})
     assert str(caught.value) == (
         "a returned a ModelProto, which holds no metrics\n  hint: Save the model: onnx.save(model, context.result)"
     )

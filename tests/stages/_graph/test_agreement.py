@@ -87,7 +87,7 @@ def test_a_disagreement_names_output_case_and_way_out(tmp_path: Path) -> None:
 def test_an_axis_of_which_each_model_may_have_another_size(tmp_path: Path) -> None:
     def largest(value: Array) -> float:
         agreement = Agreement("the new model", "the old model", ["y"], None, "", {"y": (0,)})
-        return check(make_context(tmp_path), agreement, CASES, [[np.ones((2, 4))]], lambda _: [value]).value
+        return check(make_context(tmp_path), agreement, CASES, [[np.ones((2, 4))]], lambda _: [value])
 
     assert largest(np.full((3, 4), 1.5)) == 0.5
     assert largest(np.ones((0, 4))) == 0
@@ -103,12 +103,11 @@ def test_an_axis_of_which_each_model_may_have_another_size(tmp_path: Path) -> No
         )
 
 
-def test_the_largest_error_is_the_metric(tmp_path: Path) -> None:
+def test_the_largest_error_is_returned(tmp_path: Path) -> None:
     agreement = Agreement("the new model", "the old model", ["y", "z"], TIGHT, "")
     expected = [[np.ones(3), np.ones(2)]]
-    metric = check(make_context(tmp_path), agreement, CASES, expected, lambda _: [np.ones(3), np.full(2, 1.0005)])
-    assert metric.value == pytest.approx(0.0005)
-    assert (metric.better, metric.noise) == ("lower", "none")
+    error = check(make_context(tmp_path), agreement, CASES, expected, lambda _: [np.ones(3), np.full(2, 1.0005)])
+    assert error == pytest.approx(0.0005)
 
 
 def test_a_model_that_cannot_run_a_case(tmp_path: Path) -> None:
@@ -234,7 +233,7 @@ def checked(folder: Path, wrong: Array, limits: Limits) -> tuple[float, list[str
     stage = make_context(folder)
     agreement = Agreement("the new model", "the old model", ["y"], TIGHT, "do something")
     error = check(stage, agreement, CASES, [[NUMBERS]], lambda _: [(NUMBERS + wrong).astype(np.float32)], limits)
-    return error.value, stage.notes
+    return error, stage.notes
 
 
 def test_values_that_count_for_nothing_are_left_out(tmp_path: Path) -> None:

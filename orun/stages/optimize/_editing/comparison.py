@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from onnx import ModelProto
 
-from orun.core.metrics import Metric
 from orun.measure.dataset import Array
 from orun.stages._graph.agreement import Trial, check, load_cases, open_candidate, run_alone, run_cases
 from orun.stages._graph.differences import Tolerance
@@ -21,7 +20,7 @@ HINT = "look at what the edits change; `check: false` where that is meant"
 BAKED = "the graph may hold that size in a constant: export the model with a dynamic axis"
 
 
-def compare(draft: Draft, result: ModelProto, trial: Trial, tolerance: Tolerance | None) -> Metric | None:
+def compare(draft: Draft, result: ModelProto, trial: Trial, tolerance: Tolerance | None) -> float | None:
     """Run the edited model, and compare the outputs that the model before it has, too.
 
     The result is written already; the trial is of its inputs. Without a tolerance nothing is compared. The largest

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orun.core.metrics import Metric
 from orun.measure.dataset import Array, choose, spread_indices
 from orun.stages._data.images import ORIENTATION, list_images, open_image, prepare_image
 from orun.stages._data.source import Images, Source, Text
@@ -131,7 +130,7 @@ def explain_odd_texts(cases: Sequence[Case], special: Collection[str]) -> str:
 
 def compare_preparation(
     context: Context, model: Path, cases: Sequence[Case], code: str, tolerance: Tolerance, hint: str
-) -> Metric:
+) -> float:
     """Compare a model that prepares its inputs with the one before it on what Python prepared.
 
     `code` is what prepared the inputs (`Pillow`), `hint` what to do about a disagreement whose cause is known.
@@ -158,7 +157,7 @@ def compare_outputs(
     labels: Labels | None,
     boxes: Boxes | None,
     tolerance: Tolerance,
-) -> Metric:
+) -> float:
     """Compare the labels or boxes of the result with what NumPy makes of the outputs before it.
 
     Raises:
