@@ -6,13 +6,14 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from orun.core.serialization import encode
 from orun.environment.install_commands import list_extras
 from orun.pipeline.fragments import describe_type, to_plain_default
 from orun.report.table import wrap
 from orun.text.units import show
 
 if TYPE_CHECKING:
-    from orun.core.metrics import Unit
+    from orun.core.metrics import Better, Unit
     from orun.report.terminal import Terminal
     from orun.stages.contract import Port
     from orun.stages.kind import Kind
@@ -24,6 +25,9 @@ BOUND = {
     "measurement": "this machine",
 }
 UNITS: Mapping[TypeName, Unit] = {"duration": "s", "size": "B", "ratio": "ratio"}
+UNIT_NOUNS: Mapping[Unit, str] = {
+    "s": "time", "B": "bytes", "J": "energy", "ratio": "proportion", "x": "factor", "1/s": "rate",
+}  # fmt: skip
 INDENT = "    "
 
 
@@ -64,7 +68,24 @@ def _list_nested(kind: ParamType, name: str) -> tuple[tuple[Param, ...], str]:
 def list_metrics(kind: Kind) -> list[str] | None:
     """Return the metrics of a kind, by its default parameters if it depends on them; None when only a file can tell."""
     names = kind.metrics({param.name: param.default for param in kind.params if not param.required})
-    return None if names is None else sorted(names)
+    return None if names is None else list(names)
+
+
+def _describe_metrics(kind: Kind) -> str:
+    """Return the metrics of a kind with what a gate on each needs: `p50, p90 (time, lower is better); nodes`."""
+    names = list_metrics(kind)
+    if names is None:
+        return "what its parameters ask for"
+    groups: dict[tuple[Unit | None, Better], list[str]] = {}
+    for name in names:
+        quantity = (kind.spec.metrics or {})[name]
+        groups.setdefault((quantity.unit, quantity.better), []).append(name)
+    return "; ".join(f"{', '.join(group)}{_describe_quantity(*facts)}" for facts, group in groups.items())
+
+
+def _describe_quantity(unit: Unit | None, better: Better) -> str:
+    facts = [*([UNIT_NOUNS[unit]] if unit else []), *([f"{better} is better"] if better != "neither" else [])]
+    return f" ({', '.join(facts)})" if facts else ""
 
 
 def format_kind(kind: Kind, terminal: Terminal) -> list[str]:
@@ -93,11 +114,10 @@ def _format_entry(name: str, summary: str, doc: str, terminal: Terminal) -> list
 
 def list_facts(kind: Kind) -> list[tuple[str, str]]:
     """Return what else is to be known of a kind, by name."""
-    names = list_metrics(kind)
     rows = [
         ("output", kind.spec.output),
         ("input domain", _describe_domain(kind)),
-        ("metrics", "what its parameters ask for" if names is None else ", ".join(names)),
+        ("metrics", _describe_metrics(kind)),
         ("tools in its key", ", ".join(tool.replace("|", " or ") for tool in kind.spec.tools)),
         ("extras", ", ".join(list_extras(kind.spec.tools, kind.spec.extra)) if kind.spec.extra else ""),
         ("result holds for", BOUND[kind.spec.stage_class]),
@@ -139,6 +159,7 @@ def to_data(kind: Kind) -> dict[str, Any]:
             for name, param in flatten_params(kind.params)
         ],
         "metrics": list_metrics(kind),
+        "quantities": encode(kind.spec.metrics or {}),
         "tools": list(kind.spec.tools),
         "extra": kind.spec.extra,
         "class": kind.spec.stage_class,
