@@ -52,8 +52,8 @@ def test_metrics_say_how_a_gate_on_them_is_written(orun: CommandLine) -> None:
     lines = orun("stages", "measure/load").out.splitlines()
     assert lines[lines.index("output: metrics") + 1] == (
         "metrics: throughput (rate, higher is better); served (proportion, higher is better); p50, p90, p99, mean, max "
-        "(time, lower is better); cpu_utilization, gpu_utilization (proportion); cpu_energy, gpu_energy (energy, lower is "
-        "better)"
+        "(time, lower is better); cpu_utilization, gpu_utilization (proportion); cpu_energy, gpu_energy (energy, lower "
+        "is better)"
     )
     shown = json.loads(orun("stages", "measure/accuracy", "--json").out)
     assert shown["metrics"] is None  # its parameters choose
