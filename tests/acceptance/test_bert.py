@@ -13,8 +13,6 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.slow
-
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 STAGES = ["export", "simplify", "fuse", "int8", "accuracy", "latency", "release"]
 
@@ -49,12 +47,21 @@ def built(result: Mapping[str, Any]) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def cold(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Mapping[str, Any]]:
-    """A project whose pipeline ran once, and the result of that run."""
+def quantized(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Mapping[str, Any]]:
+    """A project whose pipeline ran up to its int8 model, and the result of that run."""
     project = Project(tmp_path_factory.mktemp("bert") / "pipelines")
     shutil.copytree(PIPELINES, project.folder, ignore=shutil.ignore_patterns("__pycache__"))
+    code, result = project.run("--to", "int8")
+    assert (code, outcomes(result)) == (0, dict.fromkeys(STAGES[:4], "built"))
+    return project, result
+
+
+@pytest.fixture(scope="module")
+def cold(quantized: tuple[Project, Mapping[str, Any]]) -> tuple[Project, Mapping[str, Any]]:
+    """The same project after a run of the whole pipeline, and the result of that run."""
+    project, _ = quantized
     code, result = project.run()
-    assert (code, outcomes(result)) == (0, dict.fromkeys(STAGES, "built"))
+    assert (code, outcomes(result)) == (0, dict.fromkeys(STAGES[:4], "cached") | dict.fromkeys(STAGES[4:], "built"))
     return project, result
 
 
@@ -66,6 +73,18 @@ def project(cold: tuple[Project, Mapping[str, Any]], tmp_path: Path) -> Project:
     return copy
 
 
+def test_a_real_bert_becomes_a_gated_int8_model(quantized: tuple[Project, Mapping[str, Any]]) -> None:
+    project, result = quantized
+    stages = {stage["stage"]: stage for stage in result["stages"]}
+    assert stages["fuse"]["metrics"]["attentions"]["value"] == 6
+    assert [(gate["stage"], gate["metric"], gate["outcome"]) for gate in result["verdicts"]] == [
+        ("int8", "size", "passed")
+    ]
+    code, again = project.run("--to", "int8")
+    assert (code, outcomes(again), again["verdicts"]) == (0, dict.fromkeys(STAGES[:4], "cached"), result["verdicts"])
+
+
+@pytest.mark.slow
 def test_it_ends_with_every_gate_judged(cold: tuple[Project, Mapping[str, Any]]) -> None:
     _, result = cold
     assert {(gate["stage"], gate["metric"]) for gate in result["verdicts"]} >= {
@@ -76,6 +95,7 @@ def test_it_ends_with_every_gate_judged(cold: tuple[Project, Mapping[str, Any]])
     assert not [gate for gate in result["verdicts"] if gate["fails"]]
 
 
+@pytest.mark.slow
 def test_static_integers_share_what_comes_before_them_and_keep_the_accuracy(project: Project) -> None:
     """The whole pipeline; how much faster they are than float is for a quiet machine to say."""
     short = ("with.time=0s", "with.warmup=0s", "with.max_launches=3", "with.samples=6", "gate.speedup.undecided=allow")
@@ -92,6 +112,7 @@ def test_static_integers_share_what_comes_before_them_and_keep_the_accuracy(proj
     assert timed["p50"] == "no baseline"
 
 
+@pytest.mark.slow
 def test_again_everything_is_cached_and_judged(cold: tuple[Project, Mapping[str, Any]]) -> None:
     project, first = cold
     code, second = project.run()
@@ -99,6 +120,7 @@ def test_again_everything_is_cached_and_judged(cold: tuple[Project, Mapping[str,
     assert second["verdicts"] == first["verdicts"]
 
 
+@pytest.mark.slow
 def test_one_parameter_reruns_what_depends_on_it(project: Project) -> None:
     code, result = project.run("--set", "stages.int8.with.per_channel=false", "--to", "int8")
     assert (code, built(result)) == (0, ["int8"])
@@ -106,6 +128,7 @@ def test_one_parameter_reruns_what_depends_on_it(project: Project) -> None:
     assert int8["reasons"] == ["parameter per_channel: true -> false"]
 
 
+@pytest.mark.slow
 def test_touching_the_model_script_rebuilds_and_equal_bytes_stop_it(project: Project) -> None:
     project.edit(
         "minilm.py",
@@ -116,6 +139,7 @@ def test_touching_the_model_script_rebuilds_and_equal_bytes_stop_it(project: Pro
     assert built(result) == ["export", "release"], "the bundle's provenance names the key of each stage"
 
 
+@pytest.mark.slow
 def test_the_bundle_verifies_and_a_flipped_bit_does_not(
     cold: tuple[Project, Mapping[str, Any]], tmp_path: Path
 ) -> None:
@@ -160,6 +184,7 @@ def scale(context: Context, *, operator: str, factor: float) -> None:
 
 
 @pytest.mark.parametrize(("after", "operator"), [("fuse", "Attention"), ("int8", "Mul")])
+@pytest.mark.slow
 def test_a_broken_stage_fails_the_accuracy_gates(project: Project, after: str, operator: str) -> None:
     """The fault stands behind the stage that would have made it, in front of what measures it, here on fewer texts."""
     (project.folder / "broken.py").write_text(BROKEN)

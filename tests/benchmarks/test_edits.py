@@ -17,7 +17,6 @@ def test_runs_leave_what_clean_ones_make(tmp_path: Path) -> None:
     assert [difference for _, difference in islice(campaign(tmp_path, "1"), 4)] == [""] * 4
 
 
-@pytest.mark.slow
 def test_what_no_key_holds_is_a_difference(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = "import time\n\ndef word():\n    return str(time.time_ns())\n"
     monkeypatch.setitem(edited_project.FILES, "helper.py", clock)

@@ -114,7 +114,6 @@ def serving(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
             server.kill()
 
 
-@pytest.mark.slow
 def test_a_client_that_leaves(folder: Path) -> None:
     with serving(folder) as server:
         wait_until(lambda: run_of(server.pid))

@@ -13,8 +13,6 @@ import pytest
 from tests.project import Project
 from tests.site_packages import CHECKOUT, Site, reasons
 
-pytestmark = pytest.mark.slow  # the quick tests edit another plug-in: test_packages.py
-
 PIPELINE = """
 name: text
 stages:
@@ -71,6 +69,7 @@ def test_its_code_and_its_version_count(tmp_path: Path) -> None:
     assert reasons(site.run(project)) == {}
 
 
+@pytest.mark.slow
 def test_a_run_with_nothing_to_do_looks_for_no_entry_points(tmp_path: Path) -> None:
     project, site, _ = make(tmp_path)
     site.run(project)

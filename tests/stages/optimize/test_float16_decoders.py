@@ -32,7 +32,6 @@ def fuse_attention(folder: Path, model: Path) -> Path:
     return run_stage("optimize/transformer", folder, {"method": "rules"}, inputs={"model": model}).output
 
 
-@pytest.mark.slow  # rows that see nothing are quick, in _graph/test_agreement.py
 def test_rows_behind_a_text_by_more_than_the_window_see_nothing(tmp_path: Path, mistral: Path) -> None:
     note = f"495 of 5,049 values of output 'scores' {UNSEEN}"
     assert to_float16(tmp_path, mistral).notes == (note,)
