@@ -19,11 +19,9 @@ from orun.core.serialization import replace
 from orun.environment.call_cache import forget
 from orun.errors import MissingPackages, UsageError
 from orun.eventlog import Journal, Listener, forward_activities, ignore
-from orun.fs.os_errors import quote
-from orun.noop.answer import answer
-from orun.noop.check import Request
-from orun.remote.options import FLEET, Remote
-from orun.store.layout import format_command_options, is_writable, locate_default_store
+from orun.noop.answer import answer, build_request
+from orun.remote.options import Remote
+from orun.store.layout import is_writable, locate_default_store
 from orun.text.api_arguments import PathLike, as_list, format_values, require_limits, require_path
 
 if TYPE_CHECKING:
@@ -123,34 +121,12 @@ def explain(
         PipelineError: with every mistake of the file.
         UsageError: when there is no stage of that name, or the machines cannot be used.
     """
+    from orun.planning.explanation import explain_stage
+
     if not isinstance(stage, str):
         raise UsageError(f"stage must be the id of a stage, not {stage!r}")
     with _open_planner(_load_pipeline(file, set), store, (), remote, executor) as planner:
-        return _explain_stage(planner, stage)
-
-
-def _explain_stage(planner: Planner, stage: str) -> Step:
-    chosen = _select(planner.pipeline, [stage], (), ())
-    plan = planner.plan()
-    steps = [step for step in plan.steps if step.stage.id in chosen]
-    if len(steps) > 1:
-        ids = [step.stage.id for step in steps]
-        options = format_command_options(planner.pipeline.overrides, planner.store.root, planner.pipeline.root)
-        raise UsageError(
-            f"{stage} is {len(ids)} stages, one for each value of its matrix",
-            why="\n".join(ids),
-            hint=f"orun explain {quote(steps[0].stage.position.file)} {quote(ids[0])}{options}",
-        )
-    (step,) = steps
-    facts = planner.find_facts(step.machine)
-    if step.machine:
-        step = replace(step, facts=facts.list_components(step.stage))
-    step = replace(step, left_out=plan.left_out)
-    latest = planner.store.find_latest(planner.pipeline.name, step.stage.id)
-    if latest is None:
-        return step
-    now = facts.observe_state(step.stage, latest.implicit_deps, planner.store.files)
-    return replace(step, used=(latest.implicit_deps.components, now.components))
+        return explain_stage(planner, stage)
 
 
 def run(  # noqa: PLR0913 - the options of the command line
@@ -219,7 +195,7 @@ def run(  # noqa: PLR0913 - the options of the command line
     listener = on_event or choose_listener()
     remote = Remote(remote) if isinstance(remote, str) else remote
     part = only or from_ or to or force or fresh
-    request = None if part else _build_request(file, set, store, remote, executor, strict=strict)
+    request = None if part else build_request(file, set, store, remote, executor, strict=strict)
     paths = [Path(path) for path in as_list("reports", reports)]
     if request and (answered := answer(request, paths, listener, started_at)):
         return answered
@@ -229,21 +205,20 @@ def run(  # noqa: PLR0913 - the options of the command line
         from orun.environment.resources import find_available_resources
         from orun.noop import overwrites
         from orun.noop.record import write_record
+        from orun.planning.open_planner import open_planner
         from orun.remote.settings import resolve
         from orun.runner.output_checkouts import require_distinct_folders
         from orun.runner.preflight import require
         from orun.runner.run_session import RunSession, require_up_to_date
 
-        root = Path(store) if store else locate_default_store(pipeline.root)
+        root = _locate_store(store, pipeline)
         read_only = not is_writable(root)
         if paths:
-            overwrites.refuse(paths, overwrites.list_pipeline_files(pipeline))
-            overwrites.refuse(paths, overwrites.list_remote_folders(remote or Remote(), pipeline.project))
-            overwrites.refuse_in_store(paths, root)
-        planner = _build_planner(
+            overwrites.refuse_before_planning(paths, pipeline, remote or Remote(), root)
+        planner = open_planner(
             pipeline.to_strict() if strict else pipeline,
             root,
-            force,
+            as_list("force", force),
             fresh=fresh,
             read_only=read_only,
             past_gates=past_gates,
@@ -296,11 +271,13 @@ def rebuild(
         PipelineError: with every mistake of the file, and all that its stages lack on this machine.
         UsageError: when a stage of that name is not in the file, or nothing is stored to compare with.
     """
+    from orun.planning.open_planner import open_planner
     from orun.runner.reproducibility import rebuild as build_again
 
     _require_posix("orun.api.rebuild")
 
-    planner = _build_planner(_load_pipeline(file, set), store, (), fresh=False)
+    pipeline = _load_pipeline(file, set)
+    planner = open_planner(pipeline, _locate_store(store, pipeline))
     with planner.store:
         return build_again(planner, _select(planner.pipeline, only, (), ()), on_result)
 
@@ -407,25 +384,6 @@ def _require_posix(function: str) -> None:
         require_posix(function)
 
 
-def _build_request(
-    file: PathLike | Pipeline,
-    values: Mapping[str, Any] | None,
-    store: PathLike | None,
-    remote: Remote | None,
-    executor: Fleet | str | None,
-    *,
-    strict: bool,
-) -> Request | None:
-    """Return the request that a no-op record may answer; None if the caller brings a pipeline or fleet of its own."""
-    fleet = os.environ.get(FLEET, "") if executor is None else executor
-    if not (isinstance(file, str | os.PathLike) and isinstance(fleet, str)):
-        return None
-    forget()  # before the no-op record is read
-    path = Path(file).absolute()
-    root = Path(store).absolute() if store else locate_default_store(path.parent).absolute()
-    return Request(root, path, format_values(values), remote, strict, fleet)
-
-
 def _collect_fleet_state(
     executor: Fleet | str, run: FleetRun | None, planner: Planner, remote: Settings | None
 ) -> FleetState | None:
@@ -446,25 +404,8 @@ def _load_pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) 
     return load(file, values)
 
 
-def _build_planner(
-    pipeline: Pipeline,
-    store: PathLike | None,
-    force: Collection[str],
-    *,
-    fresh: bool,
-    read_only: bool = False,
-    past_gates: bool = False,
-) -> Planner:
-    from orun.gates import baselines
-    from orun.pipeline.graph import select
-    from orun.planning.planner import Planner
-    from orun.store import Store
-
-    opened = Store.open(Path(store) if store else locate_default_store(pipeline.root), read_only=read_only)
-    forced = select(pipeline, only=as_list("force", force)) if force else ()
-    names = [stage.id for stage in forced]
-    baseline = baselines.read(pipeline)
-    return Planner(pipeline, opened, baseline, force=names, fresh=fresh, past_gates=past_gates)
+def _locate_store(store: PathLike | None, pipeline: Pipeline) -> Path:
+    return Path(store) if store else locate_default_store(pipeline.root)
 
 
 @contextmanager
@@ -478,14 +419,17 @@ def _open_planner(
     fresh: bool = False,
 ) -> Iterator[Planner]:
     """Yield the planner of a plan without a run, with the facts of other machines if they are asked for."""
+    from orun.planning.open_planner import open_planner
+
+    root, forced = _locate_store(store, pipeline), as_list("force", force)
     machines = _choose_executor(executor, pipeline)
     if not machines:
-        yield _build_planner(pipeline, store, force, fresh=fresh, read_only=True)
+        yield open_planner(pipeline, root, forced, fresh=fresh, read_only=True)
         return
     from orun.agent.fleet_planning import join_fleet
     from orun.remote.settings import resolve
 
-    planner = _build_planner(pipeline, store, force, fresh=fresh)
+    planner = open_planner(pipeline, root, forced, fresh=fresh)
     shared = resolve((Remote(remote) if isinstance(remote, str) else remote) or Remote(), pipeline.project)
     with join_fleet(machines, planner, shared):
         yield planner

@@ -2,14 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import os
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 from orun.core.events import Notice
 from orun.core.run_record import RunResult
+from orun.environment.call_cache import forget
 from orun.eventlog import Listener, forward_activities
 from orun.noop.check import NoopRecord, Request, find_record, replay
-from orun.store.layout import is_writable
+from orun.remote.options import FLEET, Remote
+from orun.store.layout import is_writable, locate_default_store
+from orun.text.api_arguments import PathLike, format_values
+
+
+def build_request(
+    file: object,
+    values: Mapping[str, Any] | None,
+    store: PathLike | None,
+    remote: Remote | None,
+    executor: object,
+    *,
+    strict: bool,
+) -> Request | None:
+    """Return the request that a no-op record may answer; None if the caller brings a pipeline or fleet of its own.
+
+    Args:
+        file: path of the pipeline file, or a loaded pipeline.
+        values: values that replace those of the file.
+        store: the store's folder; see `locate_default_store`.
+        remote: the remote that was named.
+        executor: URL of a fleet, a fleet, or None for what `$ORUN_ON` says.
+        strict: whether every gate must pass.
+    """
+    fleet = os.environ.get(FLEET, "") if executor is None else executor
+    if not (isinstance(file, str | os.PathLike) and isinstance(fleet, str)):
+        return None
+    forget()  # before the no-op record is read
+    path = Path(file).absolute()
+    root = Path(store).absolute() if store else locate_default_store(path.parent).absolute()
+    return Request(root, path, format_values(values), remote, strict, fleet)
 
 
 def answer(request: Request, reports: Collection[Path], listener: Listener, started_at: float) -> RunResult | None:

@@ -56,6 +56,17 @@ def refuse_in_store(reports: Collection[Path], root: Path) -> None:
         raise UsageError(f"{conflict[0]} cannot be written", why=why, hint=ANOTHER)
 
 
+def refuse_before_planning(reports: Collection[Path], pipeline: Pipeline, remote: Remote, root: Path) -> None:
+    """Refuse reports of a run that would replace what its file names, a remote or a store; stages may read more.
+
+    Raises:
+        UsageError: for the first of them.
+    """
+    refuse(reports, list_pipeline_files(pipeline))
+    refuse(reports, list_remote_folders(remote, pipeline.project))
+    refuse_in_store(reports, root)
+
+
 def refuse_here(files: Collection[Path]) -> None:
     """Refuse files that any verb in the working folder must leave alone: those of every run, and of its store.
 
