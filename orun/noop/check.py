@@ -35,7 +35,7 @@ from orun.store.checksummed_json import decode_checksummed
 from orun.store.layout import RECORD_FILE, VERSION, VERSION_FILE, is_writable, locate_note
 from orun.store.runs import Runs
 
-FORMAT = 8  # of a no-op record; raise it when the meaning of a field changes
+FORMAT = 9  # of a no-op record; raise it when the meaning of a field changes
 
 
 class Request(Record, frozen=True):
@@ -124,38 +124,14 @@ def _is_unchanged(data: Mapping[str, Any]) -> bool:
 
 def _is_same(seen: Mapping[str, Any]) -> bool:
     """Return whether files and folders still match what `build_snapshot` returned."""
-    files, folders = map(read_signature, join_paths(seen["files"])), map(digest_listing, join_paths(seen["folders"]))
-    return [digest_all(files), digest_all(folders)] == [seen["signatures"], seen["listings"]]
+    files = {path: read_signature(path) for path in seen["files"]}
+    return build_snapshot(files, {path: digest_listing(path) for path in seen["folders"]}) == seen
 
 
 def build_snapshot(files: Mapping[str, Signature | None], folders: Mapping[str, str]) -> dict[str, Any]:
-    """Return files with their signatures, and folders with the digests of their names, as a record holds them."""
-    names, below = group_by_folder(files), group_by_folder(folders)
-    return {
-        "files": names,
-        "signatures": digest_all(files[path] for path in join_paths(names)),
-        "folders": below,
-        "listings": digest_all(folders[path] for path in join_paths(below)),
-    }
-
-
-def group_by_folder(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return paths as a record holds them: the names in each folder, whose path ends in the separator."""
-    folders: dict[str, list[str]] = {}
-    for path in paths:
-        name = os.path.basename(path)  # noqa: PTH119 - thousands of them
-        folders.setdefault(path[: len(path) - len(name)], []).append(name)
-    return folders
-
-
-def join_paths(folders: Mapping[str, Iterable[str]]) -> Iterator[str]:
-    """Yield the paths in the result of `group_by_folder`, in an order that survives JSON."""
-    return (folder + name for folder in sorted(folders) for name in folders[folder])
-
-
-def digest_all(states: Iterable[Signature | str | None]) -> str:
-    """Return one digest of the states of many files or folders, in their order in the record."""
-    return blake3(repr(list(states)).encode()).hexdigest()
+    """Return files and folders with one digest of the signatures of the files and of the names in the folders."""
+    states = [*files.values(), *folders.values()]
+    return {"files": [*files], "folders": [*folders], "digest": blake3(repr(states).encode()).hexdigest()}
 
 
 def read_surroundings(targets: Iterable[Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from urllib.parse import unquote
 from orun.environment.python_path import PACKAGE
 from orun.errors import StoreError, UsageError
 from orun.fs.observed_state import find_project, stat_presence
-from orun.noop.check import NoopRecord, Request, join_paths
+from orun.noop.check import NoopRecord, Request
 from orun.remote.options import Remote, locate_config
 from orun.store.layout import RECORD_FILE, VERSION_FILE, list_private_paths, locate_default_store
 from orun.text.suggestions import show_path
@@ -91,7 +91,7 @@ def refuse_in_records(files: Collection[Path], root: Path) -> None:
 def may_concern(reports: Collection[Path], record: NoopRecord, request: Request) -> bool:
     """Return whether reports may replace an input of a recorded result; the planner knows for sure."""
     noted, folder = record.data["read"], request.file.parent
-    read = chain(join_paths(noted["files"]), record.data["contents"], join_paths(noted["folders"]))
+    read = chain(noted["files"], record.data["contents"], noted["folders"])
     remote = list_remote_folders(request.remote or Remote(), find_project(folder))
     return _find(reports, chain(read, list_common_files(folder), remote, _walk_kept(request.store))) is not None
 

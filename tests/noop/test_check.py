@@ -369,7 +369,7 @@ def test_a_file_that_changed_just_now_is_noted_by_its_content(
     content = decode_checksummed(note.read_bytes())
     mine = [str(project.folder / name) for name in ("deep.py", "helper.py", "pipeline.yaml", "stages.py")]
     assert [path for path in content["contents"] if Path(path).suffix in {".py", ".yaml"}] == mine
-    assert not set(check.join_paths(content["read"]["files"])) & set(mine)
+    assert not set(content["read"]["files"]) & set(mine)
     assert project.run().repeats
 
 
