@@ -13,14 +13,13 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.key_component import Components
 from orun.core.reason import Reason
 from orun.core.run_record import RunResult, StageResult
-from orun.eventlog import read_result
+from orun.eventlog import read_repeated, read_result
 from orun.gates import baselines
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage
 from orun.planning.key_diff import list_key_changes
 from orun.runner.output_checkouts import is_another
 from orun.stages.contract import MODEL
 from orun.store import Store
-from orun.store.layout import RECORD_FILE
 
 SEARCHED = 100  # newest runs to search for one in which the gate passed
 BEFORE = "before"  # suffix of the ids of stages that are built from the earlier model
@@ -53,7 +52,7 @@ def find_earlier_model(
     good = _find_good(store, pipeline, result, gate)
     if good is None:
         return None
-    now = _resolve_repeat(store, result)
+    now = read_repeated(result)
     first, last = (_find_result(good, stage.id) for stage in (chain[0], chain[-1]))
     current = _find_result(now, chain[0].id)
     if first is None or last is None or current is None or not first.tree or first.tree == current.tree:
@@ -71,7 +70,7 @@ def find_measurement_changes(
     """
     stage, good = gate[0], _find_good(store, pipeline, result, gate)
     then = _find_result(good, stage.id) if good else None
-    since = _find_result(_resolve_repeat(store, result), stage.id)
+    since = _find_result(read_repeated(result), stage.id)
     if good is None or then is None or since is None or not (then.inputs and since.inputs):
         return None
     changes = tuple(list_key_changes(stage, _select_own(then.inputs), _select_own(since.inputs)))
@@ -119,30 +118,19 @@ def _find_good(store: Store, pipeline: Pipeline, result: RunResult, gate: tuple[
 def _find_accepted(store: Store, pipeline: Pipeline, stage: Stage) -> RunResult | None:
     baseline = baselines.read(pipeline)
     accepted = baseline.stages.get(stage.id) if baseline else None
-    result = _read_record(store, accepted.run) if accepted else None
-    return _resolve_repeat(store, result) if result else None
+    folder = next(store.iter_ended_runs(accepted.run.__eq__), None) if accepted else None
+    return read_repeated(read_result(folder)) if folder else None
 
 
 def _find_passed(store: Store, result: RunResult, stage: Stage, gate: Gate) -> RunResult | None:
     condition = (stage.id, gate.metric, gate.rule, gate.scope)
     for folder in islice(store.iter_ended_runs(result.run.__ne__), SEARCHED):
-        earlier = read_result(folder / RECORD_FILE)
+        earlier = read_result(folder)
         outcomes = {(v.stage, v.metric, v.rule, v.scope): v.outcome for v in earlier.verdicts}
         same_pipeline = earlier.pipeline == result.pipeline and not is_another(Path(earlier.file), Path(result.file))
         if same_pipeline and outcomes.get(condition) == "passed":
-            return _resolve_repeat(store, earlier)
+            return read_repeated(earlier)
     return None
-
-
-def _resolve_repeat(store: Store, result: RunResult) -> RunResult:
-    """Return the run with a result for each stage: the repeated one if this run did nothing."""
-    return (_read_record(store, result.repeats) if result.repeats else None) or result
-
-
-def _read_record(store: Store, run: str) -> RunResult | None:
-    """Return the record of a run by its id; None if the run is gone or has no record."""
-    folder = next(store.iter_ended_runs(run.__eq__), None)
-    return read_result(folder / RECORD_FILE) if folder else None
 
 
 def _find_result(result: RunResult, name: str) -> StageResult | None:

@@ -15,7 +15,6 @@ from orun.history import source_snapshot
 from orun.pipeline import load
 from orun.pipeline.model import Pipeline
 from orun.store import Store
-from orun.store.layout import RECORD_FILE
 
 HINT = "name a run of the pipeline: last is the newest, last~1 the one before"
 TOP = "top"  # name of the folders above the pipeline's, which does not matter
@@ -51,9 +50,9 @@ class RunSnapshot:
         if folder.name.endswith(INVESTIGATIONS):
             why = f"`orun {folder.name.rpartition('.')[2]}` made it to investigate another run"
             raise UsageError(f"the run {folder.name} is not the run of a pipeline file", why=why, hint=HINT)
-        record = read_result(folder / RECORD_FILE)
+        record = read_result(folder)
         if record.repeats:
-            record = read_result(store.run(record.repeats, hold=True) / RECORD_FILE)
+            record = read_result(store.run(record.repeats, hold=True))
         files = source_snapshot.read_index(record)
         if files is None:
             why = "it was made by a version of orun that did not store the files of a run"

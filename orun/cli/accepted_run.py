@@ -13,7 +13,7 @@ from orun.core.serialization import replace
 from orun.errors import UsageError
 from orun.fs.os_errors import quote
 from orun.remote.options import Remote
-from orun.store.layout import RECORD_FILE, format_command_options
+from orun.store.layout import format_command_options
 from orun.text.suggestions import show_path
 from orun.text.wording.reasons import describe_reasons
 
@@ -70,7 +70,7 @@ def find_last_run(pipeline: Pipeline, store: Store) -> RunResult:
     for number, folder in enumerate(store.iter_ended_runs()):
         if newest and number >= SEARCHED:
             break
-        result = read_result(folder / RECORD_FILE)
+        result = read_result(folder)
         if result.pipeline == pipeline.name:
             if Path(result.file) == pipeline.file:
                 newest = result

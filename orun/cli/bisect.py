@@ -10,7 +10,7 @@ import click
 
 from orun.cli import options
 from orun.cli.complete import complete_run
-from orun.cli.run_ids import find, find_record
+from orun.cli.run_ids import find_ended
 from orun.cli.verb import Verb
 from orun.eventlog import ignore
 from orun.store.layout import locate_default_store
@@ -55,7 +55,7 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
     from orun.store import Store
 
     with stop_signals(), Store.open(store or locate_default_store(Path.cwd())) as opened:
-        good, bad = (find_record(find(opened, reference)).parent.name for reference in (good, bad))
+        good, bad = (find_ended(opened, reference).name for reference in (good, bad))
         bisection = bisect(opened, good, bad, gate, ignore if as_json else _say)
     if as_json:
         options.show_json(bisection)

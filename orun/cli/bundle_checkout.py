@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,7 @@ from orun.fs.os_errors import quote
 from orun.report.gates import explain_unjudged, explain_verdict, format_located_title
 from orun.report.run_options import format_run_options
 from orun.report.summary import iter_skip_reasons
-from orun.store.layout import RECORD_FILE, VERSION_FILE, to_safe_name
+from orun.store.layout import VERSION_FILE, to_safe_name
 from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
@@ -106,8 +107,7 @@ def _find_last_run(root: Path, pipeline: str) -> RunResult | None:
 
     if observe_presence(root / "runs") != FOLDER:
         return None
-    folders = Store.open(root, read_only=True).iter_ended_runs()
-    results = (read_result(folder / RECORD_FILE) for folder, _ in zip(folders, range(SEARCHED), strict=False))
+    results = map(read_result, islice(Store.open(root, read_only=True).iter_ended_runs(), SEARCHED))
     return next((result for result in results if to_safe_name(result.pipeline) == pipeline), None)
 
 

@@ -11,16 +11,15 @@ import click
 
 from orun.cli import options
 from orun.cli.complete import complete_run
-from orun.cli.run_ids import find_record, read_run, refuse_pipeline_file
+from orun.cli.run_ids import read_run, refuse_pipeline_file
 from orun.cli.verb import Verb
-from orun.core.serialization import encode, parse_foreign_json
+from orun.core.serialization import encode, parse_foreign_json, replace
 from orun.core.source_location import abridge
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
 from orun.report.figures import ABSENT, NOT_THERE, shorten_digests
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
-from orun.store.layout import RECORD_FILE
 from orun.text.counts import count
 from orun.text.lists import join_few
 from orun.text.units import show, show_change
@@ -67,19 +66,17 @@ def command(old: str, new: str, store: Path | None, as_json: bool, verbose: bool
 
 def _read_run(reference: str, store: Path | None) -> RunResult:
     """Return the run that is meant, with what its stages rest on as far as that is known."""
-    from orun.eventlog import read_result
+    from orun.eventlog import read_repeated
     from orun.history.run_diff import fill_inputs
 
     refuse_pipeline_file(reference)
     path = Path(reference)
     if path.is_file():
         run = _read_file(path)
-        repeated = path.parent.parent / run.repeats / RECORD_FILE
-        return fill_inputs(run, _read_file(repeated)) if run.repeats and repeated.is_file() else run
+        return fill_inputs(run, read_repeated(replace(run, folder=path.absolute().parent)))
     with options.open_store(store, read_only=True) as opened:
         run = read_run(opened, reference)
-        known = {folder.name: folder for folder in opened.list_runs()}
-        return fill_inputs(run, read_result(find_record(known[run.repeats]))) if run.repeats in known else run
+        return fill_inputs(run, read_repeated(run))
 
 
 def _read_file(path: Path) -> RunResult:

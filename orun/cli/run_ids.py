@@ -39,10 +39,10 @@ def find(store: Store, reference: str) -> Path:
 
 
 def read_run(store: Store, reference: str) -> RunResult:
-    """Return the record of the run that is meant; raises as `find` and `find_record` do."""
+    """Return the record of the run that is meant; raises as `find_ended` does."""
     from orun.eventlog import read_result
 
-    return read_result(find_record(find(store, reference)))
+    return read_result(find_ended(store, reference))
 
 
 def refuse_pipeline_file(reference: str) -> None:
@@ -55,15 +55,15 @@ def refuse_pipeline_file(reference: str) -> None:
         )
 
 
-def find_record(folder: Path) -> Path:
-    """Return the record of a run; UsageError when it has none."""
-    record = folder / RECORD_FILE
-    if not stat_presence(record):
+def find_ended(store: Store, reference: str) -> Path:
+    """Return the folder of the run that is meant; raises as `find` does, and UsageError when the run has no record."""
+    folder = find(store, reference)
+    if not stat_presence(folder / RECORD_FILE):
         raise UsageError(
             f"the run {folder.name} has no record: it goes on, or was killed",
             hint="name one that has ended: last is the last of them, last~1 the one before",
         )
-    return record
+    return folder
 
 
 def _find_from_end(store: Store, before: int) -> Path:
@@ -71,7 +71,7 @@ def _find_from_end(store: Store, before: int) -> Path:
 
     pipeline, file, passed = "", "", 0
     for folder in store.iter_ended_runs(is_users):
-        result = read_result(folder / RECORD_FILE)
+        result = read_result(folder)
         pipeline, file = pipeline or result.pipeline, file or result.file
         if result.pipeline == pipeline:
             if passed == before:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orun.eventlog.listener import Listener, forward_activities, ignore
-from orun.eventlog.reducer import Reducer, read_log, read_result
+from orun.eventlog.reducer import Reducer, read_log, read_repeated, read_result
 from orun.eventlog.writer import Journal, build_unrecorded_notice
 
 __all__ = [
@@ -14,5 +14,6 @@ __all__ = [
     "forward_activities",
     "ignore",
     "read_log",
+    "read_repeated",
     "read_result",
 ]

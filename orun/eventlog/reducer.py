@@ -11,8 +11,9 @@ from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import decode, parse_foreign_json, replace
 from orun.core.verdict import Verdict
 from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
-from orun.fs.observed_state import FOLDER, observe_presence
+from orun.fs.observed_state import FOLDER, observe_presence, stat_presence
 from orun.store.checksummed_json import build_record_error, read_record
+from orun.store.layout import RECORD_FILE
 
 
 class Reducer:
@@ -56,18 +57,29 @@ class Reducer:
         )
 
 
-def read_result(path: Path) -> RunResult:
-    """Return the result in the record of a run, with its folders where they are now if its store was moved.
+def read_result(folder: Path) -> RunResult:
+    """Return the result of the run in a folder, with its folders where they are now if its store was moved.
 
     Raises:
-        StoreError: if the record is missing, unreadable, damaged or of another version of orun.
+        StoreError: if its record is missing, unreadable, damaged or of another version of orun.
     """
+    path = folder / RECORD_FILE
     record = read_record(path)
     try:
         result = decode(RunResult, record)
     except ValueError as error:
         raise build_record_error(path, "is not one that this version of orun can read", error) from error
-    return result if result.folder == path.parent else _move(result, path.parent)
+    return result if result.folder == folder else _move(result, folder)
+
+
+def read_repeated(result: RunResult) -> RunResult:
+    """Return the run that a run repeats, which has looked at each stage; the run itself if that was collected.
+
+    Raises:
+        StoreError: as `read_result` does.
+    """
+    folder = result.folder.parent / result.repeats
+    return read_result(folder) if result.repeats and stat_presence(folder / RECORD_FILE) else result
 
 
 def _move(result: RunResult, folder: Path) -> RunResult:

@@ -14,7 +14,7 @@ from orun.fs.os_errors import convert_os_errors, is_os_error
 from orun.history.database import History
 from orun.history.points import Point, SeriesName, list_points, list_points_used_again
 from orun.store import Store
-from orun.store.layout import DATABASE_SUFFIXES, RECORD_FILE
+from orun.store.layout import DATABASE_SUFFIXES
 
 
 def repair(history: History, store: Store) -> tuple[Path | None, int]:
@@ -42,7 +42,7 @@ def read_measured(store: Store) -> Iterator[Point]:
     last: dict[SeriesName, float] = {}
     for folder in store.list_runs():
         try:
-            result = read_result(folder / RECORD_FILE)
+            result = read_result(folder)
         except StoreError as error:
             if is_os_error(error):
                 raise

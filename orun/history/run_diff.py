@@ -140,7 +140,9 @@ def compare(old: RunResult, new: RunResult) -> RunDifference:
 
 
 def fill_inputs(run: RunResult, repeated: RunResult) -> RunResult:
-    """Return a run that repeats another, with the inputs of the other; its commit may differ."""
+    """Return a run with the inputs of the run that it repeats, if that is another one; its commit may differ."""
+    if repeated.run == run.run:
+        return run
     inputs = {stage.stage: stage.inputs for stage in repeated.stages}
     stages = tuple(replace(stage, inputs=inputs.get(stage.stage, ())) for stage in run.stages)
     return replace(run, stages=stages, orun=repeated.orun, repeats="")

@@ -17,7 +17,7 @@ from orun.errors import StoreError, UsageError
 from orun.fs.observed_state import find_project, stat_presence
 from orun.noop.check import NoopRecord, Request
 from orun.remote.options import Remote, locate_config
-from orun.store.layout import RECORD_FILE, VERSION_FILE, list_private_paths, locate_default_store
+from orun.store.layout import VERSION_FILE, list_private_paths, locate_default_store
 from orun.text.suggestions import show_path
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _list_recorded_files(root: Path) -> Iterator[Path]:
     with Store.open(root, read_only=True) as store:
         for folder in store.iter_ended_runs():
             with suppress(StoreError):  # another version of orun wrote the record
-                yield from list_run_files(read_result(folder / RECORD_FILE))
+                yield from list_run_files(read_result(folder))
 
 
 def _walk_kept(root: Path) -> Iterator[Path]:

@@ -18,7 +18,7 @@ from orun.errors import PipelineError, StoreError
 from orun.fs.observed_state import find_project, stat_presence
 from orun.pipeline.model import Pipeline
 from orun.store import Action, Store
-from orun.store.layout import RECORD_FILE, to_safe_name
+from orun.store.layout import to_safe_name
 from orun.text.suggestions import show_path
 
 MOST_RUNS = 100  # runs back in which the file of a removed stage is looked up
@@ -75,7 +75,7 @@ def describe_name_conflict(store: Store, pipeline: Pipeline) -> str:
     end = fold_case(f"-{to_safe_name(pipeline.name)}")
     for folder in store.iter_ended_runs(lambda name: fold_case(name).endswith(end)):
         with suppress(StoreError):
-            last = read_result(folder / RECORD_FILE)
+            last = read_result(folder)
             if fold_case(last.pipeline) != fold_case(pipeline.name):
                 continue
             if not is_another(Path(last.file), pipeline.file):
@@ -134,7 +134,7 @@ def _iter_earlier_stages(store: Store, pipeline: Pipeline, folders: Collection[s
     left = set(folders)
     for folder in islice(store.iter_ended_runs(), MOST_RUNS):
         with suppress(StoreError):  # another version of orun wrote it
-            record = read_result(folder / RECORD_FILE)
+            record = read_result(folder)
             stages = [result.stage for result in record.stages if record.pipeline == pipeline.name]
             matches = [stage for stage in stages if to_safe_name(stage) in left]
             left -= {to_safe_name(stage) for stage in matches}

@@ -136,7 +136,7 @@ def strange_outputs(rig: Rig) -> list[str]:
 def unrecorded(ended: Ended) -> str:
     """How the record of a run differs from what it printed."""
     try:
-        record = read_result(Path(ended.document["folder"], "record.json"))
+        record = read_result(Path(ended.document["folder"]))
     except StoreError as error:
         return error.problem
     recorded = {stage["stage"]: stage["tree"] for stage in ended.document["stages"]}

@@ -146,7 +146,7 @@ def test_a_run_without_gates_says_why_stages_were_skipped(skipped: RunResult) ->
 def test_it_is_in_the_record_and_of_the_difference(skipped: RunResult, project: Path) -> None:
     judged = run(project, {"targets.windows.providers": ["CPUExecutionProvider"]})
     assert [verdict.outcome for verdict in judged.verdicts if not verdict.depth] == ["passed"] * 3
-    assert read_result(skipped.folder / "record.json")["covered"].unjudged == skipped["covered"].unjudged
+    assert read_result(skipped.folder)["covered"].unjudged == skipped["covered"].unjudged
     assert compare(judged, skipped).gates == (
         Change("covered coverage min", "90%: passed", "90%: not judged"),
         Change("covered any of 2 any", "passed", "not judged"),

@@ -12,14 +12,13 @@ from orun.core.component_kinds import ComponentKind
 from orun.core.metrics import Unit
 from orun.core.run_record import RunResult
 from orun.errors import OrunError
-from orun.eventlog import read_result
+from orun.eventlog import read_repeated, read_result
 from orun.gates.baseline_file import Accepted as AcceptedStage
 from orun.gates.baseline_file import Baseline, locate_baseline, read_file
 from orun.history.run_diff import Origin, RunDifference, compare, fill_inputs
 from orun.report.figures import ABSENT
 from orun.report.html.source import Source
 from orun.report.html.templating import format_parameter
-from orun.store.layout import RECORD_FILE
 from orun.text.units import show, show_change
 
 VERSIONS = (ComponentKind.TOOL, ComponentKind.PACKAGE, ComponentKind.PYTHON, ComponentKind.IMPORTED)
@@ -101,10 +100,9 @@ def _read_baseline(file: Path) -> Baseline | None:
 
 def _read_run(source: Source, name: str) -> RunResult | None:
     """Return a run with the dependencies of its stages; None if the store does not have it."""
-    folder = source.result.folder.parent
     try:
-        run = read_result(folder / name / RECORD_FILE)
-        return fill_inputs(run, read_result(folder / run.repeats / RECORD_FILE)) if run.repeats else run
+        run = read_result(source.result.folder.parent / name)
+        return fill_inputs(run, read_repeated(run))
     except OrunError:  # it was collected, or ran elsewhere
         return None
 

@@ -13,7 +13,7 @@ from orun.core.key_component import Components
 from orun.core.run_record import RunResult, StageResult
 from orun.core.serialization import from_json
 from orun.errors import StoreError
-from orun.eventlog import read_result
+from orun.eventlog import read_repeated
 from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
 from orun.history.points import Series
 from orun.history.run_diff import fill_inputs
@@ -21,7 +21,6 @@ from orun.report.blame import read_diagnoses
 from orun.report.html.stored import SEARCH, StoredModel, find_roles, read_models
 from orun.report.html.templating import assign_anchors
 from orun.report.run_options import find_store
-from orun.store.layout import RECORD_FILE
 
 UNHEARD = (b'"event":"stage_progress"', b'"event":"gate_judged"')  # most lines of a log, of which nothing is told here
 
@@ -83,7 +82,7 @@ class Source:
     @property
     def complete(self) -> RunResult:
         """The run with the dependencies of its stages, also if it repeats another run."""
-        return fill_inputs(self.result, self.first) if self.first is not self.result else self.result
+        return fill_inputs(self.result, self.first)
 
     @property
     def ended(self) -> float:
@@ -127,11 +126,9 @@ def _drop_later(series: Sequence[Series], moment: float) -> list[Series]:
 
 
 def _find_first_run(result: RunResult) -> RunResult:
-    if not result.repeats:
-        return result
     try:
-        return read_result(result.folder.parent / result.repeats / RECORD_FILE)
-    except StoreError:  # it was collected
+        return read_repeated(result)
+    except StoreError:  # its record is damaged
         return result
 
 
