@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,7 +13,6 @@ from orun.core.metrics import Unit
 from orun.core.run_record import RunResult
 from orun.errors import OrunError
 from orun.eventlog import read_repeated, read_result
-from orun.gates.baseline_file import Accepted as AcceptedStage
 from orun.gates.baseline_file import Baseline, locate_baseline, read_file
 from orun.history.run_diff import Origin, RunDifference, compare, fill_inputs
 from orun.report.figures import ABSENT
@@ -62,33 +61,52 @@ def compare_with_accepted(source: Source) -> Accepted | None:
         return None
     (main_run, _), *_ = Counter(stage.run for stage in baseline.stages.values()).most_common(1)
     stage = next(stage for stage in baseline.stages.values() if stage.run == main_run)
+    accepted = Accepted(stage.day, stage.who, stage.run)
     if stage.run in (source.result.run, source.result.repeats):
-        return Accepted(stage.day, stage.who, stage.run, is_this=True)
-    run = _read_run(source, stage.run)
-    if run is None:
-        return _compare_with_file(source, baseline, stage)
-    if run.started_at > source.result.started_at:
-        return None
+        return replace(accepted, is_this=True)
+    if run := _read_run(source, stage.run):
+        return _compare_with_run(source, run, accepted) if run.started_at <= source.result.started_at else None
+    is_later = stage.date > datetime.fromtimestamp(source.result.started_at, UTC).isoformat(timespec="seconds")
+    return None if is_later else _compare_with_file(source, baseline, accepted)
+
+
+def _compare_with_run(source: Source, run: RunResult, accepted: Accepted) -> Accepted:
+    """Return the differences from the accepted run."""
     difference = compare(run, source.complete)
     old, new = difference.origins
-    figures, settings = _list_figures(difference), _list_settings(difference)
     versions = {
         (change.subject, change.old or ABSENT, change.new or ABSENT)
         for stage in difference.stages
         for change in stage.inputs
         if change.kind in VERSIONS
     }
-    return Accepted(
-        day=stage.day,
-        who=stage.who,
-        run=run.run,
+    return replace(
+        _show_most(accepted, _list_figures(difference), _list_settings(difference)),
         commits=(_format_commit(old), _format_commit(new)) if old.commit or new.commit else None,
         orun=(old.orun or ABSENT, new.orun or ABSENT) if old.orun != new.orun else None,
         versions=sorted(versions),
-        figures=figures[:MOST],
-        settings=settings[:MOST],
-        more=max(len(figures) - MOST, 0) + max(len(settings) - MOST, 0),
     )
+
+
+def _compare_with_file(source: Source, baseline: Baseline, accepted: Accepted) -> Accepted:
+    """Return the differences from what the baseline file holds."""
+    figures = _format_differing(
+        (result.stage, name, metric.unit, old.metrics[name].value, metric.value)
+        for result in source.complete.stages
+        if (old := baseline.stages.get(result.stage))
+        for name, metric in result.metrics.items()
+        if name in old.metrics
+    )
+    settings = [
+        (setting.stage, setting.name, format_parameter(setting.accepted), format_parameter(setting.current))
+        for setting in source.result.changed_settings
+    ]
+    return replace(_show_most(accepted, figures, settings), is_stored=False)
+
+
+def _show_most(accepted: Accepted, figures: Sequence[Sequence[str]], settings: Sequence[Sequence[str]]) -> Accepted:
+    more = sum(max(len(rows) - MOST, 0) for rows in (figures, settings))
+    return replace(accepted, figures=figures[:MOST], settings=settings[:MOST], more=more)
 
 
 def _read_baseline(file: Path) -> Baseline | None:
@@ -105,32 +123,6 @@ def _read_run(source: Source, name: str) -> RunResult | None:
         return fill_inputs(run, read_repeated(run))
     except OrunError:  # it was collected, or ran elsewhere
         return None
-
-
-def _compare_with_file(source: Source, baseline: Baseline, stage: AcceptedStage) -> Accepted | None:
-    """Return the differences from what the baseline file holds; None if it was accepted after this run."""
-    if stage.date > datetime.fromtimestamp(source.result.started_at, UTC).isoformat(timespec="seconds"):
-        return None
-    figures = _format_differing(
-        (result.stage, name, metric.unit, old.metrics[name].value, metric.value)
-        for result in source.complete.stages
-        if (old := baseline.stages.get(result.stage))
-        for name, metric in result.metrics.items()
-        if name in old.metrics
-    )
-    settings = [
-        (setting.stage, setting.name, format_parameter(setting.accepted), format_parameter(setting.current))
-        for setting in source.result.changed_settings
-    ]
-    return Accepted(
-        day=stage.day,
-        who=stage.who,
-        run=stage.run,
-        is_stored=False,
-        figures=figures[:MOST],
-        settings=settings[:MOST],
-        more=max(len(figures) - MOST, 0) + max(len(settings) - MOST, 0),
-    )
 
 
 def _format_commit(origin: Origin) -> str:
