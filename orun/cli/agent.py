@@ -89,7 +89,7 @@ def command(
     from orun.cluster.settings import build_environment, check_ray, parse_address
     from orun.environment.env_vars import NEIGHBOURS
     from orun.store import Store
-    from orun.store.layout import locate_default_store
+    from orun.store.layout import locate_store
 
     if (join is None) == (listen is None):
         raise UsageError("an agent needs --join or --listen, and not both", hint="orun agent --join head:6379")
@@ -104,7 +104,7 @@ def command(
     machine = describe_machine(name, named, lent)
     membership, error = None, None
     with ExitStack() as stack:
-        opened = stack.enter_context(Store.open(store or locate_default_store(Path.cwd())))
+        opened = stack.enter_context(Store.open(locate_store(store)))
         if head:
             folder = stack.enter_context(TemporaryDirectory(prefix="orun-agent-"))
             with stop_signals():

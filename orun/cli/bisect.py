@@ -13,7 +13,7 @@ from orun.cli.complete import complete_run
 from orun.cli.run_ids import find_ended
 from orun.cli.verb import Verb
 from orun.eventlog import ignore
-from orun.store.layout import locate_default_store
+from orun.store.layout import locate_store
 from orun.text.counts import count
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
     from orun.report.terminal import detect
     from orun.store import Store
 
-    with stop_signals(), Store.open(store or locate_default_store(Path.cwd())) as opened:
+    with stop_signals(), Store.open(locate_store(store)) as opened:
         good, bad = (find_ended(opened, reference).name for reference in (good, bad))
         bisection = bisect(opened, good, bad, gate, ignore if as_json else _say)
     if as_json:

@@ -50,9 +50,9 @@ def complete_run(ctx: click.Context, _: click.Parameter, incomplete: str) -> lis
     """Return `last`, `last~1` and the ids of the newest runs that start with the typed text."""
     from orun.core.run_record import is_users
     from orun.store import Store
-    from orun.store.layout import VERSION_FILE, locate_default_store
+    from orun.store.layout import VERSION_FILE, locate_store
 
-    root = ctx.params.get("store") or locate_default_store(Path.cwd())
+    root = locate_store(ctx.params.get("store"))
     if not (root / VERSION_FILE).is_file():
         return []
     with Store.open(root, read_only=True) as store:
@@ -70,9 +70,9 @@ def complete_target(_ctx: click.Context, _param: click.Parameter, incomplete: st
 def complete_metric(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
     """Return the metrics in the history that start with the typed text, `latency.p50` and `p50`."""
     from orun.history import History, locate_history
-    from orun.store.layout import locate_default_store
+    from orun.store.layout import locate_store
 
-    root = ctx.params.get("store") or locate_default_store(Path.cwd())
+    root = locate_store(ctx.params.get("store"))
     try:
         names = History(locate_history(root)).read_names()
     except OrunError:  # there is no history

@@ -66,8 +66,9 @@ def command(
         return 0
     from orun.history import History, locate_history
     from orun.history.search import find_points
+    from orun.store.layout import locate_store
 
-    points = find_points(History(locate_history(_choose_store(store))), metric, pipeline)
+    points = find_points(History(locate_history(locate_store(store))), metric, pipeline)
     if mlflow:
         from orun.history.export import to_mlflow
 
@@ -77,7 +78,7 @@ def command(
         from orun.noop.overwrites import refuse_in_records
 
         file = outputs.look_at(csv_file)
-        refuse_in_records([csv_file], _choose_store(store))
+        refuse_in_records([csv_file], locate_store(store))
         outputs.write(file, to_csv(points))
     else:
         _show(points, last, detailed=bool(metric), as_json=as_json)
@@ -98,12 +99,6 @@ def _repair(store: Path | None, *, as_json: bool) -> None:
     options.show(
         [*notices, f"{show_path(str(history.path))}: {count(added, 'measurement')} added from the records of runs"]
     )
-
-
-def _choose_store(store: Path | None) -> Path:
-    from orun.store.layout import locate_default_store
-
-    return store or locate_default_store(Path.cwd())
 
 
 def _show(points: Sequence[Point], last: int, *, detailed: bool, as_json: bool) -> None:

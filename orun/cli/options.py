@@ -88,10 +88,10 @@ def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
     from orun.fs.observed_state import stat_presence
     from orun.fs.os_errors import quote
     from orun.store import Store
-    from orun.store.layout import VERSION_FILE, locate_default_store
+    from orun.store.layout import VERSION_FILE, locate_store
     from orun.text.suggestions import show_path
 
-    root = folder or locate_default_store(Path.cwd())
+    root = locate_store(folder)
     if not stat_presence(root / VERSION_FILE):
         below = () if folder else sorted(Path().glob(f"*/artifacts/{VERSION_FILE}"))
         near = quote(str(below[0].parent)) if below else "DIR"
@@ -102,10 +102,10 @@ def open_store(folder: Path | None, *, read_only: bool = False) -> Store:
 def format_outputs_folder(store: Path | None) -> str:
     """Return the folder of output checkouts, to append to a command: of a store, or of the working folder's."""
     from orun.fs.os_errors import quote
-    from orun.store.layout import locate_default_store
+    from orun.store.layout import locate_store
     from orun.text.suggestions import show_path
 
-    return quote(show_path(str((store or locate_default_store(Path.cwd())) / "out")))
+    return quote(show_path(str(locate_store(store) / "out")))
 
 
 def remote_options(function: F) -> F:

@@ -138,6 +138,11 @@ def _is_empty(folder: Path) -> bool:
     return folder.is_dir() and not os.listdir(folder)
 
 
+def locate_store(chosen: Path | None) -> Path:
+    """Return the store that `--store` names, or else that of the working folder, whether it is there or not."""
+    return chosen or locate_default_store(Path.cwd())
+
+
 def locate_default_store(folder: Path) -> Path:
     """Return where results of a folder's pipelines go: `$ORUN_STORE`, or `artifacts/` at the top of its project."""
     chosen = os.environ.get("ORUN_STORE")
