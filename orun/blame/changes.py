@@ -15,11 +15,11 @@ from orun.core.targets import Environment
 from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Pipeline, Stage
 from orun.text.wording.components import name_component
+from orun.text.wording.values import shorten_value
 
 Identity = tuple[str, str, str]
 KIND: Identity = (ComponentKind.KIND, "", "")
 
-LONGEST_VALUE = 60  # characters that a message shows of it
 VARIABLES = frozenset({ComponentKind.VARIABLE, ComponentKind.LOOKED_UP})
 FIXED = VARIABLES | {
     ComponentKind.TOOL,
@@ -68,7 +68,7 @@ class Change:
             "seed": "seed",
         }
         if self.sort in titles:
-            return f"{titles[self.sort]}: {_shorten(self.old)} -> {_shorten(self.new)}"
+            return f"{titles[self.sort]}: {shorten_value(self.old)} -> {shorten_value(self.new)}"
         return f"stage {self.name} was {_choose_verb(self.old, self.new)}"
 
 
@@ -108,7 +108,7 @@ class FixedDifference:
             ComponentKind.MODULE_FOLDERS: "PYTHONPATH of",
         }
         name = names.get(self.kind, f"{name_component(self.kind, self.subject, self.owner)} of")
-        return f"{name} {self.stage}: {_shorten(self.old) or 'none'} -> {_shorten(self.new) or 'none'}{why}"
+        return f"{name} {self.stage}: {shorten_value(self.old) or 'none'} -> {shorten_value(self.new) or 'none'}{why}"
 
 
 def list_changes(good: RunSnapshot, bad: RunSnapshot, stages: Collection[str]) -> tuple[Change, ...]:
@@ -226,7 +226,3 @@ def _choose_verb(old: str, new: str) -> str:
     if not old:
         return "added"
     return "changed" if new else "removed"
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= LONGEST_VALUE else f"{text[: LONGEST_VALUE - 3]}..."

@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from orun.cli.verb import Verb
 from orun.core.serialization import encode
 from orun.errors import UsageError
 from orun.fs.observed_state import FOLDER, observe_presence
-from orun.report.figures import ABSENT
+from orun.report.figures import ABSENT, format_minute
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.text.counts import count
@@ -148,7 +147,7 @@ def format_result(result: WatchResult, terminal: Terminal, *, verbose: bool = Fa
             Cell(item.name, "strong"),
             Cell(_format_value(item.name, item.before)),
             Cell(_format_value(item.name, item.now)),
-            Cell(_format_time(item.since) if item.since is not None else ""),
+            Cell(format_minute(item.since) if item.since is not None else ""),
             Cell(f"{item.p:.2g}"),
             Cell(item.verdict, "bad" if item.verdict == "drift" else ""),
         )
@@ -160,10 +159,6 @@ def format_result(result: WatchResult, terminal: Terminal, *, verbose: bool = Fa
 
 def _format_value(name: str, value: float | None) -> str:
     return ABSENT if value is None else show(value, "s") if name == LATENCY else f"{value:.3g}"
-
-
-def _format_time(time: float) -> str:
-    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _iter_learnt_notes(shown: Sequence[WatchedStatistic]) -> Iterable[str]:
@@ -193,7 +188,7 @@ def _iter_notes(result: WatchResult) -> Iterable[str]:
 def _summarize(result: WatchResult) -> str:
     span = ""
     if result.first is not None and result.last is not None:
-        span = f" from {_format_time(result.first)} to {_format_time(result.last)} UTC"
+        span = f" from {format_minute(result.first)} to {format_minute(result.last)} UTC"
     records = f"{count(result.records, 'record')}{span}"
     if drifted := result.drifted:
         return f"drift: {len(drifted)} of {count(len(result.statistics), 'statistic')}, in {records}"

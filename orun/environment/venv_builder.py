@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from orun.core.serialization import encode
+from orun.core.source_location import abridge
 from orun.core.targets import Environment
 from orun.environment import processes, venv_contents, venvs
 from orun.environment.distributions import normalize
@@ -34,7 +35,6 @@ NOTHING = "(from versions: none)"  # pip says no more of an index that it cannot
 OTHER_INDEXES = "PIP_INDEX_URL and PIP_FIND_LINKS name others"
 URL = "://"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?![^\s\[<>=!~@])")
-LONGEST = 300  # most characters of a pip line in a message
 
 Tell = Callable[[str], None]
 
@@ -185,7 +185,7 @@ def _run(command: Sequence[str], folder: Path, output: int, lock: int) -> int:
 def _explain(log_lines: Sequence[str]) -> str:
     """Return pip's errors, or the last lines of its output."""
     errors = [line for line in log_lines if line.startswith("ERROR:")] or log_lines[-3:]
-    lines = [line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}" for line in errors]
+    lines = [abridge(line) for line in errors]
     if any(sign in line for line in log_lines for sign in UNREACHABLE):
         lines.append(f"a package index could not be reached; {OTHER_INDEXES}")
     elif any(NOTHING in line for line in log_lines):

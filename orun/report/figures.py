@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 
 from orun.core.metrics import Metric
 from orun.core.run_record import RunResult, StageResult
@@ -25,6 +26,11 @@ def format_age(seconds: float) -> str:
         if seconds >= length:
             return f"{count(int(seconds // length), name)} ago"
     return "just now"
+
+
+def format_minute(seconds: float) -> str:
+    """Return a time in UTC, to the minute: `2026-11-29 15:04`."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def format_headline(metrics: Mapping[str, Metric], gated: Sequence[str]) -> str:

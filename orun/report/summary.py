@@ -13,7 +13,7 @@ from orun.report.run_options import format_run_options
 from orun.report.stages import format_reasons
 from orun.report.terminal import Style, Terminal
 from orun.text.counts import count
-from orun.text.lists import join_few
+from orun.text.lists import cut, join_few
 from orun.text.suggestions import show_path
 from orun.text.units import show
 
@@ -108,4 +108,4 @@ def iter_skip_reasons(result: RunResult) -> Iterator[str]:
     skipped = {stage.stage for stage in result.stages if stage.outcome == "skipped"}
     first = [stage for stage in result.stages if stage.stage in skipped and skipped.isdisjoint(stage.needs)]
     for reason in dict.fromkeys(format_reasons(stage.reasons, every=True) for stage in first):
-        yield f"skipped: {reason if len(reason) <= LONGEST else f'{reason[: LONGEST - 3]}...'}"
+        yield f"skipped: {cut(reason, LONGEST)}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from orun.core.metrics import Better, Estimate
 from orun.core.run_record import RunResult
@@ -13,7 +12,7 @@ from orun.history.changes import Change, find_changes
 from orun.history.database import History
 from orun.history.points import Point, Series
 from orun.history.search import find_past
-from orun.report.figures import format_age
+from orun.report.figures import format_age, format_minute
 from orun.report.run_options import find_store
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal
@@ -100,7 +99,7 @@ def build_trend_cells(series: Series) -> list[str]:
     """Return a series as a line of a report, under the titles `TREND`."""
     last, last_change = series.last, ""
     for change in find_changes(series)[-1:]:
-        moment = _format_time(series.points[change.index])
+        moment = format_minute(series.points[change.index].measured_at)
         last_change = f"{format_shift(change, series)} on {moment}{_name_runtime(series, change.index)}"
     return [
         series.name,
@@ -122,7 +121,7 @@ def format_detail(series: Series, now: float, terminal: Terminal, limit: int) ->
     shifts = find_changes(series)
     lines = [f"{count(len(shifts) - limit, 'change')} before these"] if len(shifts) > limit else []
     lines += [
-        f"changed {_format_time(points[change.index])}: {_describe_shift(change, series, terminal)}"
+        f"changed {format_minute(points[change.index].measured_at)}: {_describe_shift(change, series, terminal)}"
         for change in shifts[-limit:]
     ]
     return [
@@ -165,17 +164,13 @@ def _build_point_row(before: Point | None, point: Point, now: float) -> list[Cel
     interval = None if point.low is None or point.high is None else Estimate(point.value, point.low, point.high)
     relative = show_change(before.value, point.value, point.unit) if before else ""
     return [
-        Cell(_format_time(point)),
+        Cell(format_minute(point.measured_at)),
         Cell(show_amount(point.value, point.unit)),
         Cell(show_interval(interval, point.unit)),
         Cell(relative),
         Cell(format_age(now - point.measured_at)),
         Cell(point.run),
     ]
-
-
-def _format_time(point: Point) -> str:
-    return datetime.fromtimestamp(point.measured_at, UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def _format_machine(point: Point) -> str:

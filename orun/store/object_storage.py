@@ -19,6 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PermissionDeniedEr
 from obstore.store import HTTPStore, from_url
 
 from orun.fs.bounded_reads import is_special
+from orun.text.lists import cut
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -231,5 +232,4 @@ def _shorten_error(error: Exception) -> str:
     text = str(error).partition("\n")[0]
     if MACHINE_ROLE.search(text):
         return NO_CREDENTIALS
-    text = re.sub(r"\?\S*", "", text)
-    return text if len(text) <= LONGEST else f"{text[:LONGEST]}..."
+    return cut(re.sub(r"\?\S*", "", text), LONGEST)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-LINES, LONGEST = 3, 300  # lines of a message, and characters of each
+from orun.text.lists import cut
+
+LINES, LONGEST = 3, 303  # lines of a message, and characters of each
 
 
 def shorten_message(message: str) -> str:
@@ -11,8 +13,4 @@ def shorten_message(message: str) -> str:
     if any(line.startswith("Detected at node") for line in lines):
         listed = [number for number, line in enumerate(lines) if line.startswith('File "')]
         lines = lines[max(listed, default=-1) + 1 :]
-    return "\n".join(_shorten_line(line) for line in lines[:LINES])
-
-
-def _shorten_line(line: str) -> str:
-    return line if len(line) <= LONGEST else f"{line[:LONGEST]}..."
+    return "\n".join(cut(line, LONGEST) for line in lines[:LINES])

@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import Any
 
 from orun.core.serialization import parse_foreign_json
-from orun.text.lists import join_few
+from orun.text.lists import cut, join_few
 
 LONGEST = 60  # characters of a value that fit on a line beside another
 CONTEXT = 12  # characters that are shown before the first difference of two long values
@@ -34,9 +34,7 @@ def show_difference(name: str, old: str | None, new: str | None) -> str:
 
 def shorten_value(text: str | None) -> str:
     """Return a value as it is shown: a long one without its end."""
-    if text is None:
-        return "not set"
-    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+    return "not set" if text is None else cut(text, LONGEST)
 
 
 def _walk_differences(name: str, old: Any, new: Any) -> Iterator[tuple[str, str, str]]:
