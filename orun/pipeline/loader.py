@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -58,16 +57,6 @@ class Loader:
 
     def load(self) -> Pipeline:
         """Return the pipeline; raise a PipelineError with every problem."""
-        # A large file makes millions of objects without cycles, which the collector would visit again and again.
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
-            return self._load()
-        finally:
-            if collecting:
-                gc.enable()
-
-    def _load(self) -> Pipeline:
         tree = self.files.read(self.file)
         if tree is None:
             self.problems.check()
