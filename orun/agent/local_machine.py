@@ -30,10 +30,7 @@ THREADS = "OMP_NUM_THREADS"  # variable that Ray sets in its workers, mostly to 
 def describe_machine(name: str = "", labels: Mapping[str, str] | None = None, lent: Resources | None = None) -> Machine:
     """Return a description of this machine.
 
-    Args:
-        name: its name in the fleet; the host's name if empty.
-        labels: what its owner says of it.
-        lent: what stages may use together; all there is if None.
+    An empty name is that of the host. All there is counts as lent if `lent` is None.
     """
     resources = lent or find_available_resources(memory=True)
     facts = {"architecture": platform.machine(), "system": sys.platform}

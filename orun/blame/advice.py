@@ -15,15 +15,7 @@ SOFTWARE = ("python", "runtime")  # traits of a device that do not depend on the
 def advise(
     differences: Sequence[FixedDifference], unknown: Sequence[str], good: str, bad: str, option: str = ""
 ) -> Iterator[str]:
-    """Yield a line for each kind of difference that could not be tried, and for unknown variables: name and command.
-
-    Args:
-        differences: those that could not be tried.
-        unknown: names of variables whose values are not known.
-        good: id of the good run.
-        bad: id of the bad run.
-        option: `--store` option of the commands; may be empty.
-    """
+    """Yield a line for each kind of difference that could not be tried, and for unknown variables: name and command."""
     again = f"orun bisect {good} {bad}{option}"
     if pins := dict.fromkeys(filter(None, (pin(item.kind, item.subject, item.old) for item in differences))):
         packages = " ".join([format_requirement("orun"), *(f"'{pinned}'" for pinned in pins)])

@@ -19,9 +19,7 @@ MOST_CAUSES = 3
 def minimize(changes: Sequence[T], test: Test[T]) -> list[T]:
     """Return changes that are bad together, none of which can be left out alone.
 
-    Args:
-        changes: changes that are bad together.
-        test: outcome of some of them, in their order; `unresolved` if they do not go together.
+    `test` says what some of them are, in their order; `unresolved` if they do not go together.
     """
     kept = list(changes)
     parts = 2

@@ -38,10 +38,7 @@ class RunSnapshot:
     def read(cls, store: Store, run: str, empty_folder: Path) -> RunSnapshot:
         """Read a run and load its pipeline.
 
-        Args:
-            store: holds the run.
-            run: its id, or an unambiguous prefix of it.
-            empty_folder: a folder outside of any project, for the files.
+        `empty_folder`, for the files, is outside of any project.
 
         Raises:
             UsageError: if there is no such run, it was part of an investigation, or one of its files is lost.

@@ -88,10 +88,7 @@ def shorten_measurement(stage: Stage) -> Stage:
 def choose_next_index(values: Mapping[int, float | None], count: int, sign: int) -> int | None:
     """Return the index in a chain to measure next; None if the worst step is known.
 
-    Args:
-        values: measured values by index; None where the metric could not be measured.
-        count: length of the chain.
-        sign: 1 if a larger value is better, else -1.
+    `values` has None where the metric could not be measured; `sign` is 1 if a larger value is better, else -1.
     """
     missing = [index for index in range(count) if index not in values]
     known = [(index, value) for index, value in sorted(values.items()) if value is not None]

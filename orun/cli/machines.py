@@ -111,9 +111,7 @@ def format_problems(problems: Mapping[str, Sequence[str]], terminal: Terminal) -
 def list_problems(machine: Machine, now: float) -> list[str]:
     """Return what is wrong with a machine, with what to do.
 
-    Args:
-        machine: the machine, as its agent has just described it.
-        now: the time here, in seconds since 1970.
+    `now` is the time here, in seconds since 1970.
     """
     problems = []
     if abs(machine.clock - now) > CLOCK_TOLERANCE:

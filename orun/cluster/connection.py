@@ -62,9 +62,6 @@ def _watch_head(address: str, output: Output) -> None:
 def connect(address: str) -> Lock | None:
     """Connect this process to a cluster; return the lock on the Ray of this machine, None if the head runs on it.
 
-    Args:
-        address: of the head.
-
     Raises:
         HeadError: if there is no head, or it refuses this machine.
     """
@@ -127,12 +124,7 @@ def is_refusal(text: str) -> bool:
 
 
 def build_head_error(address: str, text: str) -> HeadError:
-    """Return the error that says why Ray does not connect to a head.
-
-    Args:
-        address: of the head.
-        text: what Ray said.
-    """
+    """Return the error that says why Ray does not connect to a head."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if "ersion mismatch" in text:  # Ray writes `Version mismatch`, and `version mismatch` within a sentence
         start = next(number for number, line in enumerate(lines) if "ersion mismatch" in line)

@@ -59,9 +59,6 @@ class ClusterDirectory:
 def connect(url: str) -> SocketFleet:
     """Return the fleet of a cluster.
 
-    Args:
-        url: `ray://HOST:PORT` of the head.
-
     Raises:
         UsageError: if Ray or the token is missing here, or agents are there and none can be used.
         HeadError: if the head cannot be used.

@@ -34,8 +34,7 @@ def answer(output: Output) -> None:
 def _find_agents(known: dict[str, tuple[str, str]]) -> Places | None:
     """Return the place of each agent that answers; None if Ray cannot list them.
 
-    Args:
-        known: places that were asked for before; new ones are added.
+    `known` are the places that were asked for before; new ones are added.
     """
     try:
         listed = ray.util.list_named_actors(all_namespaces=True)

@@ -27,11 +27,6 @@ START_PATIENCE = 60.0  # seconds for Ray to start the actor's process
 def join(address: str, machine: str, output: Output) -> None:
     """Start the actor of a machine in the cluster, and stay until standard input ends.
 
-    Args:
-        address: of the head.
-        machine: its id.
-        output: takes the message that it can be found.
-
     Raises:
         HeadError: if the machine's name is taken, or the actor ends, as it does when this machine was cut off.
     """

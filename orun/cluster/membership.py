@@ -36,9 +36,7 @@ class Membership:
     def announce(self, agent: Address, on_end: Callable[[], None]) -> None:
         """Let runs find the agent.
 
-        Args:
-            agent: where it listens.
-            on_end: called in another thread when the membership has ended by itself.
+        `on_end` is called in another thread when the membership has ended by itself.
 
         Raises:
             HeadError: if the head has a machine of that name, or has ended.

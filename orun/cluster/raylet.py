@@ -28,12 +28,7 @@ def start_head(host: str | None, port: int, log: Path) -> subprocess.Popen[bytes
 
 
 def build_member_options(address: str, own: str) -> tuple[str, ...]:
-    """Return the options of a member of a cluster.
-
-    Args:
-        address: of the head.
-        own: address of this machine, by which the head and the other members reach it.
-    """
+    """Return the options of a member of a cluster."""
     return f"--address={address}", f"--node-ip-address={own}"
 
 

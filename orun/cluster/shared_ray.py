@@ -32,9 +32,7 @@ class NotJoinedError(Exception):
 def use_ray(address: str, own: str) -> Lock:
     """Let Ray on this machine join a cluster, unless it has; return the lock by which it is used.
 
-    Args:
-        address: of the head.
-        own: address of this machine, by which the head and the other members reach it.
+    `own` is the address by which the head and the other members reach this machine.
 
     Raises:
         NotJoinedError: if it does not join.

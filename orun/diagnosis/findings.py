@@ -85,11 +85,6 @@ def analyse(pair: Pair, effort: Effort, progress: Progress) -> Analysis:
     The effect of a segment on the outputs' error is measured by restoring it, not by its own noise: some noise is
     masked, averaged or rounded away on the way. Shares do not add up to 1 if errors of segments cancel out.
 
-    Args:
-        pair: the models.
-        effort: limits of the trials.
-        progress: called with the progress.
-
     Raises:
         UsageError: when a model cannot be opened, or no segment of one can be put into the other.
     """

@@ -26,11 +26,7 @@ class Elements:
 def restore(model: ModelProto, reference: ModelProto, chosen: Sequence[Segment], elements: Elements) -> ModelProto:
     """Return the model with the reference's nodes in place of its own in some segments.
 
-    Args:
-        model: the model.
-        reference: the reference.
-        chosen: segments of the two.
-        elements: types of the tensors at the ends of the segments; casts are added where they differ.
+    Casts are added where the types at the ends of a segment differ.
 
     Raises:
         UsageError: when their operator sets are incompatible.
@@ -55,13 +51,7 @@ def restore(model: ModelProto, reference: ModelProto, chosen: Sequence[Segment],
 
 
 def isolate(model: ModelProto, parts: Sequence[Part], types: Mapping[str, int]) -> ModelProto:
-    """Return a model of some parts only: their starting tensors are inputs, their results are `<name>::local`.
-
-    Args:
-        model: the whole model.
-        parts: some parts of it.
-        types: element type of each tensor that a part starts from.
-    """
+    """Return a model of some parts only: their starting tensors are inputs, their results are `<name>::local`."""
     result = ModelProto()
     result.CopyFrom(model)
     graph = result.graph

@@ -73,11 +73,6 @@ def profile(
     A node is much shorter than a time slice of the scheduler. In the fastest tenth of its runs no other program used
     its core, so that these are CPU times for nodes on the CPU.
 
-    Args:
-        subjects: the models by their roles.
-        course: the schedule.
-        progress: called before each launch.
-
     Raises:
         OrunError: when a model cannot be opened or run.
     """

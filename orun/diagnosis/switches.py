@@ -22,12 +22,6 @@ def add_switches(model: ModelProto, reference: ModelProto, chosen: Sequence[Segm
 
     The model's own nodes run in any case; their results are named `<name>::local`.
 
-    Args:
-        model: the model.
-        reference: the reference.
-        chosen: segments of the two.
-        elements: types of the tensors at the ends of the segments.
-
     Raises:
         UsageError: when their operator sets are incompatible, a segment holds a graph, or the segments form a cycle.
     """

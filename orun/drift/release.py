@@ -85,8 +85,7 @@ def _to_array(values: list[float | None]) -> NDArray[np.float64]:
 def load_release(folder: Path) -> Release:
     """Return the release in a folder, checked against its manifest.
 
-    Args:
-        folder: a bundle, or the folder of a server.
+    It is a bundle, or the folder of a server.
 
     Raises:
         UsageError: when it has no reference, or another one than was released.
@@ -101,13 +100,7 @@ def load_release(folder: Path) -> Release:
 
 
 def load_tree(store: Store, tree: str, name: str) -> Release | None:
-    """Return the release among the results of a store; None if the result holds no reference.
-
-    Args:
-        store: the store.
-        tree: digest of a result.
-        name: what to call it.
-    """
+    """Return the release among the results of a store; None if the result holds no reference."""
     listed = store.read_tree(tree)
     files = {entry.path: entry.digest for entry in listed.entries} if listed else {}
     if not {REFERENCE, MANIFEST} <= files.keys():

@@ -220,10 +220,7 @@ def count_learnt_records(release: Release, learn: Mapping[str, int]) -> list[int
 def watch_logs(watcher: Watcher, logs: Sequence[str], *, follow: bool) -> WatchResult:
     """Test the records of logs, the oldest log first.
 
-    Args:
-        watcher: the test.
-        logs: files, or `-` for the standard input.
-        follow: whether to wait for further records of the last log, until a statistic has drifted.
+    `-` is the standard input. With `follow` it waits for further records of the last log, until a statistic drifts.
 
     Raises:
         UsageError: when a log cannot be read, or there is no record.

@@ -128,9 +128,7 @@ def find_nvidia_smi_index(index: str) -> str:
 def ask_gpu(index: str, query: Sequence[str]) -> list[str]:
     """Return properties of a GPU from `nvidia-smi`, as text without units.
 
-    Args:
-        index: the number that programs call it by, which `CUDA_VISIBLE_DEVICES` may shift.
-        query: names of the properties, as `nvidia-smi` has them.
+    `query` names them as `nvidia-smi` does.
 
     Raises:
         DeviceUnknown: when it cannot be read.

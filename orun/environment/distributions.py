@@ -70,9 +70,6 @@ def holds_packages(folder: str) -> bool:
 def find_owners(modules: Mapping[str, Iterable[str]]) -> dict[str, list[str]]:
     """Find the distributions that installed modules.
 
-    Args:
-        modules: absolute paths of files or folders of each module.
-
     Returns:
         Their normalized names by module; modules of no distribution are left out.
     """

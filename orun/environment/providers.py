@@ -66,9 +66,7 @@ def explain(target: Target, environment: Environment | None = None) -> str:
 
     The CPU provider is in every build of ONNX Runtime and is not probed.
 
-    Args:
-        target: the target, with absolute paths of its files.
-        environment: where ONNX Runtime comes from; that of orun itself for None.
+    Paths of the target are absolute. ONNX Runtime comes from orun's own packages where `environment` is None.
     """
     problems = []
     for provider in target.providers:

@@ -154,11 +154,7 @@ def _list_packages(environment: Environment) -> list[str]:
 def _run(command: Sequence[str], folder: Path, output: int, lock: int) -> int:
     """Run pip to its end; an interruption of this process ends it.
 
-    Args:
-        command: its command line.
-        folder: its working folder.
-        output: descriptor of the file for its output.
-        lock: descriptor of the lock, which pip inherits: if this process is killed, no other starts before pip ends.
+    Pip inherits `lock`: if this process is killed, no other starts before pip ends.
     """
     variables = {name: value for name, value in os.environ.items() if name not in OUTSIDE}
     process = subprocess.Popen(

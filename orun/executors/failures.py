@@ -97,12 +97,7 @@ def from_end(job: Job, ended: Ended) -> StageError:
 
 
 def build_lost_supervisor_error(job: Job, log: str) -> StageError:
-    """Return the error of a stage whose supervisor died.
-
-    Args:
-        job: the stage.
-        log: the end of what the supervisor printed.
-    """
+    """Return the error of a stage whose supervisor died."""
     why = f"it was killed from outside, or a library that it imports crashed it\n{log}".strip()
     message = f"the process that supervises {job.stage} died"
     return _build_error(StageCrashed, job, message, why)

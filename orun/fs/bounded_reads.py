@@ -18,10 +18,6 @@ NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # Windows has no named pipes among its f
 def read_bounded(path: str | Path, limit: int) -> bytes:
     """Read a file that somebody else may have written, after a check of its kind and size.
 
-    Args:
-        path: of the file; links are followed.
-        limit: most bytes.
-
     Raises:
         OSError: if it cannot be read, is not a regular file, or is larger.
     """

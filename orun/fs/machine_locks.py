@@ -123,9 +123,7 @@ class MachineLock:
 def build_machine_lock(exclusive: bool, claim: MachineClaim | None = None) -> MachineLock:
     """Return the lock of this machine, which all users and orun processes share; it is not taken yet.
 
-    Args:
-        exclusive: hold the machine alone.
-        claim: shown to others while the machine is held exclusively.
+    An exclusive one holds the machine alone, and its claim is shown to others.
 
     Raises:
         StoreError: if there is no folder for its files.

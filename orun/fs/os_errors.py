@@ -39,11 +39,8 @@ SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFIL
 def to_store_error(error: OSError, action: str, path: str | Path, read_only_hint: str = "") -> StoreError:
     """Return the `StoreError` for an OSError.
 
-    Args:
-        error: the error.
-        action: what was tried, to follow "cannot".
-        path: where, if the error does not name a path.
-        read_only_hint: hint for a read-only file system, for a path outside of the store.
+    `action` follows "cannot". `path` is where, if the error does not say; the last hint is for a path outside of the
+    store.
     """
     reason = error.strerror or str(error)
     failed = error.filename if isinstance(error.filename, str) else path

@@ -89,11 +89,8 @@ def _tally(members: Sequence[Verdict]) -> Reason:
 def judge_by_slice(gate: Gate, metrics: Mapping[str, Metric], find: Find, accepted: Collection[str]) -> Finding:
     """Judge a gate on every slice: all must pass.
 
-    Args:
-        gate: with the field of the dataset in `by`.
-        metrics: what was measured; the metric of a slice is called `accuracy[label=3]`.
-        find: judges the gate of one slice.
-        accepted: metrics that the accepted baseline has, where the gate is against that.
+    The metric of a slice is called `accuracy[label=3]`. `accepted` are the metrics of the baseline, for a gate against
+    it.
     """
     slices = _list_slices(gate, metrics)
     if not slices:

@@ -12,10 +12,7 @@ from orun.store.store import Store
 def pin_models(store: Store, pipeline: str, accepted: Mapping[str, Accepted]) -> tuple[str, ...]:
     """Pin the model of each stage that measures a model, and give up the pins of the last baseline.
 
-    Args:
-        store: where the models are. A missing model, which was measured on another machine, is passed over.
-        pipeline: name of the pipeline.
-        accepted: what is accepted of its stages, by id.
+    A model that the store lacks, because it was measured on another machine, is passed over.
 
     Returns:
         The names of the pins.

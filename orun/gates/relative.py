@@ -99,11 +99,7 @@ def _compute_proportion(ratio: float) -> float:
 def judge_by_interval(gate: Gate, metric: Metric, compared: Change, params: Mapping[str, Any] | None = None) -> Finding:
     """Judge a change by its interval: `min_speedup` must reach the threshold, every other must stay within it.
 
-    Args:
-        gate: the condition.
-        metric: what was measured.
-        compared: how it compares with the other model.
-        params: of the stage; None where measuring on would not narrow the interval.
+    `params` is None where measuring on would not narrow the interval.
     """
     limit, estimate = gate.threshold.value, compared.estimate
     least = gate.rule == "min_speedup"

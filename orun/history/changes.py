@@ -58,8 +58,7 @@ def find_changes(series: Series) -> tuple[Change, ...]:
 def divide(values: Sequence[float]) -> list[tuple[int, float]]:
     """Return the indices at which a new level begins, in order, each with its p-value.
 
-    Args:
-        values: the series; one with values that are not finite is not divided.
+    A series with values that are not finite is not divided.
     """
     if not all(map(math.isfinite, values)):
         return []
@@ -98,9 +97,7 @@ def _sum_distances_to(ordered: Sequence[float], value: float) -> float:
 def choose_division(values: Sequence[float], totals: Mapping[float, float]) -> tuple[int, float]:
     """Return the division with the largest energy distance between its sides, and that distance.
 
-    Args:
-        values: the segment.
-        totals: sum of the distances of each value from all.
+    `totals` is what `sum_distances` returns.
     """
     count, total = len(values), 0.0
     left, between, right = 0.0, 0.0, sum(totals[value] for value in values) / 2

@@ -35,9 +35,7 @@ def to_mlflow(points: Iterable[Point], uri: str) -> int:
 
     A run that is there already stays, so that the same history can be logged every night.
 
-    Args:
-        points: what to log; values that are not numbers are left out.
-        uri: the tracking URI.
+    Values that are not numbers are left out.
 
     Returns:
         How many runs were logged.

@@ -52,10 +52,7 @@ def list_edited(folder: Path, commit: str, contents: Mapping[str, bytes]) -> tup
 
     The work tree is not read: the contents are compared with the ids of the files in the commit.
 
-    Args:
-        folder: a folder of the repository.
-        commit: its id.
-        contents: content of each file by its path from the folder.
+    `contents` has them by their paths from the folder.
 
     Returns:
         Their names, sorted; None if git is missing, does not have the commit, or takes too long.

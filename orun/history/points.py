@@ -96,9 +96,7 @@ def list_points_used_again(result: RunResult, last: Mapping[SeriesName, float]) 
 
     Times are left out: they are measurements of their moment.
 
-    Args:
-        result: the run.
-        last: the last value of each series. A series without one is left out.
+    A series without a last value is left out.
     """
     cached = (stage for stage in result.stages if stage.outcome == "cached")
     points = (point for stage in cached for point in _iter_points(result, stage, result.started_at))

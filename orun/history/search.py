@@ -59,10 +59,7 @@ def find_renamed_points(history: History, result: RunResult, stages: Collection[
 
     A cached stage is a renamed one if its key is that of a stage that the pipeline no longer has.
 
-    Args:
-        history: what is known.
-        result: a run.
-        stages: ids of all stages of its pipeline, those outside the run too.
+    `stages` are all stages of the pipeline, those outside the run too.
 
     Raises:
         StoreError: if the history cannot be read.

@@ -48,11 +48,7 @@ def build_request(
 def answer(request: Request, reports: Collection[Path], listener: Listener, started_at: float) -> RunResult | None:
     """Replay the last run of a request; None if the planner must decide.
 
-    Args:
-        request: the request.
-        reports: files that are written after the run. Where they may replace an input, the planner knows for sure.
-        listener: called with each event.
-        started_at: when the run began.
+    Reports are written after the run: where they may replace an input, the planner knows for sure.
     """
     record = find_record(request)
     if not (record and _machines_are_unchanged(record, listener)):

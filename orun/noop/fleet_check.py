@@ -53,11 +53,7 @@ def build_state(url: str, run: FleetRun, planner: Planner, remote: str) -> Fleet
 
 
 def is_unchanged(data: Any) -> bool:
-    """Return whether the machines of a recorded run are there with the facts of then; False if that cannot be known.
-
-    Args:
-        data: the `FleetState` as plain data.
-    """
+    """Return whether the machines of a recorded run are there with the facts of then; False if that cannot be known."""
     state = decode(FleetState, data)
     report(f"asking the machines at {state.url} for their facts")
     try:

@@ -45,13 +45,6 @@ def write_record(
     """Write the no-op record of a run in which every stage is up to date.
 
     Nothing is written if something changed meanwhile or the record cannot be written: the next run checks everything.
-
-    Args:
-        request: the run.
-        planner: of the run.
-        done: every stage of the pipeline.
-        result: of the run.
-        fleet: other machines of the run, if any.
     """
     with suppress(OSError, StoreError, PipelineError):  # the baseline may have become unreadable
         if data := _build_record(planner, done, result):

@@ -24,12 +24,7 @@ SPECS = Group("orun.providers", "provider")
 
 
 def list_known_providers(targets: Map, problems: Problems) -> Mapping[str, ProviderSpec]:
-    """Return every provider by its name; a package's that no target names, or that is broken, without its declaration.
-
-    Args:
-        targets: `targets` of the file.
-        problems: takes what is wrong with a package.
-    """
+    """Return every provider by its name; one of a package that is broken or not named without its declaration."""
     foreign = {name: span for name, span in _list_names(targets) if name not in PROVIDERS}
     if not foreign:
         return PROVIDERS

@@ -179,9 +179,7 @@ class Assignment:
     def find_candidates(self, stage: Stage, *, writes: bool = False) -> Candidates:
         """Return the machines that can run a stage.
 
-        Args:
-            stage: the stage.
-            writes: whether its last result has undeclared writes, which stay on the machine that makes them.
+        `writes` says whether its last result has undeclared writes, which stay on the machine that makes them.
         """
         if stage.id not in self._candidates:
             why = self.explain_here(stage, writes=writes)

@@ -37,13 +37,7 @@ def compose(
 ) -> Components:
     """Return the components of the key of a stage.
 
-    Args:
-        pipeline: the pipeline that the stage belongs to.
-        stage: the stage.
-        inputs: digest of the tree (or file) at each input port.
-        digest: content digest of a file or folder.
-        surroundings: the components that the machine decides; see `orun.planning.facts`.
-        cache: parameters by stage; this call adds those of the stage.
+    `cache` has the parameters of stages by id; this call adds those of the stage.
     """
     use = pipeline.kinds[stage.uses]
     name = stage.uses if use.origin != "file" else use.entry.rpartition(":")[2]

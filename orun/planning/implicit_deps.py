@@ -40,12 +40,7 @@ SEARCH_RESULTS = frozenset(f"{place}{variable}" for place in (FIRST, NOT_FIRST) 
 
 
 def list_changes(dependencies: ImplicitDependencies, now: ImplicitDependencies) -> list[Reason]:
-    """Return what differs now from what a stage saw when it ran; empty when its result still holds.
-
-    Args:
-        dependencies: what it saw.
-        now: the present state of the same; see `observe_state`.
-    """
+    """Return what differs now from what a stage saw when it ran; empty when its result still holds."""
     new = {item.identity: item.value for item in now.components}
     return [
         build_change(item.kind, item.subject, item.value, value)
@@ -71,13 +66,7 @@ def observe_state(
 ) -> ImplicitDependencies:
     """Return the present state of what a stage saw when it ran.
 
-    Args:
-        dependencies: what it saw.
-        root: the pipeline's folder, which relative paths start from.
-        files: digests of files.
-        secrets: the variables whose values do not count.
-        packages: versions by normalized name of what it runs with; of what orun runs with when None.
-        variables: states of the environment variables that it finds; those of this process when None.
+    Where `packages` or `variables` is None, those of this process count.
     """
     if packages is None:
         packages = read_package_versions(root) if dependencies.packages else {}
@@ -100,9 +89,6 @@ def read_package_versions(root: Path) -> Mapping[str, str]:
     """Return `distributions.list_exact` for a project, and `distributions.PRESENT` for other installed modules.
 
     A package that is developed in the project itself has its plain version, wherever the project is.
-
-    Args:
-        root: the pipeline's folder.
     """
     versions = {**dict.fromkeys(distributions.list_modules(), distributions.PRESENT), **distributions.list_exact()}
     if distributions.list_developed():
@@ -150,12 +136,7 @@ def collect_files(
 ) -> dict[str, str]:
     """Return the digests of the files that a stage opened, by the names under which they are stored.
 
-    Args:
-        stage: the stage's id, for errors.
-        reads: absolute path -> signature when it was first opened, or None when the file was missing.
-        root: the pipeline's folder.
-        project: files below it are stored relative to `root`, so that the project can move.
-        files: digests of files.
+    `reads` has the signature of each file when it was first opened; None when it was missing.
 
     Raises:
         InputChanged: when a file changed after the stage opened it.
@@ -203,14 +184,6 @@ def carry_over(
 
     Not all that a stage looks for is seen. Otherwise a run that skipped a missing file would stay up to date when the
     file comes back.
-
-    Args:
-        dependencies: what this run saw.
-        earlier: what earlier runs saw.
-        root: the pipeline's folder.
-        files: digests of files.
-        secrets: the variables whose values do not count.
-        packages: versions by normalized name of what it runs with.
     """
     for run in earlier:
         now = observe_state(run, root, files, secrets, packages)

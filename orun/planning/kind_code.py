@@ -80,9 +80,7 @@ def find_reachable(module: str, skipped: frozenset[str] = HARMLESS) -> tuple[tup
     started by such a name). So does a file of a web page beside a module that holds its name. Imports for type checkers
     do not count. Modules are located in the package's folder and parsed: `importlib` would import their parents.
 
-    Args:
-        module: the full name of the first module.
-        skipped: names of modules that are neither returned nor followed.
+    Modules in `skipped` are neither returned nor followed.
     """
     package = module.partition(".")[0]
     spec = importlib.util.find_spec(package)

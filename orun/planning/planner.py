@@ -91,9 +91,7 @@ class Planner:
     def plan(self, chosen: Collection[str] | None = None) -> Plan:
         """Decide for every stage; run nothing.
 
-        Args:
-            chosen: ids of the selected stages; other stages that are not up to date are blocked, with all after them.
-                None selects every stage.
+        Stages that are not chosen and not up to date are blocked, with all after them; None chooses all.
         """
         done: dict[str, Done] = {}
         steps: dict[str, Step] = {}
@@ -117,12 +115,7 @@ class Planner:
         return Plan(self.pipeline, tuple(steps.values()), machines, here, left_out)
 
     def find_blocking_gate(self, stage: Stage, done: Mapping[str, Done]) -> Reason | None:
-        """Return which gate keeps a stage from running, as far as gates before it are judged; None if none does.
-
-        Args:
-            stage: the stage.
-            done: the stages that are up to date.
-        """
+        """Return which gate keeps a stage from running, as far as gates before it are judged; None if none does."""
         if self.past_gates and self.resolve_context(stage).only_measures:
             return None
         return self._find_gate_before(stage, done)
@@ -152,10 +145,7 @@ class Planner:
     def decide(self, stage: Stage, done: Mapping[str, Done], earlier: Step | None = None) -> Step:
         """Return whether a stage is up to date, given the stages before it that are.
 
-        Args:
-            stage: the stage.
-            done: the stages that are up to date.
-            earlier: the last decision on the stage, of the plan or in this run, if there was one.
+        `earlier` is the last decision on it, of the plan or in this run.
         """
         steps: list[Step] = []
         for machines in self._list_classes(stage):
@@ -293,10 +283,7 @@ class Planner:
     def list_changes(self, stage: Stage, action: Action, machine: str | None = None) -> list[Reason]:
         """Return what differs now from what a stage saw when it ran; empty when its result is still valid.
 
-        Args:
-            stage: the stage.
-            action: its result.
-            machine: the machine that must agree; when None, one of those that can run the stage must.
+        `machine` must agree; when it is None, one of those that can run the stage must.
         """
         machines = chain.from_iterable(self._list_classes(stage)) if machine is None else [self.find_facts(machine)]
         _, differences = self.results.find_agreement(stage, action, machines)

@@ -34,12 +34,7 @@ class StoredResults:
     activity: str = ""
 
     def look_up(self, step: Step, machines: tuple[Facts, ...]) -> Step:
-        """Return the decision to use a stored result again, or to run the stage, with the reasons.
-
-        Args:
-            step: the decision so far, with its key.
-            machines: facts of the machines on which the stage has this key.
-        """
+        """Return the decision to use a stored result again, or to run the stage, with the reasons."""
         stale: list[tuple[Action, list[Reason]]] = []
         present, holder = [facts.machine for facts in machines], ""
         for action in self.store.list_actions(step.key):
@@ -73,10 +68,7 @@ class StoredResults:
     ) -> tuple[Facts | None, list[Reason]]:
         """Return the first machine that still has what a stage saw when it ran; else what differs on the last machine.
 
-        Args:
-            stage: the stage.
-            action: its result.
-            machines: facts of the machines; each may have other packages and variables.
+        The machines may have other packages and variables.
         """
         seen = action.implicit_deps
         differences = [build_reason(ReasonCode.RESULT_MISSING)]  # for no machine

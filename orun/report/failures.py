@@ -37,10 +37,7 @@ def format_failures(result: RunResult, terminal: Terminal) -> list[str]:
 def format_failure(stage: StageResult, terminal: Terminal, *, again: str = "") -> list[str]:
     """Return the lines about one failed stage.
 
-    Args:
-        stage: the stage.
-        terminal: where they are shown.
-        again: command that runs the stage on another machine, if the lines are for readers who may be there.
+    `again` is the command that runs it on another machine, for readers who may be there.
     """
     failure = stage.failure
     if failure is None:

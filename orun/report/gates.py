@@ -224,10 +224,7 @@ def choose_style(verdict: Verdict) -> Style:
 def suggest_next_step(verdict: Verdict, result: RunResult, *, portable: bool = False) -> str:
     """Return what to type about a gate that makes the run fail.
 
-    Args:
-        verdict: the gate.
-        result: the run.
-        portable: whether it is for readers on any machine, who may not have the run's store.
+    With `portable` it is for readers on any machine, who may not have the run's store.
     """
     if verdict.finding.code == ReasonCode.NO_DIRECTION:
         return 'judge it by min or max; a stage of your own can return orun.Metric(value, better="lower")'

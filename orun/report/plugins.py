@@ -20,10 +20,6 @@ REPORTS = Group("orun.reports", "report")
 def find_renderer(name: str, library: Collection[str]) -> Callable[[RunResult], str | bytes]:
     """Return the function of a package that renders a report.
 
-    Args:
-        name: name of the report.
-        library: names of orun's own reports, for the error.
-
     Raises:
         UsageError: when no package offers it, several do, or the package is broken.
     """

@@ -20,12 +20,6 @@ WRITE_FUNCTION = "write file.py:function that returns an orun.Dataset"
 def declare_images(data: str, inputs: Sequence[InputFact], facts: ModelFacts, model_folder: Path) -> dict[str, Any]:
     """Return the preparation of images for the only input of a model, as the file beside it says.
 
-    Args:
-        data: the folder of images.
-        inputs: of the model; none if they are not known.
-        facts: the model.
-        model_folder: where its files are.
-
     Raises:
         UsageError: when it is no folder of images, or the model takes none.
     """

@@ -28,14 +28,7 @@ KINDS = {"i": "classes", "u": "classes", "b": "classes", "U": "texts", "O": "tex
 
 
 def search_labels(data: str, folder: Path, facts: ModelFacts, declaration: Declaration) -> LabelFacts:
-    """Return what may be the labels of a dataset whose declaration names none.
-
-    Args:
-        data: a file or a folder of images, from here.
-        folder: where the pipeline file will be.
-        facts: the model, with its graph.
-        declaration: how the pipeline file declares the dataset.
-    """
+    """Return what may be the labels of a dataset whose declaration names none."""
     model = Path(os.path.normpath(folder / facts.source))
     names = read_class_names((model if model.is_dir() else model.parent) / CONFIGURATION)
     declared = {} if isinstance(declaration, str) else declaration

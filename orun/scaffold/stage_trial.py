@@ -94,11 +94,7 @@ def find_stage(reference: str) -> Kind:
 def try_stage(reference: str, inputs: Mapping[str, str], overrides: Mapping[str, str], listener: Listener) -> Trial:
     """Run a custom stage twice in a temporary store.
 
-    Args:
-        reference: `./file.py:function`.
-        inputs: a file or folder for each port; `onnx` ports get a tiny model when left out.
-        overrides: values of its parameters.
-        listener: is called with the events of the first run.
+    An `onnx` input without a path gets a tiny model. The listener hears of the first run.
 
     Raises:
         UsageError: when an input is missing or not known.

@@ -32,13 +32,7 @@ def declare_texts(
 ) -> dict[str, Any]:
     """Return the tokenization of the texts by the tokenizer beside the model; empty when there are no texts.
 
-    Args:
-        data: the file.
-        features: its columns that may be inputs, and whether each holds texts.
-        inputs: of the model.
-        facts: the model.
-        folder: where the pipeline file will be.
-        model_folder: where the files of the model are.
+    `features` are the columns that may be inputs, and whether each holds texts.
 
     Raises:
         UsageError: without a tokenizer, or when it does not make all inputs, or several columns may be meant.

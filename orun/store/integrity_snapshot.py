@@ -34,11 +34,7 @@ def take_snapshot(
 
     Signatures are taken before the files are checked, and compared afterwards.
 
-    Args:
-        parts: of the store.
-        pipeline: name of the pipeline.
-        artifacts: digest of the tree of each stage, by id.
-        folder_times: whether the times of a folder change with its names, which is not sure on network file systems.
+    `folder_times` says whether the times of a folder change with its names, which is not sure on network file systems.
     """
     files: dict[str, Signature] = {}
     folders: dict[str, str] = {}

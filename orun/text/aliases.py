@@ -24,9 +24,7 @@ def resolve_alias(word: str, options: Iterable[str]) -> str:
 def note(word: str, noun: str) -> str:
     """Return what to do instead of a key that another tool has, or an empty text.
 
-    Args:
-        word: the key.
-        noun: what it was meant to be: `key of a stage`, `parameter of quantize/dynamic`.
+    `noun` is what the key was meant to be: `key of a stage`, `parameter of quantize/dynamic`.
     """
     entries = (entry for place, its_notes in read_notes().items() if noun.startswith(place) for entry in its_notes)
     return next((entry["instead"] for entry in entries if _normalize(word) in map(_normalize, entry["names"])), "")

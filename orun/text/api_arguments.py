@@ -53,10 +53,6 @@ def _to_plain(value: Any) -> object:
 def as_list(parameter: str, items: PathLike | Iterable[PathLike]) -> list[str]:
     """Return names or paths as a list; a text or a path is a single item.
 
-    Args:
-        parameter: its name, for messages.
-        items: its value.
-
     Raises:
         UsageError: when they are anything else.
     """

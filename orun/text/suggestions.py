@@ -128,10 +128,7 @@ def format_choices(options: Iterable[str]) -> str:
 def suggest(word: str, options: Iterable[str], expected: str = "") -> str:
     """Return what was probably meant by a word that is no option, as `did you mean a?`, else what was expected.
 
-    Args:
-        word: the word.
-        options: the options.
-        expected: what was expected, if not one of the options.
+    `expected` is what was expected, if not one of the options.
     """
     options = list(options)
     close = list_nearest(word, options)

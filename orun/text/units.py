@@ -49,9 +49,7 @@ class Form(Record, frozen=True):
     def describe(self, bounds: str = "", *, with_unit: bool = False) -> str:
         """Describe the form, for a message: `a size such as 300MB (a plain number is in bytes)`.
 
-        Args:
-            bounds: clause after the noun; may be empty.
-            with_unit: whether a plain number is refused.
+        `bounds` is a clause after the noun; with `with_unit` a plain number is refused.
         """
         plain = f" (a plain number is in {self.plain})" if self.plain and not with_unit else ""
         return f"{self.noun}{bounds} such as {self.examples}{plain}"

@@ -27,10 +27,7 @@ HINT = "Close what is written to before the function returns (`with open(...) as
 def finish_all(stage: str, output: str, progress: Callable[[int, int, str], None]) -> None:
     """Wait for the threads and processes that a program waits for before it ends, then run `atexit` functions.
 
-    Args:
-        stage: its id.
-        output: its output folder.
-        progress: told what is waited for when that takes a while; see `Context.progress`.
+    `progress` is told what is waited for when that takes a while; see `Context.progress`.
 
     Raises:
         OutputRefused: if something still writes below the output folder, or lost what it had buffered.

@@ -46,12 +46,7 @@ FileState = tuple[int, int, int]
 def perform(job: Job, scope: Scope, channel: Channel, observer: Observer, untraced: str) -> dict[str, Any]:
     """Do a job in this process and record what it reads.
 
-    Args:
-        job: the job.
-        scope: which files are the user's.
-        channel: connection to the supervisor.
-        observer: records what is read; installed.
-        untraced: why opens below Python are not traced; empty if they are.
+    `untraced` says why opens below Python are not traced; empty if they are.
 
     Returns:
         The report: `{"result": ..., "written": ...}` or `{"trouble": ...}`.
@@ -87,11 +82,6 @@ def _collect_packages(scope: Scope, recorder: Recorder, searched: Collection[str
 
     Also record, as missing, the user's files that would be imported in the place of these modules. The server may have
     imported a module before the user's folders were known, so that no search among them was seen.
-
-    Args:
-        scope: which files are the user's.
-        recorder: records what is read.
-        searched: modules that were looked for.
     """
     code = [path for path, seen in recorder.reads.items() if seen and path.endswith(".py")]
     if not all(map(scope.is_code, code)):  # a file that was only read as text does not count

@@ -45,12 +45,7 @@ def prepare() -> None:
 def serve(job: Job, scope: Scope, channel: Channel, observer: Observer, parent: int) -> None:
     """Do a job in this process and report the result; the process must end afterwards.
 
-    Args:
-        job: the job.
-        scope: which files are the user's.
-        channel: connection to the supervisor.
-        observer: records what is read; installed.
-        parent: id of the process whose death ends this one.
+    `parent` is the process whose death ends this one.
     """
     processes.die_with(parent, signal.SIGKILL)
     try:
@@ -101,11 +96,7 @@ def _enter(job: Job) -> None:
 def spawn(job: Job, scope: Scope, channel: Channel, descriptor: int) -> int:
     """Start an interpreter that does a job; return its process id.
 
-    Args:
-        job: the job.
-        scope: which files are the user's.
-        channel: connection to the process.
-        descriptor: the process's end of the connection.
+    `descriptor` is the process's end of the connection.
     """
     os.set_inheritable(descriptor, True)
     arguments = [

@@ -88,12 +88,7 @@ class Supervised:
         processes.signal_group(self.process, signal.SIGKILL)
 
     def report_end(self, status: int, usage: struct_rusage) -> Ended:
-        """Return the report of its end, after it was waited for.
-
-        Args:
-            status: its wait status.
-            usage: its resource usage.
-        """
+        """Return the report of its end, after it was waited for."""
         if self.native:
             self.native.answer()
         packages = self.native.collect_packages() if self.native else {}  # adds to the reads that are returned below

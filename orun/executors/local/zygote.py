@@ -139,14 +139,7 @@ class Zygote:
         self.watch(ours, lambda: self._forward(supervised))
 
     def _start(self, job: Job, scope: Scope, channel: Channel, descriptor: int) -> int:
-        """Start the process of a stage; return its id.
-
-        Args:
-            job: the job.
-            scope: which files are the user's.
-            channel: connection to the process.
-            descriptor: the process's end of the connection.
-        """
+        """Start the process of a stage; return its id."""
         if not self._forks:
             return stage_process.spawn(job, scope, channel, descriptor)
         self._observer.prepare(scope)

@@ -62,9 +62,7 @@ def _wrap_preparation(observer: Observer, spawn: ModuleType) -> None:
 def _observe(file: Any, scope_arguments: tuple[tuple[str, ...], ...]) -> None:
     """Observe this process, which is a worker.
 
-    Args:
-        file: descriptor as `multiprocessing` or loky passes it on.
-        scope_arguments: arguments of the scope.
+    `file` is the descriptor as `multiprocessing` or loky passes it on.
     """
     descriptor = file.detach()
     os.set_inheritable(descriptor, False)

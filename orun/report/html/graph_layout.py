@@ -35,8 +35,7 @@ class Layout:
 def lay_out(needs: Mapping[str, Sequence[str]]) -> Layout:
     """Lay out a graph without loops.
 
-    Args:
-        needs: the nodes right before each node; every node is a key, and stands after those.
+    `needs` has the nodes right before each node; every node is a key, and stands after those.
     """
     level = _assign_layers(needs)
     rows: list[list[Node]] = [[] for _ in range(max(level.values(), default=-1) + 1)]

@@ -18,10 +18,7 @@ ABSENT = object()  # stands for a value that only the other side has
 def show_difference(name: str, old: str | None, new: str | None) -> str:
     """Return `name: old -> new`; of long values only the parts that differ.
 
-    Args:
-        name: what has the values.
-        old: text, or the JSON of a value; None where there is none.
-        new: the same.
+    Values are texts, or the JSON of values; None where there is none.
     """
     if max(len(old or ""), len(new or "")) <= LONGEST:
         return f"{name}: {shorten_value(old)} -> {shorten_value(new)}"
