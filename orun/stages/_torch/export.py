@@ -197,6 +197,24 @@ def require_exporter(bound: Bound, exporter: str) -> None:
     raise UsageError(f"PyTorch's {exporter} exporter does not take {form}", hint=f"exporter: {fitting[0]}")
 
 
+def require_opset(bound: Bound, exporter: str, asked: int, made: int) -> None:
+    """Refuse a model of another operator set than the one asked for.
+
+    The dynamo exporter writes one of its own and converts it to older ones. If that fails, it keeps the model as it is.
+
+    Raises:
+        UsageError: when the two differ.
+    """
+    if made == asked:
+        return
+    others = [f"`exporter: {name}`" for name in _list_exporters(bound) if name != exporter]
+    raise UsageError(
+        f"PyTorch's {exporter} exporter made a model of operator set {made}, not {asked}",
+        why=f"it cannot convert this model to {asked}; the log has its whole message",
+        hint=", or ".join([*others, f"`opset: {made}`"]),
+    )
+
+
 def advise_other(bound: Bound, exporter: str) -> str:
     """Return what else to try after an export that failed, or whose result is wrong."""
     alternatives = [f"`exporter: {name}`" for name in _list_exporters(bound) if name != exporter]

@@ -146,6 +146,7 @@ def packages(params: Params, root: Path) -> Mapping[str, str]:
 def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the exported model to `context.result`."""
     from orun.stages._graph.differences import Tolerance
+    from orun.stages._graph.domains import find_standard_opset
     from orun.stages._graph.feeds import make_cases
     from orun.stages._graph.input_domain import build_domain, write_domain
     from orun.stages._graph.io import load, save, weigh
@@ -153,7 +154,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
     from orun.stages._torch.answers import TITLE, compute_answers, require_growth
-    from orun.stages._torch.export import require_exporter
+    from orun.stages._torch.export import require_exporter, require_opset
     from orun.stages._torch.limits import build_limits
     from orun.stages._torch.rotary_angles import expand_rotary_angles
     from orun.stages._torch.source import load_source
@@ -171,6 +172,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     require_growth(context, bound, tries, expected, params.outputs)
     path, hint = _export(context, params, bound, tries, expected)
     model = load(path)
+    require_opset(bound, params.exporter, params.opset, find_standard_opset(model))
     expand_rotary_angles(model)
     clean(model)
     restore_inputs(model, bound.inputs)

@@ -405,6 +405,16 @@ def test_an_export_that_fails_says_why(tmp_path: Path) -> None:
     assert "25" in caught.value.why
 
 
+def test_an_operator_set_that_the_exporter_cannot_reach_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path, **SCORER, opset=13) == (
+        "PyTorch's dynamo exporter made a model of operator set 18, not 13\n"
+        "  it cannot convert this model to 13; the log has its whole message\n"
+        "  hint: `exporter: torchscript`, or `opset: 18`"
+    )
+    traced = convert(tmp_path, **SCORER, opset=13, exporter="torchscript")
+    assert [(item.domain, item.version) for item in onnx.load(traced.model).opset_import] == [("", 13)]
+
+
 def test_sizes_of_an_axis_that_is_not_there(tmp_path: Path) -> None:
     assert refusal(tmp_path, **SCORER, dims={"width": [3]}) == (
         "the model has no dynamic axis 'width'\n  its dynamic axes are batch, length"
