@@ -107,6 +107,15 @@ def test_images_as_bytes(tmp_path: Path) -> None:
     assert np.allclose(scores, expected, atol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint16", "int64", "bool"])
+def test_an_input_takes_any_type(tmp_path: Path, dtype: str) -> None:
+    header = '<ir_version: 9, opset_import: ["" : 20]>'
+    model = parse(f"{header} half (float16[n, 2] x) => (float16[n, 2] y) {{ y = Neg (x) }}")
+    run = edit(tmp_path, model, {"types": {"x": {"dtype": dtype}}})
+    values = np.array([[0, 1]]).astype(dtype)
+    assert [answer.tolist() for answer in answers(run.model, {"x": values})] == [[[0, -1]]]
+
+
 def test_an_input_that_becomes_a_constant_of_any_shape(tmp_path: Path) -> None:
     run = edit(tmp_path, parse(ENCODER), {"make_constant": {"types": 1}}, {"rename": {"ids": "tokens"}})
     assert run.interface == {"tokens": ["batch", "length"], "y": ["batch", "length", 2]}

@@ -121,7 +121,7 @@ def _set_type(draft: Draft, value: ir.Value, change: InputType, place: str) -> N
     if name in draft.fixed_values:
         raise draft.failed(place, f"{name!r} was a constant until an edit before", hint="leave its type as it is")
     steps = _build_steps(draft, value, change, former.numpy(), place)
-    public = ir.val(name, ir.DataType[change.dtype.upper()], value.shape)
+    public = ir.val(name, ir.DataType.from_numpy(np.dtype(change.dtype)), value.shape)
     value.name = make_unique(f"{name}_{former.name.lower()}", draft.list_names())
     prologue = Prologue(draft, name)
     result = prologue.add_node("Cast", [public], to=int(former))
