@@ -73,7 +73,7 @@ def make_feeds(
     dataset: Dataset | None,
     over: Mapping[str, InputValues] | None = None,
 ) -> dict[str, dict[str, Array]]:
-    """Return the inputs of each model by the model's name; inputs of the same name share an array.
+    """Return the inputs of each model by the model's name; inputs of the same name and type share an array.
 
     Args:
         models: path of each model's proto; the first decides about shared inputs.
@@ -88,7 +88,7 @@ def make_feeds(
     """
     import onnx
 
-    shared: dict[str, Array] = {}
+    shared: dict[tuple[str, str], Array] = {}
     fed: dict[str, dict[str, Array]] = {}
     graphs = {name: onnx.load(path, load_external_data=False) for name, path in models.items()}
     require_known("inputs", over or {}, [name for model in graphs.values() for name in list_input_names(model)])
@@ -99,7 +99,7 @@ def make_feeds(
         else:
             _require_batch(name, inputs, sizes.batch)
             own = _make_up(inputs, sizes, find_sizes(model), seed)
-        fed[name] = {key: shared.setdefault(key, array) for key, array in own.items()}
+        fed[name] = {key: shared.setdefault((key, str(array.dtype)), array) for key, array in own.items()}
     return fed
 
 

@@ -55,6 +55,16 @@ def test_models_share_the_inputs_that_they_share(models: dict[str, Path]) -> Non
     assert all(fed["reference"][name] is array for name, array in fed["model"].items())
 
 
+def test_models_that_take_other_types_of_an_input_get_values_of_their_own_type(tmp_path: Path) -> None:
+    paths = {"model": tmp_path / "half.onnx", "reference": tmp_path / "full.onnx"}
+    for path, kind in zip(paths.values(), ("float16", "float"), strict=True):
+        header = '<ir_version: 9, opset_import: ["": 20]>'
+        onnx.save(parse(f"{header} g ({kind}[n, 3] x) => ({kind}[n, 3] y) {{ y = Neg (x) }}"), path)
+    fed = make_feeds(paths, Sizes(2), 3, None)
+    assert {role: str(feed["x"].dtype) for role, feed in fed.items()} == {"model": "float16", "reference": "float32"}
+    assert np.array_equal(fed["model"]["x"], fed["reference"]["x"].astype(np.float16))
+
+
 def test_an_input_of_the_other_model_alone_is_made_up_too(models: dict[str, Path], tmp_path: Path) -> None:
     onnx.save(parse(ADD), tmp_path / "add.onnx")
     fed = make_feeds({"model": models["model"], "reference": tmp_path / "add.onnx"}, Sizes(2), 3, None)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from orun.measure.accuracy.names import format_title
 from orun.measure.dataset import Array, suggest_type
 from orun.measure.dataset_origin import TOKENS, Origin
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
+KEEPS_TYPES = "`optimize/float16`, and `keep_io_types=True` of other converters, keep float32 inputs and outputs"
 TYPES = {  # numpy's name of ONNX Runtime's types
     "tensor(float)": "float32",
     "tensor(double)": "float64",
@@ -43,6 +45,23 @@ def suggest_feed(
         or _suggest_table(origin, highest, feed)
         or _suggest_length(origin, feed)
     )
+
+
+def suggest_one_type(sessions: Mapping[str, InferenceSession], role: str) -> str:
+    """Say how two models can take one type of an input; empty if the model of this role differs from no other.
+
+    The same values go to all models, so that a dataset of another type would only move the failure to another model.
+    """
+    types = {value.name: value.type for value in sessions[role].get_inputs()}
+    for other, session in sessions.items():
+        for value in session.get_inputs():
+            if value.name in types and value.type != (own := types[value.name]):
+                return (
+                    f"the {format_title(role)} takes {TYPES.get(own, own)}, and the {format_title(other)} "
+                    f"{TYPES.get(value.type, value.type)}: give both one type, by `types` of optimize/edit; "
+                    f"{KEEPS_TYPES}"
+                )
+    return ""
 
 
 def _suggest_type(session: InferenceSession, feed: Mapping[str, Array]) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from orun.core.dynamic_axes import find_batch_index
 from orun.errors import UsageError
-from orun.measure.accuracy.failed_feeds import describe_feed, suggest_feed
+from orun.measure.accuracy.failed_feeds import KEEPS_TYPES, describe_feed, suggest_feed, suggest_one_type
 from orun.measure.accuracy.names import MODEL, REFERENCE, format_title
 from orun.measure.dataset import Array, Batch, Values, count, iter_batches, list_unbatched
 from orun.measure.dataset_origin import Origin
@@ -120,8 +120,8 @@ def run_models(
     unbatched = list_unbatched(inputs, shapes)
     for batch in iter_batches(inputs, plan.batch, unbatched):
         outputs = {
-            role: _run(plan, role, session, {name: batch.feed[name] for name in feeds[role]}, part, batch)
-            for role, session in sessions.items()
+            role: _run(plan, role, sessions, {name: batch.feed[name] for name in feeds[role]}, part, batch)
+            for role in sessions
         }
         collector.add(batch, outputs)
         tick(len(batch.examples))
@@ -135,15 +135,16 @@ def _match_inputs(plan: Plan, role: str, session: InferenceSession, inputs: Mapp
 
 
 def _run(
-    plan: Plan, role: str, session: InferenceSession, feed: Mapping[str, Array], part: str, batch: Batch
+    plan: Plan, role: str, sessions: Mapping[str, InferenceSession], feed: Mapping[str, Array], part: str, batch: Batch
 ) -> dict[str, Array]:
+    session = sessions[role]
     try:
         values = session.run(list(plan.outputs), dict(feed))
     except Exception as error:  # ONNX Runtime's errors share no base class but this
         raise UsageError(
             f"the {format_title(role)} does not run on {part} {batch.examples[0]}",
             why=f"{str(error).strip()}\n{describe_feed(session, feed)}",
-            hint=suggest_feed(session, feed, plan.origin, plan.highest),
+            hint=suggest_one_type(sessions, role) or suggest_feed(session, feed, plan.origin, plan.highest),
         ) from error
     outputs = dict(zip(plan.outputs, (np.asarray(value) for value in values), strict=True))
     if batch.is_unbatched:
@@ -224,10 +225,12 @@ class _Collector:
     def _check_form(self, role: str, name: str, value: Array, wanted: Array, batch: Batch) -> None:
         ours, theirs = (f"{array.dtype} {list(array.shape)}" for array in (value, wanted))
         if ours != theirs:
+            halved = {str(value.dtype), str(wanted.dtype)} == {"float16", "float32"}
             raise UsageError(
                 f"output '{name}' of the {format_title(role)} differs in form from the reference's",
                 why=f"{ours}, and {theirs} in the reference, for {self.part} {batch.examples[0]}",
-                hint="outputs are compared only if shapes and types are equal: make the model keep its reference's",
+                hint="outputs are compared only if shapes and types are equal: "
+                + (KEEPS_TYPES if halved else "make the model keep its reference's"),
             )
 
 

@@ -506,16 +506,39 @@ def test_an_example_of_no_length_that_would_end_the_process(folder: Path) -> Non
     )
 
 
+KEEPS_TYPES = "`optimize/float16`, and `keep_io_types=True` of other converters, keep float32 inputs and outputs"
+
+
 @pytest.mark.parametrize(
-    ("changed", "form"),
-    [(linear(EYE[:, :2]), "float32 [1, 2]"), (linear(EYE, to=TensorProto.FLOAT16), "float16 [1, 3]")],
+    ("changed", "form", "hint"),
+    [
+        (linear(EYE[:, :2]), "float32 [1, 2]", "make the model keep its reference's"),
+        (linear(EYE, to=TensorProto.FLOAT16), "float16 [1, 3]", KEEPS_TYPES),
+    ],
 )
-def test_shapes_and_types_are_part_of_equality(folder: Path, changed: onnx.ModelProto, form: str) -> None:
+def test_shapes_and_types_are_part_of_equality(folder: Path, changed: onnx.ModelProto, form: str, hint: str) -> None:
     params = {"dataset": "data.py:plain", "metrics": ["cosine"]}
     assert refusal(folder, params, model=changed, reference=linear(EYE)) == (
         "output 'y' of the model differs in form from the reference's\n"
         f"  {form}, and float32 [1, 3] in the reference, for example 0\n"
-        "  hint: outputs are compared only if shapes and types are equal: make the model keep its reference's"
+        f"  hint: outputs are compared only if shapes and types are equal: {hint}"
+    )
+
+
+def test_models_that_take_other_types_of_an_input(folder: Path) -> None:
+    """A dataset of another type would only move the failure to the other model."""
+    half = parse(
+        '<ir_version: 9, opset_import: ["": 20]> '
+        "half (float16[batch, 3] x) => (float[batch, 3] y) { y = Cast <to = 1> (x) }"
+    )
+    params = {"dataset": "data.py:plain", "metrics": ["cosine"]}
+    assert refusal(folder, params, model=linear(EYE), reference=half) == (
+        "the reference does not run on example 0\n"
+        "  [ONNXRuntimeError] : 2 : INVALID_ARGUMENT : Unexpected input data type. Actual: (tensor(float)) , expected: "
+        "(tensor(float16))\n"
+        "  x: fed float32 [1, 3], takes float16 ['batch', 3]\n"
+        "  hint: the reference takes float16, and the model float32: give both one type, by `types` of optimize/edit; "
+        f"{KEEPS_TYPES}"
     )
 
 
