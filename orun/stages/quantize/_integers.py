@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
-from orun.errors import StageFailed
+from orun.errors import OrunError, StageFailed
 from orun.stages._graph.io import iter_nodes, iter_tensors, load_graph
 from orun.stages._graph.parameters import count_attributes
 from orun.stages.contract import Context
@@ -47,8 +47,8 @@ def find_integer_weights(model: ModelProto) -> list[str]:
     return [tensor.name for tensor in iter_tensors(model) if tensor.data_type in types and len(tensor.dims) > 1]
 
 
-def build_nothing_quantized_error(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
-    """Return the error that nothing could be quantized; weights in another type or place replace the reason."""
+def explain_weights(model: ModelProto) -> tuple[str, str] | None:
+    """Return why a quantizer leaves weights of a model alone, and what to do; None if all are float32."""
     types: dict[int, str] = {
         TensorProto.DOUBLE: "float64",
         TensorProto.FLOAT16: "float16",
@@ -56,9 +56,18 @@ def build_nothing_quantized_error(context: Context, model: ModelProto, why: str,
     }
     wrong = [item for item in iter_tensors(model) if item.data_type in types and len(item.dims) > 1]
     if wrong:
-        names = [item.name for item in wrong]
-        why = f"{join_few(names, SHOWN)}: in {types[wrong[0].data_type]}, and only float32 is quantized"
-        hint = "export the model in float32 (`module.float()` in PyTorch)"
+        names = join_few([item.name for item in wrong], SHOWN)
+        why = f"{names}: in {types[wrong[0].data_type]}, and only float32 is quantized"
+        return why, "export the model in float32 (`module.float()` in PyTorch)"
+    if quantized := find_integer_weights(model):
+        return f"{join_few(quantized, SHOWN)}: quantized already", "begin with the float32 model"
+    return None
+
+
+def build_nothing_quantized_error(context: Context, model: ModelProto, why: str, hint: str) -> StageFailed:
+    """Return the error that nothing could be quantized; weights in another type or place replace the reason."""
+    if explained := explain_weights(model):
+        why, hint = explained
     elif holders := _list_holders(model):
         kinds = " and ".join(holders)
         why = f"its weights are in {kinds}, which ONNX Runtime computes in float alone: int8 does not apply to them"
@@ -74,15 +83,26 @@ def _list_holders(model: ModelProto) -> list[str]:
 
 
 def require_integers(
-    context: Context, model: ModelProto, why: str, hint: str = "look at `op_types` and `exclude`"
+    context: Context,
+    model: ModelProto,
+    why: str,
+    hint: str = "look at `op_types` and `exclude`",
+    before: Collection[str] = (),
 ) -> int:
     """Return the number of integer weights, which the log lists.
 
+    Args:
+        context: of the stage.
+        model: the quantized model.
+        why: what could have been quantized.
+        hint: what to do if nothing was.
+        before: integer weights of the model before.
+
     Raises:
-        StageFailed: when there are none; `why` says what could have been quantized, `hint` what to do.
+        StageFailed: when the model has no other integer weights than before.
     """
     weights = find_integer_weights(model)
-    if not weights:
+    if not {*weights} - {*before}:
         raise build_nothing_quantized_error(context, model, why, hint)
     context.log.info("%d quantized weights:\n  %s", len(weights), "\n  ".join(weights))
     if left := sorted({node.op_type for node in iter_nodes(model) if node.op_type in IN_FLOAT}):
@@ -115,7 +135,7 @@ def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
     For weights that are not finite the quantizer only has an assertion: the failure names them.
     """
     try:
-        with failing(context, CANNOT, hint), _without_advice():
+        with failing(context, CANNOT, hint), _naming_weights(context, path), _without_advice():
             yield
     except StageFailed as failure:
         asserted = isinstance(failure.__cause__, AssertionError)
@@ -127,6 +147,20 @@ def quantizing(context: Context, path: Path, hint: str) -> Iterator[None]:
             why=f"not all values of {', '.join(names)} are finite",
             hint="find out what made them so, or leave out the nodes that read them: `exclude`",
         ) from failure
+
+
+@contextmanager
+def _naming_weights(context: Context, path: Path) -> Iterator[None]:
+    """Name weights that are not float32 instead of the quantizer's error, which is of many kinds for them."""
+    try:
+        yield
+    except OrunError:
+        raise
+    except Exception as error:  # the quantizer raises errors of any class
+        if not (explained := explain_weights(load_graph(path))):
+            raise
+        context.log.exception("%s", CANNOT)
+        raise context.failed(CANNOT, why=explained[0], hint=explained[1]) from error
 
 
 @contextmanager

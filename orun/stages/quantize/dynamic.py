@@ -65,9 +65,15 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the quantized model to `context.result`."""
     from orun.stages._graph.agreement import Trial, check_against_input
     from orun.stages._graph.domains import tidy_domains
-    from orun.stages._graph.io import save, weigh
+    from orun.stages._graph.io import load_graph, save, weigh
     from orun.stages.memory_headroom import require_memory
-    from orun.stages.quantize._integers import quantizing, require_integers, require_types
+    from orun.stages.quantize._integers import (
+        explain_weights,
+        find_integer_weights,
+        quantizing,
+        require_integers,
+        require_types,
+    )
 
     require_types(context, params.op_types)
     require_memory(context, WEIGHT_COPIES)
@@ -76,11 +82,13 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
         op_types = _prepare(context, params, path)
         with quantizing(context, path, "leave nodes out: `exclude`"):
             result = _quantize(path, op_types, params)
+        before = load_graph(path)
     why = "only MatMul, Attention, Conv, LSTM and Gather with constant weights are"
-    quantized = require_integers(context, result, why)
+    quantized = require_integers(context, result, why, before=find_integer_weights(before))
     tidy_domains(result)
     save(result, context.result)
-    error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None)
+    _, hint = explain_weights(before) or ("", "")
+    error = check_against_input(context, "the quantized model", Trial(params.dims, params.inputs), None, hint=hint)
     return {**weigh(context.result), "quantized": quantized, "max_abs_error": error}
 
 

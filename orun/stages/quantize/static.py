@@ -135,10 +135,15 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the quantized model to `context.result`."""
     from orun.stages._graph.agreement import check_against_input
     from orun.stages._graph.domains import tidy_domains
-    from orun.stages._graph.io import load, save, weigh
+    from orun.stages._graph.io import load, load_graph, save, weigh
     from orun.stages.memory_headroom import require_memory
     from orun.stages.quantize._float8 import UNFUSED, convert_to_float8
-    from orun.stages.quantize._integers import require_integers, require_scales
+    from orun.stages.quantize._integers import (
+        explain_weights,
+        find_integer_weights,
+        require_integers,
+        require_scales,
+    )
     from orun.stages.quantize._pairs import keep_in_float
 
     _require_supported(context, params)
@@ -152,12 +157,14 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
             keep_in_float(context, path, result, params.include_tensors, params.exclude_tensors)
         if params.weight_type == FLOAT8:
             convert_to_float8(result, load(path))
+        before = load_graph(path)
     why = "only operators with constant weights are, such as Conv, Gemm and MatMul"
-    quantized = require_integers(context, result, why)
+    quantized = require_integers(context, result, why, before=find_integer_weights(before))
     require_scales(context, result)
     tidy_domains(result)
     save(result, context.result)
-    error = check_against_input(context, "the quantized model", _build_trial(params), None)
+    _, hint = explain_weights(before) or ("", "")
+    error = check_against_input(context, "the quantized model", _build_trial(params), None, hint=hint)
     return {**weigh(context.result), "quantized": quantized, "max_abs_error": error}
 
 
@@ -275,6 +282,6 @@ def _quantize(
                 else None,
             },
         )
-    model = load(result)
-    sort_nodes(model.graph)  # the quantizer does not see which outer values the graphs of an If or Loop read
+        model = load(result)
+        sort_nodes(model.graph)  # the quantizer does not see which outer values the graphs of an If or Loop read
     return model
