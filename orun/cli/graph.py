@@ -27,7 +27,13 @@ EXAMPLES = (
     ("orun graph pipelines/bert.yaml --format mermaid", "a chart for Markdown"),
 )
 PICTURES = ("svg", "html")
-FORMS = {".svg": "svg", ".html": "html", ".dot": "dot", ".mmd": "mermaid"}  # by the suffix of the output
+FORMS = {  # by the suffix of the output
+    ".svg": "svg",
+    ".html": "html",
+    ".dot": "dot",
+    ".mmd": "mermaid",
+    ".txt": "text",
+}
 
 
 @click.command("graph", cls=Verb, examples=EXAMPLES)
@@ -37,7 +43,7 @@ FORMS = {".svg": "svg", ".html": "html", ".dot": "dot", ".mmd": "mermaid"}  # by
     "form",
     type=click.Choice(["text", "mermaid", "dot", *PICTURES]),
     default=None,
-    help="How to draw it; by the suffix of the output when left out, else as text.",
+    help="How to draw it; by the suffix of the output when left out, as text without one.",
 )
 @output_option("--output", "Write it to this file.", "-o")
 @click.option("--open", "show", is_flag=True, help="Open the picture in a browser.")
@@ -49,7 +55,7 @@ def command(
     """Show the stages of FILE in the order in which they may run, and what each needs."""
     if as_json and (show or form):
         raise UsageError(f"--json and {'--open' if show else '--format'} contradict each other", hint="use one of them")
-    form = form or FORMS.get(output.suffix if output else "", "html" if show else "text")
+    form = form or ("text" if as_json else _choose_form(output, "html" if show else "text"))
     if show and form not in PICTURES:
         raise UsageError(f"a browser shows no graph as {form}", hint="orun graph FILE --format svg --open")
     pipeline = orun.load(file, options.parse_overrides(overrides))
@@ -71,6 +77,23 @@ def command(
     if show:
         webbrowser.open(output.absolute().as_uri())
     return 0
+
+
+def _choose_form(output: Path | None, default: str) -> str:
+    """Return the form that the suffix of the output stands for, or the default without one.
+
+    Raises:
+        UsageError: when it stands for none: a table of text in a .png opens nowhere.
+    """
+    if output is None or not output.suffix:
+        return default
+    if form := FORMS.get(output.suffix.lower()):
+        return form
+    raise UsageError(
+        f"a graph cannot be drawn as {output.suffix}",
+        why=f"expected one of {', '.join(FORMS)}",
+        hint=f"orun graph FILE -o {output.with_suffix('.svg')}; or say what to write there: --format text",
+    )
 
 
 def _draw(pipeline: Pipeline, form: str) -> str:

@@ -46,6 +46,10 @@ HINTS = {  # by what ONNX Runtime says
     "Unsupported model IR version": (
         "save it by an older onnx, lower its ir_version if it uses nothing newer, or upgrade ONNX Runtime"
     ),
+    "is not a registered function/op": (
+        "operators of com.microsoft need a newer ONNX Runtime, others the library that defines them: name it in the "
+        "target, `session: {custom_op_libraries: [FILE]}`, and leave out stages without a target"
+    ),
     "Failed to construct locale": (
         "install the language that the model's StringNormalizer names, or convert the model anew with a language that "
         "all systems have; in convert/sklearn, `options: {locale: C.UTF-8}`"

@@ -42,6 +42,8 @@ def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path
     if not names and spec.output != "metrics":
         why = f"its kind yields {spec.output}, so that it must fill its output folder"
         hint = 'a function that yields only metrics declares it: @stage(output="metrics")'
+        if spec.output == "onnx":
+            hint = f"save the model to context.result; {hint}"
         raise OutputRefused(stage, f"{stage} left nothing", why=why, hint=hint)
     if spec.output == "onnx":
         model = _check_model(stage, output, names)
@@ -133,7 +135,26 @@ def _check_validity(stage: str, path: Path) -> None:
         check(path)
     except checker.ValidationError as error:
         message = f"{stage} left a model that the ONNX checker refuses"
-        raise OutputRefused(stage, message, why=str(error).strip()) from error
+        raise OutputRefused(stage, message, why=str(error).strip(), hint=_advise_upgrade(path)) from error
+
+
+def _advise_upgrade(path: Path) -> str:
+    """Return what to do about a model of a later ONNX than the installed one; empty if it is of none."""
+    import onnx
+
+    from orun.stages._graph.domains import find_standard_opset
+
+    model = onnx_io.load_graph(path)
+    versions = (
+        ("IR version", model.ir_version, onnx.IR_VERSION),
+        ("operator set", find_standard_opset(model), onnx.defs.onnx_opset_version()),
+    )
+    newer = [
+        f"its {what} is {own}, and onnx {onnx.__version__} knows {known}"
+        for what, own, known in versions
+        if own > known
+    ]
+    return f"{', '.join(newer)}: upgrade onnx, or export the model for that version" if newer else ""
 
 
 def check_interface(

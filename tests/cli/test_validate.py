@@ -140,6 +140,19 @@ def test_a_graph_is_written_as_the_suffix_of_its_file_says(
     assert (project / "graph.txt").read_text() == orun("graph", "words.yaml").out
 
 
+def test_a_graph_is_not_written_as_what_it_cannot_be(orun: CommandLine, project: Path) -> None:
+    refused = orun("graph", "words.yaml", "-o", "graph.png")
+    assert refused.code == 2
+    assert refused.err == (
+        "error: a graph cannot be drawn as .png\n"
+        "  expected one of .svg, .html, .dot, .mmd, .txt\n"
+        "  hint: orun graph FILE -o graph.svg; or say what to write there: --format text\n"
+    )
+    assert not (project / "graph.png").exists()
+    assert orun("graph", "words.yaml", "-o", "graph.md", "--format", "mermaid").code == 0
+    assert (project / "graph.md").read_text().startswith("flowchart LR\n")
+
+
 def test_data_of_a_graph_is_written_to_a_file_and_is_no_picture(orun: CommandLine, project: Path) -> None:
     assert orun("graph", "words.yaml", "--json", "-o", "graph.json").out == "wrote graph.json\n"
     assert (project / "graph.json").read_text() == orun("graph", "words.yaml", "--json").out

@@ -86,9 +86,10 @@ def test_external_data_wherever_it_lies_below(output: Path) -> None:
 @pytest.mark.parametrize("artifact", ["onnx", "engine", "dataset", "bundle", "files"])
 def test_nothing_is_not_enough(output: Path, artifact: Artifact) -> None:
     (output / "empty").mkdir()
+    save = "save the model to context.result; " if artifact == "onnx" else ""
     assert refusal(Spec(output=artifact), output) == (
         f"int8 left nothing\n  its kind yields {artifact}, so that it must fill its output folder\n"
-        '  hint: a function that yields only metrics declares it: @stage(output="metrics")'
+        f'  hint: {save}a function that yields only metrics declares it: @stage(output="metrics")'
     )
 
 
@@ -205,6 +206,19 @@ def test_a_model_that_the_checker_refuses(output: Path) -> None:
     assert refusal(SAME, output).startswith(
         "int8 left a model that the ONNX checker refuses\n"
         "  No Op registered for NoSuchOperator with domain_version of 17\n"
+    )
+
+
+def test_a_model_of_a_later_onnx(output: Path) -> None:
+    model = affine()
+    model.ir_version, model.opset_import[0].version = 99, 98
+    (output / "model.onnx").write_bytes(model.SerializeToString())
+    version, opset = onnx.__version__, onnx.defs.onnx_opset_version()
+    assert refusal(SAME, output) == (
+        "int8 left a model that the ONNX checker refuses\n"
+        f"  Your model ir_version 99 is higher than the checker's ({onnx.IR_VERSION}).\n"
+        f"  hint: its IR version is 99, and onnx {version} knows {onnx.IR_VERSION}, its operator set is 98, and onnx "
+        f"{version} knows {opset}: upgrade onnx, or export the model for that version"
     )
 
 
