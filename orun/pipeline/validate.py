@@ -22,7 +22,8 @@ from orun.pipeline.unknown_keys import (
     suggest_import,
     suggest_instead,
 )
-from orun.text.suggestions import find_closest, format_choices
+from orun.text.positions import OVERRIDE
+from orun.text.suggestions import find_closest, format_choices, show_path
 
 TYPE_WORDS: Mapping[str, str] = {
     "string": "text",
@@ -140,7 +141,8 @@ class _Report:
         is_stage = path[:1] == ("stages",) and path[2:] in ((), ("with",))
         for key, entry in node.entries.items():
             if not _is_known(key, error.schema):
-                near = guess_key(key, known, noun)
+                inherited = self._advise_inherited(entry.key, path) if is_stage else ""
+                near = "" if inherited else guess_key(key, known, noun)
                 needs = self._suggest_needs(key, node, path) if is_stage else ""
                 is_parameter = is_stage and key in self._list_keys("with", path)
                 otherwise = f"with: {{{key}: ...}}" if is_parameter else near
@@ -151,11 +153,24 @@ class _Report:
                     f"{key!r} is not {_choose_article(noun)} {noun}{'' if known else ', which has none'}",
                     expected=format_choices(known),
                     suggestion=needs or otherwise,
-                    hint=describe_odd_space(key, near)
+                    hint=inherited
+                    or describe_odd_space(key, near)
                     or suggest_import(text)
                     or suggest_instead(entry.key, key, noun, error.schema, path)
                     or (SHARED if not path and (key.startswith(("x-", ".")) or not near) else ""),
                 )
+
+    def _advise_inherited(self, key: Span, path: Path) -> str:
+        """Say where a parameter comes from that a file inherits although it changes the kind; else empty."""
+        stage, _ = find(self.root, path[:2])
+        uses = stage.entries.get("uses") if isinstance(stage, Map) else None
+        if not path[2:] or not uses or uses.key.file != self.root.span.file or key.file in (uses.key.file, OVERRIDE):
+            return ""
+        name, (above, below) = str(path[1]).partition("[")[0], map(show_path, (uses.key.file, key.file))
+        return (
+            f"{above} changes the kind of {name!r} and inherits its parameters: move the stage from {below} into the "
+            "files that extend it, or name the new one otherwise"
+        )
 
     def _suggest_needs(self, key: str, node: Map, path: Path) -> str:
         """Return `needs` if an unknown key of a stage, or of its `with`, is an input or has stages as its value."""
@@ -211,12 +226,19 @@ class _Report:
 
     def _report_missing_key(self, key: str, schema: Mapping[str, Any], span: Span, path: Path) -> None:
         wanted = describe_expectation(schema.get("properties", {}).get(key, {}))
+        inherited = self._list_inherited(span) if key == "uses" and path[:1] == ("stages",) else ()
         self.problems.add(
             span,
             f"missing {key!r}, a required {_choose_noun(schema, path)}",
             expected=f"`{key}:` {wanted}",
-            hint=schema.get("x-hint", ""),
+            suggestion=find_closest(str(path[-1]), inherited) if inherited else "",
+            hint="no extended file has a stage of this name" if inherited else schema.get("x-hint", ""),
         )
+
+    def _list_inherited(self, span: Span) -> Collection[str]:
+        """Return the names of stages that come from another file than this one."""
+        entries = self.root.map("stages").entries
+        return {name.partition("[")[0] for name, entry in entries.items() if entry.key.file != span.file}
 
     def _report_bad_value(self, error: Any, node: Node, span: Span, path: Path) -> None:
         self.unsound.add(path)
