@@ -201,11 +201,14 @@ def _open(store: Path | None, pipeline: Pipeline) -> Store:
 
 def _require_baseline(pipeline: Pipeline) -> Baseline:
     from orun.gates import baselines
+    from orun.gates.baseline_file import find_abandoned_baseline
 
     baseline = baselines.read(pipeline)
     if baseline is None:
         file = quote(show_path(str(pipeline.file)))
-        raise UsageError(f"nothing is accepted for {file}", hint=f"orun baseline accept {file}")
+        abandoned = find_abandoned_baseline(pipeline.file)
+        why = f"{abandoned} is of a pipeline file that is gone: if it was this one, rename it, too" if abandoned else ""
+        raise UsageError(f"nothing is accepted for {file}", why=why, hint=f"orun baseline accept {file}")
     return baseline
 
 

@@ -102,6 +102,13 @@ def locate_baseline(file: Path) -> Path:
     return file.with_name(f"{file.stem}{BASELINE}")
 
 
+def find_abandoned_baseline(file: Path) -> str:
+    """Return the name of a baseline beside a pipeline file whose own pipeline file is gone; empty without one."""
+    names = {path.name for path in file.parent.iterdir()}
+    stems = sorted(name.removesuffix(BASELINE) for name in names if name.endswith(BASELINE))
+    return next((f"{stem}{BASELINE}" for stem in stems if names.isdisjoint(f"{stem}{ending}" for ending in TWINS)), "")
+
+
 def require_alone(file: Path) -> None:
     """Refuse a pipeline file that would share its baseline with another file: `bert.yml` next to `bert.yaml`.
 

@@ -37,6 +37,7 @@ class Terms(Record, frozen=True):
         side_by_side: whether the stage's kind measures the accepted model too.
         ports: the stage's inputs by what they are for.
         removed: stages that the baseline has and the file no longer has: one of them may be this stage.
+        abandoned: baseline beside the file whose own pipeline file is gone: it may be of this one.
         file: the pipeline file, to accept a run of.
         overrides: values that replace those of the file in this run.
         store: path of the store of this run; empty for the default one.
@@ -48,6 +49,7 @@ class Terms(Record, frozen=True):
     side_by_side: bool = True
     ports: Ports = field(default_factory=Ports)
     removed: tuple[str, ...] = ()
+    abandoned: str = ""
     file: str = ""
     overrides: Mapping[str, str] = field(default_factory=dict)
     store: str = ""
@@ -64,9 +66,9 @@ def judge_regression(gate: Gate, metric: Metric, stage: Stage, action: Action, t
     if metric.better == "neither":
         return Finding("failed", build_reason(ReasonCode.NO_DIRECTION, metric=gate.metric, noun="regression"))
     if accepted is None:
-        removed = list(terms.removed) or None
+        lost = {"removed": list(terms.removed) or None, "abandoned": terms.abandoned or None}
         run = terms.list_run_arguments(gate)
-        return Finding("no baseline", build_reason(ReasonCode.NO_BASELINE, stage=stage.id, removed=removed, **run))
+        return Finding("no baseline", build_reason(ReasonCode.NO_BASELINE, stage=stage.id, **lost, **run))
     same = accepted.model and accepted.model == terms.ports.find_measured(action)
     comparable = not _has_other_reference(metric, stage, action, terms, accepted)
     if comparable and same and accepted.inputs == terms.ports.list_companions(action):

@@ -20,7 +20,7 @@ from orun.core.serialization import replace
 from orun.core.verdict import Verdict
 from orun.environment import device, venvs
 from orun.errors import DeviceUnknown
-from orun.gates.baseline_file import Baseline
+from orun.gates.baseline_file import Baseline, find_abandoned_baseline
 from orun.gates.caveats import list_caveats
 from orun.gates.judge import judge
 from orun.gates.regression import Terms
@@ -299,6 +299,11 @@ class Planner:
         present = {stage.id for stage in self.pipeline.stages}
         return tuple(sorted(self.baseline.stages.keys() - present)) if self.baseline else ()
 
+    @cached_property
+    def _abandoned(self) -> str:
+        """Baseline beside the pipeline file that may be this pipeline's, from before the file was renamed."""
+        return "" if self.baseline else find_abandoned_baseline(self.pipeline.file)
+
     def judge(self, stage: Stage, action: Action) -> tuple[Verdict, ...]:
         """Return the verdicts of a stage's gates from its stored measurements."""
         if not stage.gates:
@@ -315,6 +320,7 @@ class Planner:
             context.spec.baseline,
             context.ports,
             self._removed,
+            self._abandoned,
             str(self.pipeline.file),
             self.pipeline.overrides,
             str(store.absolute()) if store_option(store, self.pipeline.root) else "",

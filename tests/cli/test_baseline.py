@@ -255,6 +255,18 @@ def test_another_pipeline_of_the_same_name_in_the_store_is_not_accepted(orun: Co
     assert orun("baseline", "accept", "moved/words.yaml", *store).code == 0
 
 
+def test_the_baseline_of_a_file_that_was_renamed(orun: CommandLine, gated: Path) -> None:
+    assert (orun("words.yaml").code, orun("baseline", "accept", "words.yaml").code) == (0, 0)
+    (gated / "words.yaml").rename(gated / "moved.yaml")
+    why = "words.baseline.json is of a pipeline file that is gone: if it was this one, rename it, too"
+    assert f"no baseline yet for `count` ({why}); to accept" in " ".join(orun("moved.yaml").out.split())
+    assert orun("baseline", "show", "moved.yaml").err == (
+        f"error: nothing is accepted for moved.yaml\n  {why}\n  hint: orun baseline accept moved.yaml\n"
+    )
+    (gated / "words.baseline.json").rename(gated / "moved.baseline.json")
+    assert orun("moved.yaml").out.splitlines()[-1].startswith("passed: ")
+
+
 def test_show_and_drop(orun: CommandLine, gated: Path) -> None:
     for verb in ("show", "diff"):
         nothing = orun("baseline", verb, "words.yaml")

@@ -148,6 +148,11 @@ def test_nothing_was_accepted_yet() -> None:
         "no baseline yet for `latency[on=cpu]` (the baseline has `latency`, no longer in the file); "
         "to accept this release: `orun baseline accept bert.yaml`"
     )
+    (moved,) = judge(stage, action(timed(0.0)), Terms(None, HERE, list_key_changes, abandoned="old.baseline.json"))
+    assert explain_verdict(moved) == (
+        "no baseline yet for `latency[on=cpu]` (old.baseline.json is of a pipeline file that is gone: if it was this "
+        "one, rename it, too); to accept this release: `orun baseline accept bert.yaml`"
+    )
     assert verdict.measured is None
 
 

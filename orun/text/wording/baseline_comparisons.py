@@ -22,6 +22,8 @@ def _describe_missing_baseline(reason: Reason) -> str:
     metric = f"`{arguments['metric']}` of " if "metric" in arguments else ""
     removed = ", ".join(f"`{name}`" for name in arguments.get("removed", ()))
     gone = f" (the baseline has {removed}, no longer in the file)" if removed else ""
+    if "abandoned" in arguments:
+        gone = f" ({arguments['abandoned']} is of a pipeline file that is gone: if it was this one, rename it, too)"
     return f"no baseline yet for {metric}`{arguments['stage']}`{gone}; to accept this release: {_accept(reason)}"
 
 
