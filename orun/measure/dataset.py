@@ -17,6 +17,10 @@ Array: TypeAlias = NDArray[Any]
 Values: TypeAlias = Array | Sequence[Array]
 """One array `[n, ...]`, or n arrays of any shapes."""
 LABEL_COLUMNS = ("labels", "label", "target", "class", "y")  # usual names of a column of labels
+BATCHES = (  # of a CalibrationDataReader of ONNX Runtime
+    "join its batches: `batches = list(iter(reader.get_next, None))`, then "
+    "`orun.Dataset({name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]})`"
+)
 GOLDEN = (5**0.5 - 1) / 2  # golden ratio
 
 
@@ -88,7 +92,7 @@ def require_dataset(returned: object, function: str) -> Dataset:
     if not isinstance(returned, Dataset):
         raise UsageError(
             f"{function} must return an orun.Dataset, not a {type(returned).__name__}",
-            hint="wrap the arrays: orun.Dataset({'input name': array})",
+            hint=BATCHES if hasattr(returned, "get_next") else "wrap the arrays: orun.Dataset({'input name': array})",
         )
     return returned
 

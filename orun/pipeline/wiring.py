@@ -89,7 +89,7 @@ def _tell_left_out(
         named = ", ".join(f"{port}: {name}" for port, name in written.items())
         problems.add(
             link.span,
-            f"of a list {next(iter(fed.values()))!r} alone feeds {kind.name}: it would be without {link.stage!r}"
+            f"only {next(iter(fed.values()))!r} of this list feeds {kind.name}: it would be without {link.stage!r}"
             f" ({source.name})",
             expected=f"`needs: {{{named}}}`" if free else f"one that gives {source.spec.output}: it takes no more",
             hint=CARRIED if kind.spec.releases and kind.spec.provenance and free else "",

@@ -108,7 +108,11 @@ def _check_location(path: Path, location: str) -> None:
         )
     file = path.parent / named
     if not file.is_file():
-        raise UsageError(f"{path.name} names external data that is missing", why=f"no file {location!r} next to it")
+        raise UsageError(
+            f"{path.name} names external data that is missing",
+            why=f"no file {location!r} next to it",
+            hint="put the file there under this name: a model that is renamed still names its data as before",
+        )
     if not file.resolve().is_relative_to(path.parent.resolve()):
         raise UsageError(
             f"{path.name} names external data outside its folder", why=f"{location!r} is a link to {file.resolve()}"

@@ -4,8 +4,8 @@ The model is read and written anew, so that the result holds everything it needs
 
 - External data must lie in the model's folder; it is gathered into one file.
 - Weights that are also inputs, as before IR version 4, are weights alone: runtimes do not optimize them otherwise.
-- Nodes are sorted, and nodes of equal names renamed. Outputs without a shape get the inferred one. Sparse weights are
-  stored in full.
+- Nodes are sorted, and nodes of equal names renamed. A graph without a name gets one, and outputs without a shape get
+  the inferred one. Sparse weights are stored in full.
 
 For a download the pipeline must name the SHA-256 of the model, and of each file of external data, which is looked for
 next to the model's address.
@@ -32,9 +32,12 @@ from orun.stages.common_parameters import Dims
 from orun.stages.contract import Context, Spec
 from orun.stages.name_checks import require_known
 from orun.stages.params import Doc, FilePath
+from orun.text.counts import count
 
 if TYPE_CHECKING:
     from onnx import ModelProto
+
+GRAPH = "graph"  # name of a graph that has none, which the ONNX checker refuses
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,12 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
         for name, digest in params.data.items():
             _check_digest(context, path.parent / name, digest)
     if parted := part_weights(model):
-        context.log.info("%d weights are no longer inputs too, as models before IR version 4 must have them", parted)
+        context.log.info("%s: no longer an input too, as before IR version 4", count(parted, "weight"))
     if filled := fill(model):
-        context.log.info("%d sparse weights are stored in full, as other tools read them", filled)
+        context.log.info("%s: stored in full, as other tools read them", count(filled, "sparse weight"))
     if renamed := tell_apart(model):
-        context.log.info("%d nodes have got names of their own: ONNX Runtime takes no two of one name", renamed)
+        context.log.info("%s: renamed, because ONNX Runtime takes no two of one name", count(renamed, "node"))
+    model.graph.name = model.graph.name or GRAPH
     _require_shapes(context, model)
     light = load_graph(path)
     with suppress(CycleError):  # the checker names its nodes

@@ -86,7 +86,11 @@ def test_external_data_that_is_missing(tmp_path: Path) -> None:
     path = external(tmp_path, "weights")
     with pytest.raises(UsageError) as caught:
         onnx_io.load(path)
-    assert str(caught.value) == ("model.onnx names external data that is missing\n  no file 'weights' next to it")
+    assert str(caught.value) == (
+        "model.onnx names external data that is missing\n"
+        "  no file 'weights' next to it\n"
+        "  hint: put the file there under this name: a model that is renamed still names its data as before"
+    )
 
 
 NO_MODELS = {

@@ -101,6 +101,6 @@ def test_block_weights_of_a_constant_node(tmp_path: Path, constant: onnx.ModelPr
 def test_an_old_model_is_taken_and_converted(tmp_path: Path, old: onnx.ModelProto) -> None:
     onnx.save(old, tmp_path / "old.onnx")
     converted = run_stage("convert/onnx", tmp_path, {"path": "old.onnx"})
-    assert converted.log == "1 weights are no longer inputs too, as models before IR version 4 must have them\n"
+    assert converted.log == "1 weight: no longer an input too, as before IR version 4\n"
     result = run_stage("optimize/float16", tmp_path, inputs={"model": converted.output})
     assert result.value("half_weights") == 1

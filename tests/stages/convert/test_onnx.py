@@ -183,7 +183,7 @@ def test_sparse_weights_are_stored_in_full(tmp_path: Path, linear: bool) -> None
     )
     onnx.save(model, tmp_path / "sparse.onnx")
     run = run_stage("convert/onnx", tmp_path, {"path": "sparse.onnx"})
-    assert run.log == "1 sparse weights are stored in full, as other tools read them\n"
+    assert run.log == "1 sparse weight: stored in full, as other tools read them\n"
     result = onnx.load(run.model)
     assert not result.graph.sparse_initializer
     assert numpy_helper.to_array(result.graph.initializer[0]).tolist() == [[0, 2, 0, 0], [0, 0, 3, 0]]
@@ -203,7 +203,7 @@ def test_nodes_of_one_name_get_names_of_their_own(tmp_path: Path) -> None:
         InferenceSession(tmp_path / "alike.onnx")
     run = run_stage("convert/onnx", tmp_path, {"path": "alike.onnx"})
     assert [node.name for node in onnx.load(run.model).graph.node] == ["abs", "abs_2", "", "abs_1", ""]
-    assert run.log == "1 nodes have got names of their own: ONNX Runtime takes no two of one name\n"
+    assert run.log == "1 node: renamed, because ONNX Runtime takes no two of one name\n"
     assert answers(run.model, {"x": np.array([-3], np.float32)})[0] == [3]
 
 
@@ -214,3 +214,12 @@ def test_sizes_that_weights_fix(tmp_path: Path) -> None:
     for params, sizes in (({}, {"k": (2,)}), ({"dims": {"f": [3], "k": [4]}}, {"k": (4,), "f": (3,)})):
         result = run_stage("convert/onnx", tmp_path, {"path": "m.onnx", **params}, root=tmp_path)
         assert read_domain(onnx.load(result.model)).sizes == sizes
+
+
+def test_a_graph_without_a_name(tmp_path: Path) -> None:
+    """ONNX Runtime runs it, and the ONNX checker refuses it."""
+    model = parse(TWICE)
+    model.graph.name = ""
+    (tmp_path / "model.onnx").write_bytes(model.SerializeToString())
+    run = run_stage("convert/onnx", tmp_path, {"path": "model.onnx"}, root=tmp_path)
+    assert onnx.load(run.model).graph.name == "graph"

@@ -47,6 +47,13 @@ def images() -> Dataset:
     return Dataset({"image": np.random.default_rng(0).standard_normal((8, 3, 8, 8)).astype(np.float32)})
 
 
+class Reader:
+    """ONNX Runtime's way: batches, one after another."""
+
+    def get_next(self) -> None:
+        """End."""
+
+
 def wrong() -> list[int]:
     """No dataset."""
     return [1]

@@ -433,6 +433,13 @@ def test_data_that_does_not_fit(tmp_path: Path) -> None:
         "  hint: wrap the arrays: orun.Dataset({'input name': array})"
     )
     with pytest.raises(UsageError) as caught:
+        quantize(tmp_path, before, "Reader")
+    assert str(caught.value) == (
+        "examples.py:Reader must return an orun.Dataset, not a Reader\n"
+        "  hint: join its batches: `batches = list(iter(reader.get_next, None))`, then `orun.Dataset({name: "
+        "np.concatenate([batch[name] for batch in batches]) for name in batches[0]})`"
+    )
+    with pytest.raises(UsageError) as caught:
         quantize(tmp_path, before, "rows")
     assert str(caught.value) == (
         "examples.py:rows has no values for image, which the model takes\n  it has x\n"
