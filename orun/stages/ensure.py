@@ -150,8 +150,8 @@ def _advise_upgrade(path: Path) -> str:
         ("operator set", find_standard_opset(model), onnx.defs.onnx_opset_version()),
     )
     newer = [
-        f"its {what} is {own}, and onnx {onnx.__version__} knows {known}"
-        for what, own, known in versions
+        f"its {version} is {own}, and onnx {onnx.__version__} knows {known}"
+        for version, own, known in versions
         if own > known
     ]
     return f"{', '.join(newer)}: upgrade onnx, or export the model for that version" if newer else ""

@@ -87,7 +87,7 @@ def lay_out(page: Path, folder: Path) -> None:
     for code in (DOCS / "examples").glob("*.py"):
         if not (folder / code.name).exists():
             shutil.copy(code, folder)
-    models = ("model.onnx", "decode.onnx", "transformer.onnx", "fake-quantized.onnx", "model.keras")
+    models = ("model.onnx", "model.int8.onnx", "decode.onnx", "transformer.onnx", "fake-quantized.onnx", "model.keras")
     for file in (*models, "boxes.json", "people.csv"):
         (folder / file).touch()
     (folder / "tokenizer").mkdir(exist_ok=True)

@@ -197,21 +197,21 @@ def require_exporter(bound: Bound, exporter: str) -> None:
     raise UsageError(f"PyTorch's {exporter} exporter does not take {form}", hint=f"exporter: {fitting[0]}")
 
 
-def require_opset(bound: Bound, exporter: str, asked: int, made: int) -> None:
-    """Refuse a model of another operator set than the one asked for.
+def require_opset(bound: Bound, exporter: str, wanted: int, opset: int) -> None:
+    """Refuse a model of another operator set than the one wanted.
 
     The dynamo exporter writes one of its own and converts it to older ones. If that fails, it keeps the model as it is.
 
     Raises:
         UsageError: when the two differ.
     """
-    if made == asked:
+    if opset == wanted:
         return
-    others = [f"`exporter: {name}`" for name in _list_exporters(bound) if name != exporter]
+    alternatives = [f"`exporter: {name}`" for name in _list_exporters(bound) if name != exporter]
     raise UsageError(
-        f"PyTorch's {exporter} exporter made a model of operator set {made}, not {asked}",
-        why=f"it cannot convert this model to {asked}; the log has its whole message",
-        hint=", or ".join([*others, f"`opset: {made}`"]),
+        f"PyTorch's {exporter} exporter made a model of operator set {opset}, not {wanted}",
+        why=f"it cannot convert this model to {wanted}; the log has its whole message",
+        hint=", or ".join([*alternatives, f"`opset: {opset}`"]),
     )
 
 
