@@ -40,13 +40,7 @@ class Launches:
 def prepare(
     context: Context, params: Launches, runs: int
 ) -> tuple[Mapping[str, Request], Mapping[str, Mapping[str, Array]]]:
-    """Return the request of a launch and the inputs of each connected model, by role.
-
-    Args:
-        context: of the stage.
-        params: parameters of the launches.
-        runs: inferences in a launch.
-    """
+    """Return the request of a launch and the inputs of each connected model, by role."""
     from orun.measure.latency.cold_start import Request
     from orun.stages.timing import Sizes, make_timed_feeds
 

@@ -17,14 +17,7 @@ if TYPE_CHECKING:
 def choose_feeds(
     context: Context, examples: Examples | None, samples: int, dims: Mapping[str, Sequence[int]]
 ) -> list[dict[str, NDArray[Any]]]:
-    """Return examples spread over a dataset, one for each feed, or made-up examples.
-
-    Args:
-        context: of the stage, with the models.
-        examples: the dataset; None for made-up inputs.
-        samples: number of examples.
-        dims: sizes of dynamic axes by name, for made-up inputs.
-    """
+    """Return examples spread over a dataset, one for each feed, or made-up examples."""
     from orun.stages._data.synthetic import make_examples
     from orun.stages._graph.feeds import take_example
     from orun.stages._graph.io import load_graph

@@ -44,11 +44,6 @@ PLAIN: Mapping[str, tuple[type, ...]] = {"bool": (bool,), "int": (int,), "float"
 def read(uses: str, root: Path, files: CodeFiles) -> Kind:
     """Return the kind that a function declares.
 
-    Args:
-        uses: `file.py:function`.
-        root: the folder that the file is relative to.
-        files: cache of parsed files.
-
     Raises:
         Unknown: when there is no such file or function.
         PipelineError: when the file or the declaration is wrong; locations are in that file.

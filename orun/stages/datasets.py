@@ -134,13 +134,7 @@ def find_constants(inputs: Mapping[str, Values]) -> dict[str, float]:
 
 
 def note_constants(context: Context, dataset: Dataset, done: str) -> None:
-    """Note inputs with the same value in all examples, such as the states of a stream at its start.
-
-    Args:
-        context: of the stage.
-        dataset: the examples that it uses.
-        done: what it does to the model with them: "judged" or "calibrated".
-    """
+    """Note inputs that are alike in all examples with which a model was `judged` or `calibrated`, as `done` says."""
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.signature import is_alike, list_inputs
 
@@ -164,14 +158,7 @@ def note_constants(context: Context, dataset: Dataset, done: str) -> None:
 
 
 def note_misfits(context: Context, request: Request, examples: Examples | None, dataset: Dataset) -> None:
-    """Note inputs that never change, labels that may be numbered otherwise than the scores, and padding that counts.
-
-    Args:
-        context: of the stage that judges the model.
-        request: what it measures.
-        examples: the dataset as declared; None if it is made up.
-        dataset: the examples.
-    """
+    """Note inputs that never change, labels that may be numbered otherwise than the scores, and padding that counts."""
     from orun.stages._graph.io import load_graph
     from orun.stages._graph.signature import name_axes
 

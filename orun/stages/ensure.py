@@ -29,12 +29,6 @@ def check_output(stage: str, spec: Spec, output: Path, inputs: Mapping[str, Path
     model that loads and passes the checker, with its external data and no other file. It has the inputs and outputs of
     the primary input unless its kind changes them.
 
-    Args:
-        stage: the stage's id.
-        spec: declaration of its kind.
-        output: its output folder.
-        inputs: folder of each connected input port.
-
     Raises:
         OutputRefused: when a promise is broken.
     """

@@ -13,12 +13,7 @@ BRANCHES = ast.IfExp | ast.BoolOp | ast.Lambda | ast.comprehension
 
 
 def list_required_variables(root: Path, entry: str) -> set[str]:
-    """Return the names of `os.environ["NAME"]` in the statements that every call runs: those before any block.
-
-    Args:
-        root: the pipeline's folder.
-        entry: `path.py:function`, relative to it.
-    """
+    """Return the names of `os.environ["NAME"]` in the statements that every call runs: those before any block."""
     path, _, name = entry.rpartition(":")
     function = parse(root / path).find_function(name)
     always = takewhile(lambda statement: isinstance(statement, PLAIN), function.body if function else ())

@@ -23,11 +23,6 @@ def describe_error(error: BaseException) -> str:
 def failing(context: Context, message: str, hint: str = "") -> Iterator[None]:
     """Turn errors of a library into failures of the stage; the log has the whole traceback.
 
-    Args:
-        context: of the stage.
-        message: what the library could not do.
-        hint: what to do instead.
-
     Raises:
         StageFailed: with the library's message; orun's own errors are raised as they are.
     """

@@ -14,12 +14,6 @@ SHOWN = 5  # names of the model in a message
 def require_known(parameter: str, names: Collection[str], known: Collection[str], *, model: str = "the model") -> None:
     """Refuse a name that a model does not have.
 
-    Args:
-        parameter: name of the parameter.
-        names: its value.
-        known: names in the model.
-        model: the model in the message, for a stage with several.
-
     Raises:
         UnknownName: for the first unknown name.
     """
@@ -37,11 +31,6 @@ def require_known(parameter: str, names: Collection[str], known: Collection[str]
 
 def require_made_up(context: Context, dims: Mapping[str, Sequence[int]], parameter: str) -> None:
     """Refuse sizes of dynamic axes for examples of a dataset, which have their own sizes.
-
-    Args:
-        context: of the stage.
-        dims: the sizes.
-        parameter: name of the parameter with the dataset.
 
     Raises:
         StageFailed: when there are any.

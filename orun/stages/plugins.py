@@ -51,11 +51,7 @@ def load(points: tuple[EntryPoint, ...]) -> Kind:
 
 
 def load_all(library: Collection[str]) -> Iterator[Kind | Unknown]:
-    """Yield every kind that packages offer, or the error why it cannot be used.
-
-    Args:
-        library: names of orun's own kinds, which come before a plug-in's.
-    """
+    """Yield every kind that packages offer, or the error why it cannot be used."""
     for name, points in KINDS.find().items():
         try:
             yield KINDS.build_shadowed_error(points[0]) if name in library else load(points)

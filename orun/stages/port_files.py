@@ -11,12 +11,6 @@ from orun.stages.contract import Context
 def find_only_file(context: Context, port: str, noun: str, suffixes: Sequence[str]) -> Path:
     """Return the only file at an input port whose name ends in one of these suffixes, in letters of either case.
 
-    Args:
-        context: of the stage.
-        port: name of the port.
-        noun: what the file holds, for the message.
-        suffixes: in lower case.
-
     Raises:
         StageFailed: when there is not exactly one.
     """

@@ -29,12 +29,7 @@ ReferenceRuntime = Annotated[
 
 
 def build_openers(context: Context, targets: Mapping[str, Target]) -> dict[str, Opener]:
-    """Return what opens the source model at each input of a stage that has one.
-
-    Args:
-        context: of the stage.
-        targets: where the model at each input runs.
-    """
+    """Return what opens the source model at each input of a stage that has one."""
     return {
         port: partial(open_source, source, context.root, context.seed, _choose_threads(targets[port]))
         for port, source in context.sources.items()

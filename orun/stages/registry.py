@@ -78,12 +78,7 @@ FILE_KIND = re.compile(r".+\.py:[A-Za-z_][A-Za-z0-9_]*")
 
 
 def find(uses: str, root: Path, files: CodeFiles | None = None) -> Kind:
-    """Return the kind of a name.
-
-    Args:
-        uses: `folder/file` of the library, `./file.py:function`, or the name of a plug-in's entry point.
-        root: the folder that a file is relative to.
-        files: cache of parsed code files.
+    """Return the kind that `uses` names: of the library, a function of the user's, or a plug-in's entry point.
 
     Raises:
         Unknown: when there is no such kind, or its package is broken.

@@ -14,13 +14,7 @@ from orun.stages.params import build
 
 
 def list_required_packages(module: ModuleType, values: Mapping[str, Any], root: Path) -> Mapping[str, str]:
-    """Return the reason for each package, by distribution, with alternatives as in `Spec.tools`.
-
-    Args:
-        module: module of the kind, which may have a function `packages(params, root)`.
-        values: the resolved parameters of the stage.
-        root: the folder that paths are relative to.
-    """
+    """Return the reason for each package, by distribution, with alternatives as in `Spec.tools`."""
     params = build(module.Params, values)
     required: dict[str, str] = {}
     if hasattr(module, "packages"):

@@ -21,12 +21,7 @@ READERS = {
 
 
 def list_packages(root: Path, examples: Examples) -> Mapping[str, str]:
-    """Return the distributions that reading a dataset needs, each with its reason; none for a function.
-
-    Args:
-        root: the folder that paths are relative to.
-        examples: the dataset.
-    """
+    """Return the distributions that reading a dataset needs, each with its reason; none for a function."""
     source = to_source(examples)
     needed = {}
     if reader := READERS.get(Path(source.path).suffix.lower()):
@@ -40,11 +35,6 @@ def list_packages(root: Path, examples: Examples) -> Mapping[str, str]:
 
 def need(module: str, purpose: str, distribution: str = "") -> None:
     """Require a package, and note its version with the result of the stage.
-
-    Args:
-        module: module of the package.
-        purpose: what needs it, for the message.
-        distribution: its distribution, if it has another name.
 
     Raises:
         MissingPackages: when it is not installed.

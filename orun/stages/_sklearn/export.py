@@ -151,10 +151,6 @@ def _put_examples_first(model: ModelProto, counts: Sequence[int]) -> None:
 
     skl2onnx yields a sequence of arrays `[n, classes]`, or an array `[labels, n, classes]`. A label of fewer classes
     than another has probabilities of 0 behind them.
-
-    Args:
-        model: the converted model, which is changed.
-        counts: the number of classes of each label.
     """
     graph, output = model.graph, model.graph.output[1]
     inner = make_unique(output.name, {name for node in graph.node for name in (*node.input, *node.output)})

@@ -23,11 +23,6 @@ TREE_PACKAGES = {  # by suffix of a file; the first reads it
 def load_estimator(context: Context, model: str, *, trust_pickle: bool) -> Estimator:
     """Load an estimator, which takes the empty text for missing texts.
 
-    Args:
-        context: of the stage.
-        model: `file.py:function`, or a file.
-        trust_pickle: whether a file may be unpickled.
-
     Raises:
         StageFailed: when it cannot be read, or is no estimator.
     """

@@ -23,12 +23,6 @@ REMEDY = "compute with tensors, or declare the axis with its size"
 def naming_fixed_axis(context: Context, bound: Bound, problem: str, other: str) -> Iterator[None]:
     """Turn the dynamo exporter's message on a dynamic axis that the module fixes into an error that names the axis.
 
-    Args:
-        context: of the stage.
-        bound: the module.
-        problem: what could not be done.
-        other: what else to try.
-
     Raises:
         StageFailed: when the module fixes an axis.
     """

@@ -12,12 +12,7 @@ from orun.stages._torch.export import Bound, flatten, flatten_named
 
 
 class Plain(torch.nn.Module):  # type: ignore[misc]  # torch is not checked
-    """Model of transformers as a module that takes its inputs in order and returns a tuple of tensors.
-
-    Args:
-        model: takes its inputs by name.
-        names: names of its inputs, in order.
-    """
+    """Model of transformers as a module that takes its inputs in order and returns a tuple of tensors."""
 
     def __init__(self, model: Any, names: Sequence[str]) -> None:
         super().__init__()

@@ -67,12 +67,6 @@ def require_no_value_branch(context: Context, bound: Bound, example: Feed, caugh
     PyTorch warns about sizes in the same words as about values. The module therefore runs once more on the example,
     outside the tracer, where Python has sizes as numbers and reads only values from tensors.
 
-    Args:
-        context: of the stage.
-        bound: the module.
-        example: the inputs of the trace.
-        caught: warnings of the trace.
-
     Raises:
         StageFailed: when a line of the project reads a value, other than in an assertion.
     """

@@ -31,13 +31,6 @@ def compare_with_cpu(
 ) -> float:
     """Return the largest absolute error of the answers of a web session.
 
-    Args:
-        context: of the stage.
-        model: the model, without weights.
-        tries: inputs to compare on.
-        run: returns the outputs of the web session by name.
-        tolerance: how far they may differ.
-
     Raises:
         StageFailed: when they disagree, or one of the two cannot run.
     """

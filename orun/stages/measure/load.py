@@ -170,15 +170,7 @@ def _require_consistent(context: Context, params: Params) -> None:
 def _drive(
     context: Context, params: Params, feeds: Mapping[str, Feed], server: Path | None, servers: ExitStack
 ) -> dict[str, Driven]:
-    """Return the requests of the clients to each model.
-
-    Args:
-        context: of the stage, with the models alone as inputs.
-        params: parameters of the stage.
-        feeds: inputs of each model, by role.
-        server: folder of the server to drive; None for none.
-        servers: ends the servers and connections.
-    """
+    """Return the requests of the clients to each model."""
     from orun.stages.measure._driven import (
         bind_requests,
         connect,

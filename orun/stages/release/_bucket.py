@@ -29,11 +29,7 @@ LARGEST = 64 << 20  # bytes of a manifest or note
 
 
 class Bucket(Publisher):
-    """Folder or bucket as a destination. Files of the replaced release that the new one lacks are removed.
-
-    Args:
-        url: of the folder (`file://`) or bucket.
-    """
+    """Folder or bucket as a destination. Files of the replaced release that the new one lacks are removed."""
 
     def __init__(self, url: str) -> None:
         self._url = url

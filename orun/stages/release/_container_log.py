@@ -15,9 +15,6 @@ FOLDER = "/var/log/model"  # of relative paths: the folder of the model belongs 
 def locate_log(settings: Mapping[str, Any]) -> PurePosixPath | None:
     """Return the path of the sample log in a container; None if the server has no log.
 
-    Args:
-        settings: content of `server.json`.
-
     Raises:
         UsageError: if the log lies in the root folder, which no volume can replace.
     """

@@ -33,14 +33,7 @@ A_LINK = "is a link, but a bundle holds only files"
 
 
 def write_manifest(folder: Path, name: str, version: str, requires: Mapping[str, str] | None = None) -> None:
-    """Write `manifest.json` with all files of the folder.
-
-    Args:
-        folder: the bundle, complete except for the manifest.
-        name: name of the release.
-        version: version of the release; may be empty.
-        requires: packages that sessions of its models need beside ONNX Runtime, with their versions.
-    """
+    """Write `manifest.json` with all files of the folder."""
     files = [_describe_file(folder, path) for path in _list_files(folder)]
     content: dict[str, Any] = {"format": FORMAT, "name": name, "version": version, "files": files}
     if requires:

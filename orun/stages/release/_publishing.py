@@ -32,10 +32,6 @@ def find_package(to: str) -> str:
 def build_publisher(to: str, root: Path) -> Publisher:
     """Return the publisher for the parameter `to`.
 
-    Args:
-        to: a folder or a URL.
-        root: the folder that relative paths start from.
-
     Raises:
         UsageError: if the URL has an unknown scheme or holds credentials.
         MissingPackages: if the destination needs a package that is not installed.

@@ -29,10 +29,6 @@ FEWEST = 20  # examples: with fewer hardly any drift could be told
 def add_reference(context: Context, examples: Examples) -> None:
     """Run the model on its examples and write `reference.json`; latencies are not in it.
 
-    Args:
-        context: of a stage with the model at the port `model`.
-        examples: the dataset that a parameter names.
-
     Raises:
         StageFailed: when there are too few examples.
         UsageError: when they do not fit the model.

@@ -34,11 +34,7 @@ TEMPORARY = (NoConnectionError, Timeout, HTTPError)
 
 
 class Registry(Publisher):
-    """OCI artifact with a layer for each file, titled with its path, and the manifest's digest as an annotation.
-
-    Args:
-        address: `registry/repository:tag`.
-    """
+    """OCI artifact with a layer for each file, titled with its path, and the manifest's digest as an annotation."""
 
     def __init__(self, address: str) -> None:
         self._place = f"oci://{address}"

@@ -25,9 +25,6 @@ REMAKE = (
 def compose_lock(pins: Sequence[str]) -> str:
     """Return orun's lock of the server's packages, with further packages for this platform.
 
-    Args:
-        pins: requirements of packages that the lock leaves out, such as `onnxruntime==1.31.1`.
-
     Raises:
         OrunError: if pip does not find one.
     """

@@ -57,14 +57,6 @@ def train(
 ) -> Mapping[str, float]:
     """Train a module in place, write its weights for `convert/torch`, and return the metrics.
 
-    Args:
-        context: of the stage.
-        bound: the module; in evaluation mode afterwards.
-        dataset: examples.
-        loss: what to minimize.
-        schedule: how to train.
-        extra_parameters: parameters to train that are not in the module.
-
     Raises:
         StageFailed: when PyTorch fails, or the loss is not finite.
     """

@@ -36,12 +36,7 @@ WEIGHTS = "weights.pt"  # name of the file in the artifact
 
 
 def make_spec(module: str, metrics: Mapping[str, Quantity]) -> Spec:
-    """Return the declaration of a kind that trains.
-
-    Args:
-        module: whose weights a stage before it may give.
-        metrics: metrics besides those of every training.
-    """
+    """Return the declaration of a kind that trains."""
     weights = f"Weights of the {module}, from a stage that trains: a .pt, .pth or .safetensors file."
     return Spec(
         inputs={"weights": Port(("files",), weights, optional=True)},

@@ -53,11 +53,6 @@ KINDS: Mapping[str, tuple[set[type], str]] = {  # types of the values in a list,
 class Protocol(DataPlane):  # type: ignore[misc]  # KServe's classes have no types
     """Metadata of the model and the server, and whether the server is ready.
 
-    Args:
-        repository: holder of the model.
-        name: name of the model.
-        version: its version; empty for none.
-
     Attributes:
         leaving: whether the server is about to end: it still answers requests, and is not ready for more.
     """

@@ -48,11 +48,7 @@ class Content(InferenceRequest):  # type: ignore[misc]  # KServe's classes have 
 
 
 class Endpoints:
-    """Endpoints of a server.
-
-    Args:
-        plane: its model, and whether it is ready.
-    """
+    """Endpoints of a server."""
 
     def __init__(self, plane: Protocol) -> None:
         self._plane = plane

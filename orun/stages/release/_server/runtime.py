@@ -85,12 +85,7 @@ def open_session(settings: Mapping[str, Any]) -> onnxruntime.InferenceSession:
 
 
 class ServedModel(Model):  # type: ignore[misc]  # KServe's classes have no types
-    """Model behind the protocol.
-
-    Args:
-        settings: content of `server.json`.
-        samples: log of sampled requests, or None.
-    """
+    """Model behind the protocol."""
 
     def __init__(self, settings: Mapping[str, Any], samples: SampleLog | None) -> None:
         super().__init__(settings["name"])

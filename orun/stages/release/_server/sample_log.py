@@ -167,12 +167,6 @@ def summarize(
 
     A request of several rows is summarized by one row, chosen at random: statistics of more rows would spread less
     than those of the release's examples. Its rows are its first axis, if that is equally long in all arrays.
-
-    Args:
-        inputs: value of each input.
-        outputs: value of each output.
-        choice: source of the choice.
-        without: names to leave out.
     """
     groups = {"inputs": _select_arrays(inputs, without), "outputs": _select_arrays(outputs, without)}
     lengths = {array.shape[0] if array.ndim else 0 for group in groups.values() for array in group.values()}
@@ -199,10 +193,6 @@ def compute_statistics(array: Array, *, is_output: bool) -> Statistics:
     """Return the statistics of an array by their names; None for a statistic that has no value.
 
     Texts are summarized by their lengths. Outputs have the top class along their last axis, too.
-
-    Args:
-        array: the values, of any type and shape.
-        is_output: whether it is an output.
     """
     texts = array.dtype.kind in "OSU"
     values = np.array([len(str(text)) for text in array.ravel()], np.int64) if texts else _to_numbers(array)
