@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orun.stages._graph.io import measure_files
 from orun.stages.contract import Context
 from orun.text.units import show
 
@@ -22,8 +23,7 @@ def require_memory(context: Context, copies: float, weights: int | None = None) 
     Raises:
         StageFailed: when less memory is free.
     """
-    files = (path for folder in context.inputs.values() for path in folder.rglob("*") if path.is_file())
-    size = sum(path.stat().st_size for path in files) if weights is None else weights
+    size = sum(map(measure_files, context.inputs.values())) if weights is None else weights
     needed, free = int(copies * size), measure_free_memory()
     if size < LARGE or needed <= free:
         return

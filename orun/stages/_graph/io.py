@@ -208,11 +208,15 @@ def iter_tensors(model: ModelProto) -> Iterator[TensorProto]:
                     yield attribute.t
 
 
+def measure_files(folder: Path) -> int:
+    """Return the bytes of all files in a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
 def weigh(path: Path) -> dict[str, float]:
     """Return the metrics `size` (bytes of the artifact's folder) and `nodes` of the model."""
-    files = [file for file in path.parent.rglob("*") if file.is_file()]
     return {
-        "size": sum(file.stat().st_size for file in files),
+        "size": measure_files(path.parent),
         "nodes": sum(1 for _ in iter_nodes(load_graph(path))),
     }
 

@@ -109,7 +109,7 @@ def name_input_axes(model: ModelProto, inputs: Sequence[Input]) -> None:
             shape.dim.add(**{"dim_param" if isinstance(axis, str) else "dim_value": axis})
 
 
-def name_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequence[NDArray[Any]]]) -> None:
+def declare_output_axes(model: ModelProto, tries: Sequence[Case], answers: Sequence[Sequence[NDArray[Any]]]) -> None:
     """Declare each axis of the outputs by its observed sizes: a constant, or the dynamic axis that it follows.
 
     Exporters leave their own names, and sometimes the size of their example. An axis without a size whose output comes

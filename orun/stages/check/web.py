@@ -77,12 +77,12 @@ class Params:
 
 def run(context: Context, params: Params) -> Mapping[str, float]:
     """Check the model, and write a report."""
-    from orun.stages._graph.io import iter_nodes, load_graph
+    from orun.stages._graph.io import iter_nodes, load_graph, measure_files
     from orun.stages._graph.ort_graph import IN_THE_WAY, write_optimized
 
     runtime = build_runtime(context, params.onnxruntime_web, params.node_modules, params.runtime, params.threads)
     model = load_graph(context.model())
-    size = sum(path.stat().st_size for path in context.inputs["model"].rglob("*") if path.is_file())
+    size = measure_files(context.inputs["model"])
     problems = list_unfit(model)
     if size > ADDRESSABLE:
         problems.append(f"its files have {size} bytes, and WebAssembly can address {ADDRESSABLE}")

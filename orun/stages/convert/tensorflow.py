@@ -105,7 +105,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     from orun.stages._graph.input_domain import build_domain, write_domain
     from orun.stages._graph.io import save, weigh
     from orun.stages._graph.leniency import Agreement
-    from orun.stages._graph.names import name_axes
+    from orun.stages._graph.names import declare_output_axes
     from orun.stages._graph.processor import check_result
     from orun.stages._tf.export import export
     from orun.stages._tf.limits import build_limits
@@ -117,7 +117,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     tries = tuple(make_cases(inputs, params.dims, context.seed))
     expected = run_cases(context, "the TensorFlow model", source, tries, _suggest_inputs(inputs))
     require_finite(context, "the TensorFlow model", source.outputs, tries, expected)
-    name_axes(model, tries, expected)
+    declare_output_axes(model, tries, expected)
     write_domain(model, build_domain(inputs, params.dims))
     save(model, context.result, external=params.external_data == "always")
     names = [output.name for output in model.graph.output]

@@ -151,7 +151,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     from orun.stages._graph.input_domain import build_domain, write_domain
     from orun.stages._graph.io import load, save, weigh
     from orun.stages._graph.leniency import Agreement
-    from orun.stages._graph.names import clean, name_axes, name_input_axes, name_values, restore_inputs
+    from orun.stages._graph.names import clean, declare_output_axes, name_input_axes, name_values, restore_inputs
     from orun.stages._graph.processor import check_result
     from orun.stages._torch.answers import TITLE, compute_answers, require_growth
     from orun.stages._torch.export import require_exporter, require_opset
@@ -178,7 +178,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     restore_inputs(model, bound.inputs)
     name_values(model, [item.name for item in bound.inputs], params.outputs)
     name_input_axes(model, bound.inputs)
-    name_axes(model, tries, expected)
+    declare_output_axes(model, tries, expected)
     write_domain(model, build_domain(bound.inputs, params.dims))
     save(model, context.result, external=params.external_data == "always")
     if any(item.fill == "mask" for item in inputs):

@@ -60,11 +60,11 @@ def run(context: Context, params: Params) -> Mapping[str, Metric]:
 
 
 def _weigh(folder: Path, model: ModelProto) -> dict[str, float]:
-    from orun.stages._graph.io import iter_nodes
+    from orun.stages._graph.io import iter_nodes, measure_files
     from orun.stages._graph.parameters import count_parameters
 
     return {
-        "size": sum(file.stat().st_size for file in folder.rglob("*") if file.is_file()),
+        "size": measure_files(folder),
         "parameters": count_parameters(model),
         "nodes": sum(1 for _ in iter_nodes(model)),
     }

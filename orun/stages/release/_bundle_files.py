@@ -10,6 +10,7 @@ from typing import Any
 
 from orun.core.targets import EXTENSIONS
 from orun.measure.extension_operators import needs_extensions
+from orun.stages._graph.io import measure_files
 from orun.stages.contract import MODEL, Context, Port
 from orun.stages.release._manifest import (
     FORMAT,
@@ -43,8 +44,7 @@ def fill_bundle(context: Context, version: str) -> Mapping[str, Any]:
 def seal_bundle(context: Context, provenance: Mapping[str, Any], version: str) -> Mapping[str, float]:
     """Write the manifest of a bundle, after all its other files; return the bundle's size."""
     write_manifest(context.output, provenance["pipeline"], version, _list_requirements(context, provenance["stages"]))
-    size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
-    return {"size": size}
+    return {"size": measure_files(context.output)}
 
 
 def _copy(context: Context, port: str) -> None:

@@ -50,7 +50,7 @@ class Params:
 def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the card."""
     from orun.measure.session_settings import read_settings
-    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.io import load_graph, measure_files
     from orun.stages.release._card_text import Texts, render_card
 
     if context.provenance is None:
@@ -67,9 +67,8 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
         appendix=_read_text(context, params.text) if params.text else "",
     )
     folder = context.model().parent
-    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     provenance = json.loads(context.provenance.read_bytes())
-    text = render_card(load_graph(context.model()), size, read_settings(folder), provenance, texts)
+    text = render_card(load_graph(context.model()), measure_files(folder), read_settings(folder), provenance, texts)
     (context.output / CARD).write_text(text, "utf-8")
     return {"size": len(text.encode())}
 

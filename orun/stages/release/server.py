@@ -104,7 +104,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     from orun.measure.extension_operators import needs_extensions
     from orun.measure.model_server import SETTINGS
     from orun.measure.session_settings import add_settings
-    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.io import load_graph, measure_files
     from orun.stages.name_checks import require_known
     from orun.stages.release._manifest import MANIFEST, list_requirements, write_json, write_manifest
     from orun.stages.release._served_model import require_name
@@ -147,8 +147,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
 
         write_reference(context.output, run_examples(context, path.parent, target, params.data), settings["model"])
     write_manifest(context.output, manifest["name"], settings["version"], requires)
-    size = sum(path.stat().st_size for path in context.output.rglob("*") if path.is_file())
-    return {"size": size}
+    return {"size": measure_files(context.output)}
 
 
 def _build_model_settings(context: Context, params: Params, manifest: Mapping[str, Any], folder: str) -> dict[str, Any]:

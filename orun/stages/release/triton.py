@@ -63,7 +63,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the repository."""
     from orun.core.targets import Target
     from orun.measure.session_settings import FILE_NAME, add_settings, read_settings
-    from orun.stages._graph.io import load_graph
+    from orun.stages._graph.io import load_graph, measure_files
     from orun.stages.release._triton_config import Settings, list_unsupported_options, render_config, takes_texts
 
     model = load_graph(context.model())
@@ -91,8 +91,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     files, version = context.model().parent, home / str(params.version)
     shutil.copytree(files, version, copy_function=shutil.copyfile, ignore=shutil.ignore_patterns(FILE_NAME))
     (home / "config.pbtxt").write_text(text, "utf-8")
-    size = sum(path.stat().st_size for path in home.rglob("*") if path.is_file())
-    return {"size": size}
+    return {"size": measure_files(home)}
 
 
 def _try_batches(context: Context, params: Params) -> None:

@@ -7,7 +7,7 @@ import onnx
 import onnxruntime
 
 from orun.stages._graph.feeds import Case
-from orun.stages._graph.names import name_axes, name_values
+from orun.stages._graph.names import declare_output_axes, name_values
 from tests.stages.models import parse, shapes_of
 
 BRANCHES = """
@@ -68,11 +68,11 @@ g (float[9] a) => (float[found, 2] rows, float[late] doubled, float[early] other
 
 def test_an_axis_that_depends_on_values_stays_dynamic() -> None:
     model = parse(SELECTION)
-    name_axes(model, [Case("", {}, {})] * 2, [[np.zeros((5, 2)), np.zeros(8), np.zeros(9)]] * 2)
+    declare_output_axes(model, [Case("", {}, {})] * 2, [[np.zeros((5, 2)), np.zeros(8), np.zeros(9)]] * 2)
     assert shapes_of(model.graph.output) == {"rows": ["rows_0", 2], "doubled": ["doubled_0"], "other": [9]}
 
 
 def test_an_axis_that_depends_on_values_within_a_branch_stays_dynamic() -> None:
     model = parse(BRANCHES.replace("(float[2] b)", "(float[n] b)").replace("y = Abs (a)", "y = Compress (a, flag)"))
-    name_axes(model, [Case("", {}, {})] * 2, [[np.zeros(2)]] * 2)
+    declare_output_axes(model, [Case("", {}, {})] * 2, [[np.zeros(2)]] * 2)
     assert shapes_of(model.graph.output) == {"b": ["b_0"]}

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from orun.core.serialization import replace
 from orun.core.targets import Target
 from orun.errors import OrunError, StageFailed
+from orun.stages._graph.io import measure_files
 from orun.stages.quantize._tuning.build import RefusedError, Workshop
 from orun.stages.quantize._tuning.harm import Group, rank
 from orun.stages.quantize._tuning.judge import Judge
@@ -112,8 +113,7 @@ class Search:
             if wanted == make_settings("float"):  # nothing works if the original model does not
                 raise
             return Trial(wanted, math.nan, math.nan, 0, str(error).partition("\n")[0] or type(error).__name__, kept)
-        size = sum(path.stat().st_size for path in model.parent.rglob("*") if path.is_file())
-        return Trial(wanted, accuracy, spent, size, kept=kept)
+        return Trial(wanted, accuracy, spent, measure_files(model.parent), kept=kept)
 
     def _rank_groups(self, fused: bool) -> list[Group]:
         """Return the groups of the model, or of the fused model, the most harmful first."""
