@@ -12,7 +12,7 @@ from orun.errors import UsageError
 from orun.stages._data.source import Examples
 from orun.stages._graph.feeds import Input, list_axes, make_cases
 from orun.stages._graph.input_domain import Declarations, to_input_values
-from orun.stages._graph.io import list_input_names
+from orun.stages._graph.io import list_input_names, load_graph
 from orun.stages._graph.signature import build_inputs, find_sizes
 from orun.stages.contract import Context
 from orun.stages.datasets import load_dataset
@@ -86,11 +86,9 @@ def make_feeds(
         UsageError: when `sizes` names an unknown axis or a batch that a model does not take, or the dataset lacks an
             input.
     """
-    import onnx
-
     shared: dict[tuple[str, str], Array] = {}
     fed: dict[str, dict[str, Array]] = {}
-    graphs = {name: onnx.load(path, load_external_data=False) for name, path in models.items()}
+    graphs = {name: load_graph(path) for name, path in models.items()}
     require_known("inputs", over or {}, [name for model in graphs.values() for name in list_input_names(model)])
     for name, model in graphs.items():
         inputs = build_inputs(model, over)
@@ -105,9 +103,7 @@ def make_feeds(
 
 def count_examples(model: Path, feed: Mapping[str, Array], batch: int) -> int:
     """Return the examples of a feed: `batch` if an input has it, else the size of a dynamic batch axis by `shape`."""
-    import onnx
-
-    inputs = build_inputs(onnx.load(model, load_external_data=False))
+    inputs = build_inputs(load_graph(model))
     sizes = [
         size
         for item in inputs

@@ -11,6 +11,11 @@ if TYPE_CHECKING:
 STANDARD = ("", "ai.onnx")  # both names of ONNX's own domain
 
 
+def normalize_domain(name: str) -> str:
+    """Return a domain by one name: the standard is empty."""
+    return "" if name in STANDARD else name
+
+
 def find_standard_opset(model: ModelProto) -> int:
     """Return the version of the standard operator set that a model uses; 0 if it uses none."""
     return max((item.version for item in model.opset_import if item.domain in STANDARD), default=0)

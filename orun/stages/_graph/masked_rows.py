@@ -18,7 +18,7 @@ from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper, shape
 
 from orun.core.targets import Target
 from orun.measure.dataset import Array
-from orun.stages._graph.domains import find_standard_opset
+from orun.stages._graph.domains import find_standard_opset, normalize_domain
 from orun.stages._graph.io import load, load_graph, save
 from orun.stages._graph.nodes import attribute, set_items
 from orun.stages._graph.ort_graph import add_types
@@ -54,6 +54,11 @@ OPERATORS = {
     (MICROSOFT, "MultiHeadAttention"): Operator(5, 4, "unidirectional"),
     (MICROSOFT, "GroupQueryAttention"): Operator(10, None, None),
 }
+
+
+def find_operator(node: NodeProto) -> Operator | None:
+    """Return what is known of a node that computes a whole attention; None for other nodes."""
+    return OPERATORS.get((normalize_domain(node.domain), node.op_type))
 
 
 def open_filled(
@@ -114,7 +119,7 @@ class _Editor:
     def list_following(self, node: NodeProto) -> list[NodeProto]:
         """Return the nodes that follow an attention and take over its first output; none for other nodes."""
         self._nodes = []
-        operator = OPERATORS.get((node.domain.removeprefix("ai.onnx"), node.op_type))
+        operator = find_operator(node)
         name, seen = (node.output[0], f"{FILL}/{self.count}/seen") if node.output else ("", "")
         blind = ""
         default = -1 if self._version >= AXES_ARE_INPUTS else 1

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from orun.errors import OrunError
+from orun.stages._graph.domains import normalize_domain
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -43,7 +44,7 @@ def read_table(package: WebPackage, provider: str) -> Table:
                 (int(first), float("inf") if onwards else int(last or first))
                 for first, onwards, last in VERSIONS.findall(versions)
             ]:
-                table[_normalize_domain(domain), name] = ranges
+                table[normalize_domain(domain), name] = ranges
     if not table:
         raise OrunError(f"onnxruntime-web {package.version} has no table of operators for {provider}", why=str(path))
     return table
@@ -53,11 +54,11 @@ def count_nodes(model: ModelProto, table: Table) -> tuple[Counter[str], Counter[
     """Return the nodes that a table has, and those that it lacks, by operator."""
     from orun.stages._graph.io import iter_nodes
 
-    opsets = {_normalize_domain(item.domain): item.version for item in model.opset_import}
+    opsets = {normalize_domain(item.domain): item.version for item in model.opset_import}
     own = {(function.domain, function.name) for function in model.functions}
     supported, missing = Counter[str](), Counter[str]()
     for node in iter_nodes(model):
-        domain = _normalize_domain(node.domain)
+        domain = normalize_domain(node.domain)
         if (node.domain, node.op_type) in own:
             continue
         version = opsets.get(domain, 1)
@@ -65,7 +66,3 @@ def count_nodes(model: ModelProto, table: Table) -> tuple[Counter[str], Counter[
         counted = supported if any(first <= version <= last for first, last in ranges) else missing
         counted[f"{domain}.{node.op_type}" if domain else node.op_type] += 1
     return supported, missing
-
-
-def _normalize_domain(name: str) -> str:
-    return "" if name in ("", "ai.onnx") else name

@@ -16,7 +16,7 @@ from onnxruntime.quantization.registry import QDQRegistry, QLinearOpsRegistry
 
 from orun.measure.dataset import Dataset
 from orun.stages._graph.inner_values import iter_values
-from orun.stages._graph.masked_rows import HIDDEN, OPERATORS
+from orun.stages._graph.masked_rows import HIDDEN, find_operator
 from orun.stages._graph.missing import find_nan_inputs, trace_missing
 from orun.stages.contract import Context
 from orun.stages.datasets import find_constants
@@ -101,7 +101,7 @@ def _find_masks(model: ModelProto, ranges: Ranges) -> set[str]:
 def _iter_scores(model: ModelProto) -> Iterator[str]:
     """Yield the input of each softmax, and the bias that is added to the scores of each attention."""
     for node in model.graph.node:
-        operator = OPERATORS.get((node.domain.removeprefix("ai.onnx"), node.op_type))
+        operator = find_operator(node)
         if node.op_type == "Softmax":
             yield node.input[0]
         elif operator is not None and operator.bias < len(node.input):
