@@ -20,6 +20,7 @@ from orun.measure.metrics.task import choose_classes
 Array = NDArray[Any]
 Rows = NDArray[np.intp]
 Weighted = Callable[[Floats], Floats]
+Formula = Callable[[Floats, Floats, Floats], Floats]  # of positions that are right, labelled and predicted, by class
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +102,11 @@ def f1(output: Array, labels: Array, only: object = None) -> Pooled:
     Raises:
         UsageError: if the shapes do not fit, or all labels are of one class.
     """
-    return _pool_classes("f1", _weigh_f1, output, labels, only)
+
+    def divide_by_mean(right: Floats, labelled: Floats, predicted: Floats) -> Floats:
+        return divide(2 * right, labelled + predicted)
+
+    return _pool_classes("f1", divide_by_mean, output, labels, only)
 
 
 def precision(output: Array, labels: Array, only: object = None) -> Pooled:
@@ -109,7 +114,11 @@ def precision(output: Array, labels: Array, only: object = None) -> Pooled:
 
     A class that is never predicted counts as 0, as in scikit-learn. Arguments and errors are as for `f1`.
     """
-    return _pool_classes("precision", _weigh_precision, output, labels, only, of_predictions=True)
+
+    def divide_by_predicted(right: Floats, labelled: Floats, predicted: Floats) -> Floats:
+        return _divide_or_zero(right, predicted, labelled)
+
+    return _pool_classes("precision", divide_by_predicted, output, labels, only, of_predictions=True)
 
 
 def recall(output: Array, labels: Array, only: object = None) -> Pooled:
@@ -117,7 +126,7 @@ def recall(output: Array, labels: Array, only: object = None) -> Pooled:
 
     A class that is only predicted counts as 0, as in scikit-learn. Arguments and errors are as for `f1`.
     """
-    return _pool_classes("recall", _weigh_recall, output, labels, only)
+    return _pool_classes("recall", _divide_or_zero, output, labels, only)
 
 
 def iou(output: Array, labels: Array, only: object = None) -> Pooled:
@@ -126,12 +135,16 @@ def iou(output: Array, labels: Array, only: object = None) -> Pooled:
     The intersection and the union of a class are counted over the positions (pixels) of all examples together, as
     benchmarks of segmentation do. Arguments and errors are as for `f1`.
     """
-    return _pool_classes("iou", _weigh_iou, output, labels, only)
+
+    def divide_by_union(right: Floats, labelled: Floats, predicted: Floats) -> Floats:
+        return divide(right, labelled + predicted - right)
+
+    return _pool_classes("iou", divide_by_union, output, labels, only)
 
 
 def _pool_classes(
     metric: str,
-    of: Callable[[Array, Array, Rows, Rows], Weighted],
+    formula: Formula,
     output: Array,
     labels: Array,
     only: object,
@@ -142,7 +155,7 @@ def _pool_classes(
 
     Args:
         metric: its name, for errors.
-        of: takes the right and the predicted class at each position, the classes to average, and indices of examples.
+        formula: figure of each class by its positions that are right, that have its label, and that are predicted.
         output: as for `f1`.
         labels: as for `f1`.
         only: as for `f1`.
@@ -160,7 +173,7 @@ def _pool_classes(
     rare = occurring[np.argmin(held[occurring])] if len(occurring) else averaged[0]
     return Pooled(
         columns=np.concatenate([truth, answers], axis=1).astype(np.float64),
-        of=partial(of, truth, answers, averaged),
+        of=partial(_weigh, formula, truth, answers, averaged),
         fewest=int(held[rare]),
         rarest=names[rare],
         classes=len(averaged),
@@ -170,29 +183,14 @@ def _pool_classes(
     )
 
 
-def _weigh_f1(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
-    right, labelled, predicted = _count(truth[rows], answers[rows], averaged)
-    return lambda weights: average_classes(divide(weights @ (2 * right), weights @ (labelled + predicted)))
-
-
-def _weigh_precision(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
-    right, labelled, predicted = _count(truth[rows], answers[rows], averaged)
-    return lambda weights: average_classes(_divide_or_zero(weights @ right, weights @ predicted, weights @ labelled))
-
-
-def _weigh_recall(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
-    right, labelled, predicted = _count(truth[rows], answers[rows], averaged)
-    return lambda weights: average_classes(_divide_or_zero(weights @ right, weights @ labelled, weights @ predicted))
+def _weigh(formula: Formula, truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
+    counted = _count(truth[rows], answers[rows], averaged)
+    return lambda weights: average_classes(formula(*(weights @ counts for counts in counted)))
 
 
 def _divide_or_zero(right: Floats, count: Floats, otherwise: Floats) -> Floats:
     """Return the share of positions that are right; of a class without any, 0 if it occurs otherwise, else NaN."""
     return divide(right, np.maximum(count, otherwise > 0))
-
-
-def _weigh_iou(truth: Array, answers: Array, averaged: Rows, rows: Rows) -> Weighted:
-    right, labelled, predicted = _count(truth[rows], answers[rows], averaged)
-    return lambda weights: average_classes(divide(weights @ right, weights @ (labelled + predicted - right)))
 
 
 def _count(truth: Array, answers: Array, averaged: Rows) -> tuple[Floats, Floats, Floats]:
