@@ -15,6 +15,7 @@ from orun.core.reason import Reason
 from orun.core.run_record import RunResult, StageResult
 from orun.eventlog import read_repeated, read_result
 from orun.gates import baselines
+from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Gate, Pipeline, Reference, Stage
 from orun.planning.key_diff import list_key_changes
 from orun.runner.output_checkouts import is_another
@@ -139,14 +140,9 @@ def _find_result(result: RunResult, name: str) -> StageResult | None:
 
 def _iter_changes(pipeline: Pipeline, first: Stage, good: RunResult, now: RunResult) -> Iterator[Reason]:
     """Yield the changes in what the first model and the stages before it depend on."""
-    pending, seen = [first.id], set[str]()
-    while pending:
-        if (name := pending.pop()) in seen:
-            continue
-        seen.add(name)
-        stage = pipeline.stage(name)
-        pending += stage.upstream
-        then, since = _find_result(good, name), _find_result(now, name)
+    names = find_reachable([first.id], {stage.id: stage.upstream for stage in pipeline.stages})
+    for stage in reversed([stage for stage in pipeline.stages if stage.id in names]):
+        then, since = _find_result(good, stage.id), _find_result(now, stage.id)
         if then and since and then.inputs and since.inputs:
             yield from list_key_changes(stage, _select_own(then.inputs), _select_own(since.inputs))
 

@@ -12,6 +12,7 @@ from orun.core.key_component import KeyComponent, index_by_subject
 from orun.core.serialization import Record, encode
 from orun.core.verdict import Verdict
 from orun.environment.distributions import ABSENT
+from orun.pipeline.graph import find_reachable
 from orun.pipeline.model import Pipeline, Stage
 from orun.planning.plan import Done
 
@@ -34,13 +35,8 @@ class Provenance(Record, frozen=True):
         """Return the provenance of a stage from the stages that are done; None if its kind does not ask for it."""
         if not pipeline.kinds[stage.uses].spec.provenance:
             return None
-        names: set[str] = set()
-        waiting = list(stage.before)
-        while waiting:
-            name = waiting.pop()
-            if name not in names and name in done:
-                names.add(name)
-                waiting += done[name].step.stage.before
+        before = {name: done.keys() & item.step.stage.before for name, item in done.items()}
+        names = find_reachable(done.keys() & stage.before, before)
         return cls(pipeline, stage.needs, tuple(done[stage.id] for stage in pipeline.stages if stage.id in names))
 
     def to_json(self) -> bytes:
