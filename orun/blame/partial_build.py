@@ -23,7 +23,7 @@ from orun.environment.python_path import VARIABLE, list_folders
 from orun.errors import PipelineError
 from orun.eventlog import Listener, ignore
 from orun.fs.observed_state import find_project, stat_presence, to_portable_name
-from orun.gates.baselines import locate
+from orun.gates.baseline_file import locate_baseline
 from orun.pipeline.graph import sort_topologically
 from orun.pipeline.model import Gate, Pipeline, Stage
 from orun.store import Store
@@ -115,7 +115,7 @@ class PartialBuilder:
         runs |= {name: self.bad for name in self.bad.files if name in names or name not in self.good.files}
         files = {name: (run.record, run.files[name]) for name, run in runs.items()}
         root = write_project(self.store, folder, files, module_folders)
-        accepted = locate(replace(self.bad.pipeline, file=Path(self.bad.record.file)))
+        accepted = locate_baseline(Path(self.bad.record.file))
         if stat_presence(accepted):
             shutil.copy2(accepted, root)
         return root

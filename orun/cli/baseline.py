@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -21,6 +20,7 @@ from orun.cli.accepted_run import (
     require_up_to_date,
 )
 from orun.cli.verb import HELP_NAMES, Verb
+from orun.environment.hosts import format_machine
 from orun.errors import UsageError
 from orun.fs.observed_state import stat_presence
 from orun.fs.os_errors import quote
@@ -178,10 +178,11 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
     Until another is accepted, gates with `max_regression` have no baseline.
     """
     from orun.gates import baselines
+    from orun.gates.baseline_file import locate_baseline
     from orun.gates.pinned import unpin_models
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
-    path = baselines.locate(pipeline)
+    path = locate_baseline(pipeline.file)
     if stat_presence(choose_store(store, pipeline)):
         with _open(store, pipeline) as opened:
             unpin_models(opened, pipeline.name)
@@ -224,9 +225,7 @@ def _format_left_out(names: Sequence[str], baseline: Baseline, measure: str) -> 
 
 
 def _build_accepted_rows(stage: str, accepted: Accepted) -> list[tuple[Cell, ...]]:
-    host = ", ".join(accepted.host[name] for name in ("host", "cpu") if name in accepted.host)
-    day = datetime.fromisoformat(accepted.date).date().isoformat()
-    origin = Cell(f"{day}, {accepted.who}, {host}", "dim")
+    origin = Cell(f"{accepted.day}, {accepted.who}, {format_machine(accepted.host)}", "dim")
     return [
         (Cell(stage, "strong"), Cell(name), Cell(show(metric.value, metric.unit)), Cell(accepted.model[:SHORT]), origin)
         for name, metric in accepted.metrics.items()

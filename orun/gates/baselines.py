@@ -52,11 +52,6 @@ class Difference(Record, frozen=True):
     model_changed: bool
 
 
-def locate(pipeline: Pipeline) -> Path:
-    """Return the path of the baseline of a pipeline: `bert.baseline.json` for `bert.yaml`."""
-    return locate_baseline(pipeline.file)
-
-
 def read(pipeline: Pipeline) -> Baseline | None:
     """Return the accepted baseline; None if nothing was accepted.
 
@@ -64,7 +59,7 @@ def read(pipeline: Pipeline) -> Baseline | None:
         PipelineError: when the file is not what `accept` wrote, with the line as far as it is known; or another
             pipeline file has the same one.
     """
-    baseline = read_file(locate(pipeline))
+    baseline = read_file(locate_baseline(pipeline.file))
     if baseline is not None:
         require_alone(pipeline.file)
     return baseline
@@ -72,8 +67,9 @@ def read(pipeline: Pipeline) -> Baseline | None:
 
 def accept(pipeline: Pipeline, baseline: Baseline) -> Path:
     """Write the accepted baseline and return the path of its file; StoreError if it cannot be written."""
-    write_file(locate(pipeline), baseline)
-    return locate(pipeline)
+    path = locate_baseline(pipeline.file)
+    write_file(path, baseline)
+    return path
 
 
 def build_candidate(pipeline: Pipeline, result: RunResult, actions: Mapping[str, Action]) -> Baseline:
@@ -127,7 +123,7 @@ def list_left_out(pipeline: Pipeline, result: RunResult) -> tuple[str, ...]:
 
 def drop(pipeline: Pipeline) -> bool:
     """Remove the baseline file; return whether there was one. StoreError if it cannot be removed."""
-    path = locate(pipeline)
+    path = locate_baseline(pipeline.file)
     with convert_os_errors("remove the baseline", path, WRITABLE_CHECKOUT):
         if not stat_presence(path):
             return False

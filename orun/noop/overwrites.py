@@ -98,11 +98,11 @@ def may_concern(reports: Collection[Path], record: NoopRecord, request: Request)
 
 def list_pipeline_files(pipeline: Pipeline) -> Iterator[Path]:
     """Yield every file and folder that a pipeline names."""
-    from orun.gates import baselines
+    from orun.gates.baseline_file import locate_baseline
 
     yield from map(Path, pipeline.sources)
     yield from (pipeline.root / reference.path for stage in pipeline.stages for reference in stage.references)
-    yield baselines.locate(pipeline)
+    yield locate_baseline(pipeline.file)
     yield from list_common_files(pipeline.root)
 
 

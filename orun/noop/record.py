@@ -25,6 +25,7 @@ from orun.fs.durable import replace_file
 from orun.fs.observed_state import ABSENT, digest_file, digest_listing, digest_value
 from orun.fs.signatures import CLOCK, Signature, read_signature
 from orun.gates import baselines
+from orun.gates.baseline_file import locate_baseline
 from orun.noop.check import FORMAT, Request, build_snapshot, read_surroundings
 from orun.noop.fleet_check import FleetState
 from orun.planning.facts import list_variables
@@ -211,7 +212,7 @@ def _read(planner: Planner, done: Mapping[str, Done]) -> dict[str, str]:
     """Return every file and folder that the result depends on, with the digest that the decisions are based on."""
     root = planner.pipeline.root
     digests = dict(planner.pipeline.sources)
-    baseline = str(baselines.locate(planner.pipeline))
+    baseline = str(locate_baseline(planner.pipeline.file))
     digests[baseline] = _digest_content(planner, baseline)  # the caller compares it as it was read
     for item in done.values():
         for environment in item.step.stage.environments:

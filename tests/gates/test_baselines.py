@@ -20,7 +20,7 @@ from orun.core.run_record import ChangedSetting, Outcome, RunResult, StageResult
 from orun.core.serialization import replace
 from orun.errors import PipelineError, StoreError, UsageError
 from orun.gates import baselines
-from orun.gates.baseline_file import Accepted, Baseline, group_by_kind, read_file, write_file
+from orun.gates.baseline_file import Accepted, Baseline, group_by_kind, locate_baseline, read_file, write_file
 from orun.gates.baselines import Difference
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.problems import render
@@ -85,7 +85,7 @@ def test_a_setup_is_stored_by_kind_and_subject(pipeline: Pipeline) -> None:
     accepted = Accepted(
         "aa", {"size": SIZE}, HERE, "2026-11-02T08:30:00+00:00", "Ada", "run-7", setup=group_by_kind(setup)
     )
-    path = baselines.locate(pipeline)
+    path = locate_baseline(pipeline.file)
     write_file(path, Baseline("bert", {"latency": accepted}))
     stored = json.loads(path.read_text())["stages"]["latency"]["setup"]
     assert stored == {"parameter": {"time": '"10s"', "warmup": "3"}, "target": {"": "{}"}}
@@ -144,14 +144,14 @@ def test_a_file_without_settings_is_read(tmp_path: Path) -> None:
 
 
 def test_nothing_is_accepted_at_first(pipeline: Pipeline) -> None:
-    assert baselines.locate(pipeline) == pipeline.root / "bert.baseline.json"
+    assert locate_baseline(pipeline.file) == pipeline.root / "bert.baseline.json"
     assert baselines.read(pipeline) is None
 
 
 def test_what_was_accepted_is_read_back(pipeline: Pipeline) -> None:
     path = accept(pipeline, run_of(actions()), actions())
     baseline = stored(pipeline)
-    assert path == baselines.locate(pipeline)
+    assert path == locate_baseline(pipeline.file)
     assert baseline.pipeline == "bert"
     date = baseline.stages["latency"].date
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", date)
@@ -184,7 +184,7 @@ def test_two_pipeline_files_have_no_baseline_in_common(pipeline: Pipeline) -> No
     with pytest.raises(PipelineError) as refused:
         accept(pipeline, run_of(actions()), actions())
     assert render(refused.value.problems) == message
-    assert not baselines.locate(pipeline).exists()
+    assert not locate_baseline(pipeline.file).exists()
     twin.write_text("services: {}\n")  # of another tool
     accept(pipeline, run_of(actions()), actions())
     assert baselines.read(pipeline) is not None
@@ -324,17 +324,17 @@ def test_a_login_signs_where_git_knows_nobody(pipeline: Pipeline, monkeypatch: p
 def test_a_broken_file_is_an_error_with_its_place(
     pipeline: Pipeline, text: str, place: str, message: str, source: str | None, hint: str
 ) -> None:
-    baselines.locate(pipeline).write_text(text)
+    locate_baseline(pipeline.file).write_text(text)
     with pytest.raises(PipelineError) as caught:
         baselines.read(pipeline)
     (problem,) = caught.value.problems
-    assert str(problem.position) == f"{baselines.locate(pipeline)}:{place}"
+    assert str(problem.position) == f"{locate_baseline(pipeline.file)}:{place}"
     assert (problem.message, problem.hint) == (message, hint)
     assert problem.source == (text if source is None else source)
 
 
 def test_a_folder_in_its_place(pipeline: Pipeline) -> None:
-    path = baselines.locate(pipeline)
+    path = locate_baseline(pipeline.file)
     path.mkdir()
     with pytest.raises(PipelineError) as caught:
         baselines.read(pipeline)
@@ -380,7 +380,7 @@ def test_a_user_whom_nobody_knows(pipeline: Pipeline, monkeypatch: pytest.Monkey
 
 
 def test_a_file_that_is_no_text(pipeline: Pipeline) -> None:
-    baselines.locate(pipeline).write_bytes(b"\xff\xfe")
+    locate_baseline(pipeline.file).write_bytes(b"\xff\xfe")
     with pytest.raises(PipelineError) as caught:
         baselines.read(pipeline)
     assert caught.value.problems[0].message == (
