@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from orun.core.serialization import encode, parse_foreign_json, replace
 from orun.core.source_location import abridge
 from orun.errors import UsageError
 from orun.fs.bounded_reads import RECORD_LIMIT, read_bounded
-from orun.report.figures import ABSENT, NOT_THERE, shorten_digests
+from orun.report.figures import ABSENT, NOT_THERE, show_component
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Terminal, detect
 from orun.text.counts import count
@@ -101,9 +102,7 @@ def _read_file(path: Path) -> RunResult:
 
 def format_difference(difference: RunDifference, terminal: Terminal, *, full: bool = False) -> list[str]:
     """Return the tables of what differs, and a sentence that sums it up."""
-
-    def format_value(value: str | None) -> str:
-        return ABSENT if value is None else value if full else shorten_digests(value)
+    format_value = partial(show_component, full=full)
 
     def render_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
         first, *rest = titles

@@ -15,7 +15,7 @@ from orun.cli.complete import complete_stage
 from orun.cli.verb import Verb
 from orun.core.serialization import encode
 from orun.report.facts import encode_reasons, pair_components
-from orun.report.figures import ABSENT, NOT_THERE, shorten_digests
+from orun.report.figures import NOT_THERE, show_component
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import Style, Terminal, detect
 from orun.text.wording.components import index_by_name, name_component
@@ -101,7 +101,7 @@ def _build_rows(
     rows: list[tuple[Cell, ...]] = []
     for pair in sorted(pairs, key=lambda pair: pair["old"] == pair["new"]):
         style: Style = "doubt" if compared and pair["old"] != pair["new"] else ""
-        old, new = (_show_value(pair[moment], full=full) or absent for moment in ("old", "new"))
+        old, new = (show_component(pair[moment], full=full) or absent for moment in ("old", "new"))
         rows.append(
             (
                 Cell("*" if style else "", style),
@@ -111,12 +111,6 @@ def _build_rows(
             )
         )
     return rows
-
-
-def _show_value(value: str | None, *, full: bool) -> str:
-    if value is None:
-        return ABSENT
-    return value if full else shorten_digests(value)
 
 
 def _to_data(step: Step) -> dict[str, Any]:

@@ -50,6 +50,11 @@ def find_position(stage: StageResult, result: RunResult) -> Position:
     return stage.position or Position(result.file, 1, 1)
 
 
+def show_component(value: str | None, *, full: bool) -> str:
+    """Return the value of a component; unless `full`, its digests are cut."""
+    return ABSENT if value is None else value if full else shorten_digests(value)
+
+
 def shorten_digests(text: str) -> str:
     """Return the text with each digest in it cut to what tells two apart for people."""
     return DIGEST.sub(r"\1", text)
