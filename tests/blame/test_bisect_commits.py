@@ -39,19 +39,10 @@ def test_those_that_touch_the_file_that_did_it(project: Project) -> None:
     assert bisection.commits.note == ""
 
 
-def test_of_a_parameter_those_of_the_pipeline_file(project: Project) -> None:
+def test_of_a_parameter_only_those_of_its_lines(project: Project) -> None:
     good = project.run()
     (project.folder / "notes.txt").write_text("unrelated")
     commit(project.folder, "notes")
-    project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")
-    commit(project.folder, "nine times the weight")
-    bad = project.run()
-    bisection = project.bisect(good, bad)
-    assert [line.split(" ", 1)[1] for line in bisection.commits.commits] == ["nine times the weight"]
-
-
-def test_of_a_parameter_only_those_of_its_lines(project: Project) -> None:
-    good = project.run()
     project.edit("pipeline.yaml", "name: mixed", "name: mixed  # of two stages")
     commit(project.folder, "a comment")
     project.edit("pipeline.yaml", "weight: 1.0", "weight: 9.0")

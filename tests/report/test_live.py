@@ -89,15 +89,11 @@ def test_a_stage_that_waited_starts_its_clock_anew(clock: list[float]) -> None:
     assert drawn(run)[0] == "int8[per_channel=true]  0 s of about 3.4 s"
 
 
-def test_a_finished_stage_is_gone(clock: list[float]) -> None:
-    run = after(clock, (0, RUN), (0, STARTED), (4, StageFinished(StageResult(INT8, "quantize/dynamic", "built"))))
-    assert drawn(run) == ["1 of 3 stages, 4 s, about 19 s left"]
-
-
 @pytest.mark.parametrize("event", [StageProgress(INT8, 2, 3, "launches"), StageWaiting(INT8, "another orun")])
-def test_a_finished_stage_stays_gone(clock: list[float], event: Event) -> None:
+def test_a_finished_stage_is_gone_and_stays_so(clock: list[float], event: Event) -> None:
     """A line `latency  0 s, 2 of 3 launches` was left after the stage was built."""
     run = after(clock, (0, RUN), (0, STARTED), (4, StageFinished(StageResult(INT8, "quantize/dynamic", "built"))))
+    assert drawn(run) == ["1 of 3 stages, 4 s, about 19 s left"]
     run.apply(event)
     assert drawn(run) == ["1 of 3 stages, 4 s, about 19 s left"]
 

@@ -70,8 +70,9 @@ def test_the_index_is_only_an_index(store: Store, digest: str, out: Path, tmp_pa
         assert other.drain_notices() == []
 
 
-def test_a_removed_checkout_is_restored(store: Store, digest: str, out: Path) -> None:
-    shutil.rmtree(out)
+@pytest.mark.parametrize("removed", ["", "model.data"])
+def test_what_was_removed_is_restored(store: Store, digest: str, out: Path, removed: str) -> None:
+    (out / removed).unlink() if removed else shutil.rmtree(out)
     assert store.check_out(digest, "bert", "int8") == (out, True)
     assert content(out) == FILES
     assert store.drain_notices() == []
@@ -95,13 +96,6 @@ def test_restoring_reads_what_is_linked_not_at_all_and_what_is_copied_once(
     read = bytes_read() - before
     assert (out / names[-1]).read_bytes() == big
     assert len(big) * copied <= read < len(big) * copied + 100_000
-
-
-def test_a_removed_file_is_restored(store: Store, digest: str, out: Path) -> None:
-    (out / "model.data").unlink()
-    assert store.check_out(digest, "bert", "int8") == (out, True)
-    assert content(out) == FILES
-    assert store.drain_notices() == []
 
 
 @pytest.mark.parametrize(("name", "damage"), [*(("model.data", damage) for damage in DAMAGE), ("sub/info.txt", flip)])

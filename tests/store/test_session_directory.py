@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -107,14 +108,11 @@ def test_a_sweep_removes_what_the_dead_left_and_nothing_else(store: Store) -> No
     assert store.drain_notices() == []
 
 
-def test_a_sweep_takes_a_folder_that_was_never_locked(store: Store) -> None:
-    (store.root / "tmp" / "1-died at once").mkdir()
-    store.sweep()
-    assert names(store) == []
-
-
-def test_a_sweep_takes_what_lost_its_lease_with_power(store: Store) -> None:
-    fill(store.root / "tmp" / "1-lost", {"1-source/output/text": b"half"})
+@pytest.mark.parametrize("files", [{}, {"1-source/output/text": b"half"}])
+def test_a_sweep_takes_what_was_never_locked_or_lost_its_lease_with_power(
+    store: Store, files: Mapping[str, bytes]
+) -> None:
+    fill(store.root / "tmp" / "1-lost", files)
     store.sweep()
     assert names(store) == []
 
