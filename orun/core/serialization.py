@@ -99,9 +99,9 @@ def parse_foreign_json(text: bytes) -> Any:
     level = [data]
     for _ in range(MAX_DEPTH + 1):
         level = [item for container in level for item in _list_items(container)]
-    if level:
-        raise ValueError(TOO_DEEP)
-    return data
+        if not level:
+            return data
+    raise ValueError(TOO_DEEP)
 
 
 def _list_items(data: Any) -> Iterable[Any]:

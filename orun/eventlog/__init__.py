@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from orun.eventlog.listener import Listener, forward_activities, ignore
-from orun.eventlog.reducer import Reducer, read_log, read_repeated, read_result
+from orun.eventlog.reducer import Reducer, iter_events, read_log, read_repeated, read_result
 from orun.eventlog.writer import Journal, build_unrecorded_notice
 
 __all__ = [
@@ -13,6 +13,7 @@ __all__ = [
     "build_unrecorded_notice",
     "forward_activities",
     "ignore",
+    "iter_events",
     "read_log",
     "read_repeated",
     "read_result",

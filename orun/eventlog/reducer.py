@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from orun.core.events import Event, GateJudged, RunFinished, RunStarted, StageFinished, parse_event
@@ -94,6 +95,18 @@ def _move(result: RunResult, folder: Path) -> RunResult:
     return replace(result, folder=folder, stages=tuple(stages))
 
 
+def iter_events(path: Path) -> Iterator[tuple[Event, float]]:
+    """Yield the events of a log, each with its time in seconds since the epoch.
+
+    Raises:
+        OSError: if the file cannot be read.
+        KeyError, ValueError: if a line is no event that this version can read.
+    """
+    for line in io.BytesIO(read_bounded(path, LOG_LIMIT)):
+        data = parse_foreign_json(line)
+        yield parse_event(data), data["time"]
+
+
 def read_log(path: Path) -> RunResult:
     """Return the result of a run from its event log.
 
@@ -103,8 +116,7 @@ def read_log(path: Path) -> RunResult:
     """
     reducer = Reducer()
     event: Event | None = None
-    for line in io.BytesIO(read_bounded(path, LOG_LIMIT)):
-        event = parse_event(parse_foreign_json(line))
+    for event, _ in iter_events(path):
         reducer(event)
     if not isinstance(event, RunFinished):
         raise ValueError("the run has not ended")  # noqa: TRY004 - the events are valid, the end is missing

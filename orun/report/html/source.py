@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from orun.blame.diagnosis import Diagnosis
-from orun.core.events import Notice, StageFinished, StageStarted, StageWaiting, parse_event
+from orun.core.events import Notice, StageFinished, StageStarted, StageWaiting
 from orun.core.key_component import Components
 from orun.core.run_record import RunResult, StageResult
-from orun.core.serialization import from_json
 from orun.errors import StoreError
-from orun.eventlog import read_repeated
-from orun.fs.bounded_reads import LOG_LIMIT, read_bounded
+from orun.eventlog import iter_events, read_repeated
 from orun.history.points import Series
 from orun.history.run_diff import fill_inputs
 from orun.report.blame import read_diagnoses
 from orun.report.html.stored import SEARCH, StoredModel, find_roles, read_models
 from orun.report.html.templating import assign_anchors
 from orun.report.run_options import find_store
-
-UNHEARD = (b'"event":"stage_progress"', b'"event":"gate_judged"')  # most lines of a log, of which nothing is told here
 
 
 @dataclass(frozen=True)
@@ -139,11 +134,8 @@ def _read_events(result: RunResult) -> tuple[list[StageSpan], list[Notice]]:
     waiting: dict[str, tuple[float, str]] = {}
     began: dict[str, float] = {}
     try:
-        for line in io.BytesIO(read_bounded(result.folder / "events.jsonl", LOG_LIMIT)):
-            if any(name in line for name in UNHEARD):
-                continue
-            data = from_json(line)
-            event, moment = parse_event(data), max(data["time"] - result.started_at, 0.0)
+        for event, time in iter_events(result.folder / "events.jsonl"):
+            moment = max(time - result.started_at, 0.0)
             if isinstance(event, Notice):
                 notices.append(event)
             elif isinstance(event, StageWaiting):
