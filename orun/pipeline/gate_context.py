@@ -48,3 +48,8 @@ class GateContext(Record, frozen=True):
         name = metric.partition("[")[0]
         own = Quantity(better=self.better.get(name, "neither"))
         return (self.kind.spec.metrics or {}).get(name, own)
+
+    def lacks_direction(self, metric: str) -> bool:
+        """Return whether a parameter of the stage should say which way a metric improves, and does not."""
+        takes_directions = self.kind.origin == "built-in" and any(param.name == "better" for param in self.kind.params)
+        return takes_directions and self.find_quantity(metric).better == "neither" and self.knows(metric)

@@ -124,6 +124,13 @@ def _parse_metric(context: GateContext, metric: str, entry: Entry, path: Path) -
         wrong_rule = explain_wrong_rule(gate, quantity.better, quantity.unit) if comparable else ""
         if wrong_rule and REFERENCE in context.kind.spec.inputs:
             context.problems.add(entry_of_rule.key, wrong_rule, suggestion=WORSE[quantity.better])
+        if rule == "max_regression" and context.lacks_direction(metric):
+            name = metric.partition("[")[0]
+            context.problems.add(
+                entry_of_rule.key,
+                f"{rule!r} needs the direction in which {metric!r} improves",
+                expected=f"`better: {{{name}: lower}}` or `better: {{{name}: higher}}` in the `with` of the stage",
+            )
         if here:
             yield from (replace(gate, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))
     if (least := limits.get("min")) and (most := limits.get("max")) and least.value > most.value:

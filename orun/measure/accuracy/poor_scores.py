@@ -7,12 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from orun.measure.accuracy.answers import Answers, read_answer_texts
-from orun.measure.accuracy.names import DETECTION, TRANSCRIPTION
+from orun.measure.accuracy.answers import Answers, read_answer_texts, require_array
+from orun.measure.accuracy.names import DETECTION, REGRESSION, TRANSCRIPTION
 from orun.measure.accuracy.request import Request
 from orun.measure.dataset import Dataset
 from orun.measure.metrics.boxes import read_detections, read_labels
 from orun.measure.metrics.error_rate import pool_edits
+from orun.measure.metrics.regression import compare_with_mean
 from orun.text.lists import join_few
 
 LEAST_PRECISION = 0.05  # precision of boxes below which their comparison tells little
@@ -30,6 +31,7 @@ def warn_of_poor_scores(request: Request, dataset: Dataset, answers: Answers, ro
     """
     yield from _warn_of_wrong_texts(request, dataset, answers, role)
     yield from _warn_of_wrong_boxes(request, dataset, answers, role)
+    yield from _warn_of_wrong_numbers(request, dataset, answers, role)
 
 
 def _warn_of_wrong_boxes(request: Request, dataset: Dataset, answers: Answers, role: str) -> Iterator[str]:
@@ -71,3 +73,16 @@ def _warn_of_wrong_texts(request: Request, dataset: Dataset, answers: Answers, r
         )
     else:
         yield f"{start}, so a comparison tells little: do labels and outputs have the same form?"
+
+
+def _warn_of_wrong_numbers(request: Request, dataset: Dataset, answers: Answers, role: str) -> Iterator[str]:
+    """Yield a sentence if a model predicts worse than the mean of the labels: mostly its outputs have another scale."""
+    if not any(name in REGRESSION for name in request.task):
+        return
+    ours, constant = compare_with_mean(require_array(answers.judged), np.asarray(dataset.labels))
+    if ours > constant > 0:
+        yield (
+            f"the rmse of the {role} is {ours:.4g}, and that of the mean of the labels {constant:.4g}, so a comparison "
+            "tells little: do labels and outputs have the same scale? `postprocess: file.py:function` can change the "
+            "outputs'"
+        )

@@ -85,6 +85,17 @@ def r2(output: Array, labels: Array) -> Callable[[Rows], Pooled | None]:
     return pool
 
 
+def compare_with_mean(output: Array, labels: Array) -> tuple[float, float]:
+    """Return the root mean squared error of predictions, and that of the mean of the labels at each position.
+
+    Arguments and errors are as for `mae`.
+    """
+    predicted, truth = _require_numbers("rmse", output, labels)
+    errors = (np.sqrt(np.square(other - truth).mean()) for other in (predicted, truth.mean(axis=0)))
+    ours, constant = map(float, errors)
+    return ours, constant
+
+
 def _require_numbers(metric: str, output: Array, labels: Array) -> tuple[Floats, Floats]:
     """Return what the model predicts, and the labels, `[n, positions]`."""
     kinds = output.dtype.kind, labels.dtype.kind

@@ -49,7 +49,9 @@ model first, as `CalibratedClassifierCV` does, or measure `auc`.
 
 `mae`, `rmse` and `r2` take a predicted number for each label, of a regression or of a forecast `[n, steps]`. `rmse` is
 the root of the mean over all positions, and `r2` the mean over positions, as scikit-learn's. Against the original, gate
-`rmse: {max_increase: 1%}`.
+`rmse: {max_increase: 1%}`. Outputs and labels have the same scale: if the model predicts scaled values, let
+`postprocess` scale them back. A note tells if the mean of the labels is better than the reference, or than the model
+without one.
 
 Classes need a score each, and a single number has a sign but no angle: compare it by `sqnr`, not by `cosine` or
 `agreement`. Of a single score of class 1, only `auc`, `average_precision`, `brier`, `log_loss` and
@@ -215,7 +217,7 @@ class Params:
     text: Annotated[Text | None, Doc("For `wer` and `cer`: how outputs become texts, and their normalization.")] = None
     better: Annotated[
         dict[str, Literal["higher", "lower"]],
-        Doc("Direction in which metrics of your own improve; `higher` when left out."),
+        Doc("Direction in which metrics of your own improve; `higher` when left out. `max_regression` needs it."),
     ] = field(default_factory=dict)
     slices: Annotated[
         list[str],

@@ -358,6 +358,30 @@ def test_errors_of_predicted_numbers(folder: Path) -> None:
     assert against.difference.low > 0.7
 
 
+def test_errors_above_those_of_the_mean_are_noted(folder: Path) -> None:
+    """A forecast of scaled values against labels in their own unit: no loss of the quantized model would show."""
+    (folder / "loads.py").write_text(
+        "import numpy as np\nimport orun\n"
+        "def data():\n"
+        "    x = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)\n"
+        "    return orun.Dataset({'x': x}, labels=500 + 10 * x)\n"
+        "def unscale(outputs, dataset):\n"
+        "    return 500 + 10 * outputs['y']\n",
+        "utf-8",
+    )
+    scaled = {"dataset": "loads.py:data", "metrics": ["mae"]}
+    model, reference = linear(EYE * 0.5), linear(EYE)
+    why = (
+        "and that of the mean of the labels 9.524, so a comparison tells little: do labels and outputs have the same "
+        "scale? `postprocess: file.py:function` can change the outputs'"
+    )
+    assert measure(folder, scaled, model=model).notes == (f"the rmse of the model is 500.2, {why}",)
+    compared = measure(folder, scaled, model=model, reference=reference)
+    assert compared.notes == (f"the rmse of the reference is 500.2, {why}",)
+    unscaled = {**scaled, "postprocess": "loads.py:unscale"}
+    assert measure(folder, unscaled, model=model, reference=reference).notes == ()
+
+
 def test_the_artifact_holds_every_example_and_is_the_same_each_time(folder: Path) -> None:
     params = {"dataset": "data.py:labelled", "metrics": ["max_abs", "accuracy"], "batch": 3}
     runs = [measure(folder, params, model=linear(EYE * 2), reference=linear(EYE)) for _ in range(2)]
