@@ -214,10 +214,12 @@ def _report(created: Created) -> list[str]:
         format_measured,
         list_label_notes,
         list_skipped_notes,
+        list_stage_notes,
     )
 
     file = created.file
     notes = (
+        *list_stage_notes(created),
         explain_agreement(created),
         explain_worse(created),
         explain_pixels(created),

@@ -18,12 +18,14 @@ from orun.scaffold.model_files import CONFIGURATION, read_class_names
 from orun.scaffold.paths import make_relative
 from orun.scaffold.text_declaration import TEXT, declare_texts
 from orun.stages._data.columns import REST, cast_values
-from orun.stages._data.files import list_columns, list_empty, read, read_columns
+from orun.stages._data.files import list_columns, list_dates, list_empty, read, read_columns
 from orun.stages._data.source import Source
-from orun.stages._data.tables import SUFFIXES
+from orun.stages._data.tables import DELIMITERS, SUFFIXES
 from orun.stages._sklearn.plain import find_column
 from orun.stages.params import build
 from orun.text.counts import count
+
+SEQUENCE = 3  # axes of an input of sequences: batch, time, features
 
 
 def declare(data: str, folder: Path, facts: ModelFacts) -> Declaration:
@@ -65,7 +67,8 @@ def _declare_columns(data: str, facts: ModelFacts, folder: Path, model_folder: P
     columns = list_columns(Path(data), data)
     names = {item.name for item in inputs}
     label = next((name for name in LABEL_COLUMNS if name in columns and name not in names), "")
-    features = {name: holds_text for name, holds_text in columns.items() if name != label}
+    dates = [name for name in list_dates(Path(data), data) if name not in names]
+    features = {name: holds_text for name, holds_text in columns.items() if name not in (label, *dates)}
     declared: dict[str, Any] = {}
     missing = [item.name for item in inputs if item.name not in columns]
     if facts.columns:  # of an estimator
@@ -73,7 +76,7 @@ def _declare_columns(data: str, facts: ModelFacts, folder: Path, model_folder: P
     if TOKENS in missing:
         declared = declare_texts(data, features, inputs, facts, folder, model_folder)
     elif missing and len(inputs) == 1:
-        declared = _declare_single(inputs[0], features)
+        declared = _declare_single(inputs[0], features, takes_rest=not dates)
     elif not missing and _is_unnamed(facts) and len(features) > len(inputs):  # the estimator would take them all
         declared = {"inputs": {item.name: item.name for item in inputs}}
     if missing and not declared:
@@ -86,7 +89,9 @@ def _declare_columns(data: str, facts: ModelFacts, folder: Path, model_folder: P
             if is_named
             else f"{WRITE_FUNCTION}: --data file.py:function"
             if all(features.values()) and not any(item.dtype == "object" for item in inputs)
-            else _suggest_selection(make_relative(folder, data), inputs, columns),
+            else _suggest_windows(data, inputs, columns)
+            or _suggest_label(inputs, features, label)
+            + _suggest_selection(make_relative(folder, data), inputs, columns),
         )
     if TEXT not in declared:
         declared |= _declare_missing_values(data, folder, facts, features, declared)
@@ -187,6 +192,24 @@ def _find_first_text(cells: Iterable[Any]) -> str:
     return ""
 
 
+def _suggest_windows(data: str, inputs: Sequence[InputFact], columns: Collection[str]) -> str:
+    """Say how to make windows of a table whose rows are steps in time; empty if no such input lacks its column."""
+    missing = [item for item in inputs if item.name not in columns]
+    if Path(data).suffix.lower() not in DELIMITERS or all(len(item.shape) != SEQUENCE for item in missing):
+        return ""
+    return (
+        f"a row of a table is one example, and the model takes {'; '.join(map(str, missing))}: make windows in a "
+        "function, --data file.py:function, or store them in a .npz"
+    )
+
+
+def _suggest_label(inputs: Sequence[InputFact], features: Mapping[str, bool], label: str) -> str:
+    """Say how to name the labels if one column of numbers is left over; else empty."""
+    wanted = sum(_count_numbers(item) for item in inputs if item.dtype != "object")
+    is_left_over = not label and wanted and [*features.values()].count(False) == wanted + 1
+    return "if one of these holds the labels, name it labels in the file; else " if is_left_over else ""
+
+
 def _suggest_selection(path: str, inputs: Sequence[InputFact], columns: Collection[str]) -> str:
     """Say how to select the columns of the inputs of a model, and their types other than those of a table."""
     selected = ", ".join(f"{item.name}: {_suggest_columns(item, columns)}" for item in inputs)
@@ -213,13 +236,16 @@ def list_inputs(facts: ModelFacts) -> Sequence[InputFact]:
     return facts.inputs or (facts.graph.inputs if facts.graph else ())
 
 
-def _declare_single(item: InputFact, features: Mapping[str, bool]) -> dict[str, Any]:
-    """Return the columns that are the only input of a model: one, or as many numbers as it takes."""
+def _declare_single(item: InputFact, features: Mapping[str, bool], *, takes_rest: bool) -> dict[str, Any]:
+    """Return the columns that are the only input of a model: one, or as many numbers as it takes.
+
+    With `takes_rest`, all columns but the labels may be declared as `"*"`.
+    """
     suitable = [name for name, holds_text in features.items() if holds_text == (item.dtype == "object")]
     if len(suitable) == 1:
         columns: str | list[str] = suitable[0]
     elif len(item.shape) == 2 and item.shape[1] == len(suitable):  # noqa: PLR2004 - rows and columns
-        columns = REST if suitable == [*features] else suitable
+        columns = REST if takes_rest and suitable == [*features] else suitable
     else:
         return {}
     types = {} if item.dtype == "object" else {"types": {item.name: item.dtype}}

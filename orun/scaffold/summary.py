@@ -7,7 +7,9 @@ from collections.abc import Mapping
 
 from orun.core.serialization import replace
 from orun.fs.os_errors import quote
+from orun.report.notes import format_stage_notes
 from orun.report.summary import iter_skip_reasons
+from orun.report.terminal import Terminal
 from orun.scaffold.create import Created
 from orun.scaffold.goal import parse_goal
 from orun.scaffold.init_command import format_init_command
@@ -55,6 +57,11 @@ def list_skipped_notes(created: Created) -> list[str]:
     """Return a note on each reason for which stages were skipped, such as a provider that this machine lacks."""
     names = ", ".join(stage.stage for stage in created.result.stages if stage.outcome == "skipped")
     return [f"note: {names} {why}" for why in iter_skip_reasons(created.result)]
+
+
+def list_stage_notes(created: Created) -> list[str]:
+    """Return the notes of stages on their results, as a run shows them."""
+    return format_stage_notes(created.result, Terminal())
 
 
 def explain_worse(created: Created) -> str:

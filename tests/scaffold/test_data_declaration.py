@@ -74,6 +74,8 @@ FILES = {
     "wide.csv": "a,b,c\n1,2,3\n",
     "typo.csv": "a,b,c,label\n1,2,3,0\n4,,6,1\n7,abc,9,1\n",
     "unnamed.csv": "x0,x1,id,label\n1,Bonn,7,0\n2,Oslo,8,1\n",
+    "sales.csv": "day,lag_1,lag_7,y\n2026-01-01,2.5,3,1\n2026-01-02,4.5,6,2\n",
+    "hours.csv": "time,load,heat\n2026-01-01T00:00:00,1,2\n2026-01-01T01:00:00,3,4\n",
     "gaps.csv": "a,b,name,target\n1,,x,0\n2,4,,1\n",
     "gaps.jsonl": '{"X": "good"}\n{"X": null}\n',
 }
@@ -107,6 +109,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("columns.csv", MATRIX, {"types": {"X": "float32"}, "labels": "target"}),
         ("clicks.csv", CLICKS, {"types": {"country": "int32", "age": "float32"}, "labels": "y"}),
         ("clicks.npz", CLICKS, {"types": {"user": "int64"}}),
+        ("sales.csv", MATRIX, {"inputs": {"X": ["lag_1", "lag_7"]}, "types": {"X": "float32"}, "labels": "y"}),
+        ("hours.csv", MATRIX, {"inputs": {"X": ["load", "heat"]}, "types": {"X": "float32"}}),
         ("numbers.csv", MATRIX, {"inputs": {"X": "*"}, "types": {"X": "float32"}, "labels": "label"}),
         ("mixed.csv", MATRIX, {"inputs": {"X": ["a", "b"]}, "types": {"X": "float32"}}),
         ("rows.npy", MATRIX, {"inputs": {"X": "rows"}, "types": {"X": "float32"}}),
@@ -379,7 +383,23 @@ def test_paths_are_relative_to_a_folder_that_is_not_there_yet() -> None:
                 "wide.csv has no values for X, which the model takes",
                 "it has a, b, c",
                 "it has 3 columns of numbers, and the model takes 2",
-                f"{NAME_COLUMNS} `data: {{path: wide.csv, inputs: {{X: [NAME, ...]}}, labels: NAME}}`",
+                (
+                    "hint: if one of these holds the labels, name it labels in the file; else "
+                    f"{NAME_COLUMNS.removeprefix('hint: ')} "
+                    "`data: {path: wide.csv, inputs: {X: [NAME, ...]}, labels: NAME}`"
+                ),
+            ],
+        ),
+        (
+            "hours.csv",
+            ModelFacts("torch", "net.py:load", (InputFact("x", "float32", ("batch", "time", 2)),)),
+            [
+                "hours.csv has no values for x, which the model takes",
+                "it has time, load, heat",
+                (
+                    "hint: a row of a table is one example, and the model takes x float32[batch, time, 2]: make "
+                    "windows in a function, --data file.py:function, or store them in a .npz"
+                ),
             ],
         ),
         (

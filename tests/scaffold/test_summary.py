@@ -12,7 +12,7 @@ from orun.scaffold.create import Created
 from orun.scaffold.goal import check_goal
 from orun.scaffold.model_facts import GraphFacts, InputFact, ModelFacts
 from orun.scaffold.request import Request
-from orun.scaffold.summary import explain_pixels, explain_unjudged, explain_worse, format_goal
+from orun.scaffold.summary import explain_pixels, explain_unjudged, explain_worse, format_goal, list_stage_notes
 from orun.scaffold.targets import find_target
 from orun.scaffold.thresholds import find_drawback
 from tests.gates.support import metric
@@ -62,6 +62,13 @@ def test_a_release_that_is_worse_than_the_original_gets_the_command_of_a_search(
     request = Request(facts, find_target("cpu"))
     request = replace(request, drawback=find_drawback(request, result))
     assert explain_worse(Created(Path("made/load.yaml"), request, {}, result)) == note
+
+
+def test_notes_of_the_stages_are_shown() -> None:
+    """Only the next run told that nothing was quantized, or that the labels have another scale."""
+    stage = StageResult("int8", "quantize/dynamic", "built", notes=("nodes of GRU stay in float",))
+    created = Created(Path("load.yaml"), Request(NET, find_target("cpu")), {}, replace(PASSED, stages=(stage,)))
+    assert list_stage_notes(created) == ["note: int8: nodes of GRU stay in float"]
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,11 @@ def list_columns(path: Path, name: str) -> Mapping[str, bool]:
     return {column: np.asarray(columns[column]).dtype.kind in "OUS" for column in columns}
 
 
+def list_dates(path: Path, name: str) -> list[str]:
+    """Return the columns of a table that hold dates or times; see `read` for what it raises."""
+    return tables.list_dates(path, name) if path.suffix.lower() in tables.SUFFIXES else []
+
+
 def list_empty(path: Path, name: str) -> list[str]:
     """Return the columns of a file in which rows have no value; see `read` for what it raises."""
     return tables.list_empty(path, name) if path.suffix.lower() in tables.SUFFIXES else []

@@ -46,6 +46,13 @@ def list_columns(path: Path, name: str) -> dict[str, bool]:
     return {field.name: _is_text(field.type) for field in _load(path, name).schema}
 
 
+def list_dates(path: Path, name: str) -> list[str]:
+    """Return the columns of a table that hold dates or times."""
+    from pyarrow import types
+
+    return [field.name for field in _load(path, name).schema if types.is_temporal(field.type)]
+
+
 def list_empty(path: Path, name: str) -> list[str]:
     """Return the columns of a table in which rows have no value; an empty text of a .csv or .tsv is one."""
     table = _load(path, name)
