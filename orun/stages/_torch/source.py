@@ -13,6 +13,7 @@ from typing import Any
 from zipfile import ZipFile, is_zipfile
 
 import torch
+from torch.nn.parameter import is_lazy
 
 from orun.environment.env_vars import set_variable
 from orun.stages._data.packages import need
@@ -77,6 +78,22 @@ def load_source(context: Context, source: Source, inputs: Sequence[Input]) -> Bo
             model = _from_transformers(context, str(path), source, source.name)
             return bind(Plain(model, names), inputs)
         return _from_file(context, path, source.name, inputs)
+
+
+def note_untrained(context: Context, source: Source, module: torch.nn.Module) -> None:
+    """Note that a class stands where a function was asked for, and draws its weights at random."""
+    if source.hub or source.weights is not None or not CODE.fullmatch(source.name):
+        return
+    make = context.load(Code(source.name), ())
+    if not isinstance(make, type):
+        return
+    torch.manual_seed(context.seed + 1)
+    pairs = zip(module.parameters(), make().parameters(), strict=False)
+    if any(is_lazy(other) or not torch.equal(ours, other) for ours, other in pairs):
+        context.note(
+            f"the weights of {source.name} are drawn at random, as it is a class: name a file of trained ones, "
+            "`weights: FILE`, or a function that loads them"
+        )
 
 
 def find_trained_weights(context: Context) -> Path | None:

@@ -157,11 +157,13 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     from orun.stages._torch.export import require_exporter, require_opset
     from orun.stages._torch.limits import build_limits
     from orun.stages._torch.rotary_angles import expand_rotary_angles
-    from orun.stages._torch.source import load_source
+    from orun.stages._torch.source import load_source, note_untrained
 
     inputs = _build_inputs(params)
     require_names(context, [*params.inputs], params.outputs)
-    bound = load_source(context, _build_source(context, params), inputs)
+    origin = _build_source(context, params)
+    bound = load_source(context, origin, inputs)
+    note_untrained(context, origin, bound.module)
     require_exporter(bound, params.exporter)
     if len(bound.renamed) > 1:  # a single input cannot be confused with another
         pairs = ", ".join(f"{parameter} = {name}" for parameter, name in bound.renamed.items())

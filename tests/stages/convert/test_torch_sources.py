@@ -80,6 +80,25 @@ def test_weights_from_a_file(files: Path, tmp_path: Path) -> None:
     assert weights(loaded) == weights(safe) != weights(plain)
 
 
+def test_a_class_with_random_weights_is_noted(files: Path, tmp_path: Path) -> None:
+    """Somebody names the class of the module and forgets the weights: every gate would pass."""
+    (files / "classes.py").write_text(
+        "import torch\nfrom small import Scorer\n"
+        "class Trained(Scorer):\n"
+        "    def __init__(self):\n"
+        "        super().__init__()\n"
+        "        self.load_state_dict(torch.load(__file__.replace('classes.py', 'state.pt')))\n",
+        "utf-8",
+    )
+    note = (
+        "the weights of small.py:Scorer are drawn at random, as it is a class: name a file of trained ones, "
+        "`weights: FILE`, or a function that loads them"
+    )
+    assert convert(files, tmp_path, model="small.py:Scorer").notes == (note,)
+    for params in ({"model": "small.py:Scorer", "weights": "state.pt"}, {"model": "classes.py:Trained"}):
+        assert convert(files, tmp_path, **params).notes == ()
+
+
 def trained(folder: Path, *names: str) -> dict[str, Path]:
     """What a stage that trains leaves, for the port."""
     path = Path(tempfile.mkdtemp(dir=folder))
