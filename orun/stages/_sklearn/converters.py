@@ -18,12 +18,16 @@ from skl2onnx.common.data_types import (
     StringTensorType,
     guess_proto_type,
 )
-from skl2onnx.common.shape_calculator import calculate_linear_classifier_output_shapes
+from skl2onnx.common.shape_calculator import (
+    calculate_linear_classifier_output_shapes,
+    calculate_linear_regressor_output_shapes,
+)
 from skl2onnx.operator_converters.common import concatenate_variables
 from skl2onnx.operator_converters.feature_selection import convert_sklearn_feature_selection
 from skl2onnx.operator_converters.function_transformer import convert_sklearn_function_transformer
 from skl2onnx.operator_converters.imputer_op import convert_sklearn_imputer
 from skl2onnx.operator_converters.linear_classifier import convert_sklearn_linear_classifier
+from skl2onnx.operator_converters.multilayer_perceptron import convert_sklearn_mlp_regressor
 from skl2onnx.operator_converters.ordinal_encoder import convert_sklearn_ordinal_encoder
 from skl2onnx.operator_converters.polynomial_features import convert_sklearn_polynomial_features
 from skl2onnx.operator_converters.quadratic_discriminant_analysis import (
@@ -40,6 +44,7 @@ from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.feature_selection import SequentialFeatureSelector
 from sklearn.impute import SimpleImputer
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
+from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import (
     FunctionTransformer,
     MaxAbsScaler,
@@ -80,6 +85,7 @@ def register() -> None:
         (SimpleImputer, "SklearnSimpleImputer", _declare_imputed_shapes, _impute),
         (OrdinalEncoder, "SklearnOrdinalEncoder", calculate_sklearn_ordinal_encoder_output_shapes, _write_ordinal),
         (PolynomialFeatures, "SklearnPolynomialFeatures", calculate_sklearn_polynomial_features, _write_polynomial),
+        (MLPRegressor, "SklearnMLPRegressor", calculate_linear_regressor_output_shapes, _write_network),
         *((kind, alias, calculate_sklearn_select, _select) for kind, alias in selectors.items()),
     ):
         update_registered_converter(kind, alias, shapes, convert)
@@ -191,6 +197,15 @@ def _write_polynomial(scope: Any, operator: Any, container: Any) -> None:
     gathered = node("Reshape", node("Gather", extended, places, axis=1), shape)
     multiplied = node("ReduceProd", gathered, np.array([2]), keepdims=0)
     apply_identity(scope, multiplied, operator.outputs[0].full_name, container)
+
+
+def _write_network(scope: Any, operator: Any, container: Any) -> None:
+    """Write the numbers of an example side by side; skl2onnx writes one below the other."""
+    network, (answer,) = operator.raw_operator, operator.outputs
+    column = scope.declare_local_variable("column", type(answer.type)([None, 1]))
+    changed = SimpleNamespace(inputs=operator.inputs, output_full_names=[column.full_name], raw_operator=network)
+    convert_sklearn_mlp_regressor(scope, changed, container)
+    apply_reshape(scope, column.full_name, answer.full_name, container, desired_shape=(-1, network.n_outputs_))
 
 
 def _declare_function_shapes(operator: Any) -> None:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 from onnx import GraphProto, ModelProto, helper, numpy_helper
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import VotingClassifier
@@ -20,6 +22,7 @@ from orun.core.dynamic_axes import BATCH
 from orun.measure.dataset import Array, Dataset
 from orun.stages._data.packages import need
 from orun.stages._graph.domains import tidy_domains
+from orun.stages._graph.io import load_graph
 from orun.stages._graph.names import make_unique, name_values, rename_values
 from orun.stages._sklearn.conversion import NUMBERS, Settings, convert, list_options
 from orun.stages._sklearn.plain import Estimator, find_column_names, iter_parts, remove_wrappers, take_last_step, walk
@@ -144,6 +147,24 @@ def export(context: Context, estimator: Estimator, data: Table, settings: Settin
     tidy_domains(model)
     _name(context, model, [*data.columns], settings.outputs)
     return model
+
+
+def correct_output_sizes(path: Path, sizes: Mapping[str, Sequence[int]]) -> None:
+    """Declare the sizes that outputs have; skl2onnx declares one number for several of a forest.
+
+    Args:
+        path: of the converted model, which is changed.
+        sizes: of each output, the sizes of its axes behind that of the examples.
+    """
+    model = load_graph(path)
+    is_wrong = False
+    for output in model.graph.output:
+        axes = output.type.tensor_type.shape.dim[1:]
+        for axis, size in zip(axes, sizes[output.name], strict=False):
+            if axis.HasField("dim_value") and axis.dim_value != size:
+                axis.dim_value, is_wrong = size, True
+    if is_wrong:
+        onnx.save(model, path)
 
 
 def _put_examples_first(model: ModelProto, counts: Sequence[int]) -> None:

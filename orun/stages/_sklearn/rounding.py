@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from orun.measure.dataset import Array
 from orun.stages._graph.differences import Tolerance
@@ -26,12 +27,14 @@ def note_rounded_inputs(
     tolerance: Tolerance,
     *,
     raw: bool,
+    kept: NDArray[np.bool_],
     advice: str,
 ) -> None:
     """Note how many answers of scikit-learn change from the unrounded rows to the same rows in the data.
 
-    The comparison cannot see that: both sides take the rounded rows. `advice` is what to do about it; for a column of
-    large, close values the note also advises to subtract an offset.
+    The comparison cannot see that: both sides take the rounded rows. Rows in `kept` do not count: the converted model
+    answers as for the unrounded ones. `advice` is what to do about it; for a column of large, close values the note
+    also advises to subtract an offset.
     """
     rounded = {
         name: values
@@ -47,7 +50,7 @@ def note_rounded_inputs(
     except ValueError:  # an estimator that was fitted in float32 takes nothing else
         return
     same = np.all([compare_rows(*pair, tolerance) for pair in zip(before, after, strict=True)], axis=0)
-    if changed := int(np.count_nonzero(~same)):
+    if changed := int(np.count_nonzero(~(same | kept))):
         column, step = find_coarsest_column(rounded)
         steps = [advice] if advice else []
         steps += [OFFSET] if step >= COARSE else []

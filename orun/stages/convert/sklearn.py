@@ -13,8 +13,10 @@ several inputs, each is a column: scikit-learn gets them as a data frame if the 
 otherwise side by side. Columns that a data frame did not have, such as the labels, are left out. ONNX takes floats in
 `precision`; scikit-learn computes with the same rounded values in float64. A note says how many of its answers the
 rounding changes. The steps of a pipeline before trees compute in float64 in the ONNX model, too, where ONNX Runtime
-can: values often lie on a threshold, and would fall to its other side. LightGBM alone has thresholds in float64, and
-trees of ONNX Runtime take float32: behind a scaler a value next to a threshold may fall to the other side even so.
+can: values often lie on a threshold, and would fall to its other side. LightGBM and HistGradientBoosting have
+thresholds in float64, and trees of ONNX Runtime take float32: behind a scaler a value next to a threshold may fall to
+the other side even so. Their answer may also be that of scikit-learn for the values before rounding, as a threshold
+that is a value of the data is rounded with it.
 Texts of ONNX are never missing: imputers and encoders that were fitted with missing texts take the empty text for them.
 Categories in the data that an encoder was not fitted on are noted, or refused where it refuses them.
 
@@ -112,7 +114,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     from orun.stages._sklearn.check import compare
     from orun.stages._sklearn.column_types import check_columns
     from orun.stages._sklearn.conversion import Settings
-    from orun.stages._sklearn.export import count_weight_bytes, export, tabulate_dataset
+    from orun.stages._sklearn.export import correct_output_sizes, count_weight_bytes, export, tabulate_dataset
     from orun.stages._sklearn.plain import has_trees
     from orun.stages._sklearn.rounding import note_rounded_inputs
     from orun.stages.memory_headroom import require_memory
@@ -127,7 +129,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     settings = Settings(params.opset, params.zipmap, params.options, params.outputs)
     save(export(context, estimator, data, settings), context.result)
     tolerance = Tolerance(params.atol, params.rtol)
-    comparison = compare(context, estimator, data, tolerance, raw=_wants_raw(params))
+    comparison = compare(context, estimator, data, unrounded, tolerance, raw=_wants_raw(params))
     if comparison.agreement < params.min_agreement:
         share = f"{math.floor(comparison.agreement * 1000) / 10:g}%" if comparison.agreement >= FEW else ""
         raise StageFailed(
@@ -137,6 +139,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
             hint=_suggest_fix(share, unrounded, is_float32=has_trees(estimator)),
             settings={"min_agreement": share} if share else {},
         )
+    correct_output_sizes(context.result, comparison.sizes)
     note_rounded_inputs(
         context,
         estimator,
@@ -144,6 +147,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
         data,
         tolerance,
         raw=_wants_raw(params),
+        kept=comparison.unrounded,
         advice="" if has_trees(estimator) else "`precision: float64`",
     )
     return {

@@ -227,6 +227,8 @@ def test_a_single_column_of_numbers_is_a_matrix(tmp_path: Path) -> None:
         ("vote", "digits", {"label": ["batch"], "probabilities": ["batch", 10]}),
         ("ridge", "bodies", {"variable": ["batch", 1]}),
         ("regression_tree", "bodies", {"variable": ["batch", 1]}),
+        ("forest_of_forecasts", "bodies", {"variable": ["batch", 3]}),
+        ("network_of_forecasts", "bodies", {"variable": ["batch", 3]}),
         ("neighbours", "bodies", {"variable": ["batch", 1]}),
         ("weighed_neighbours", "bodies", {"variable": ["batch", 1]}),
         ("weighed_neighbours_of_names", "bodies", {"label": ["batch"], "probabilities": ["batch", 2]}),
@@ -558,6 +560,16 @@ def test_what_is_no_number_on_one_side_alone(tmp_path: Path, monkeypatch: pytest
                 "  hint: give the output another name in `outputs`"
             ),
         ),
+        (
+            "bag_of_forecasts",
+            "bodies",
+            {},
+            (
+                "output 'variable' of the converted model has another form than what scikit-learn answers\n"
+                "  [300, 1] instead of [100, 3]\n"
+                "  hint: skl2onnx converts it for one number an example: fit a `MultiOutputRegressor` of it"
+            ),
+        ),
         ("ridge", "bodies", {"outputs": [""]}, "inputs and outputs need names\n  one is empty"),
         (
             "ridge",
@@ -655,6 +667,16 @@ def test_several_answers_of_each_example(tmp_path: Path, model: str, data: str) 
     most = max(part.shape[1] for part in expected)
     padded = [np.pad(part, ((0, 0), (0, most - part.shape[1]))) for part in expected]
     np.testing.assert_allclose(scores, np.stack(padded, axis=1), atol=1e-6)
+
+
+def test_thresholds_that_are_values_of_the_data(tmp_path: Path) -> None:
+    """Where both are rounded to float32 they stay on their side; scikit-learn's thresholds stay in float64."""
+    model, rows = estimators.boosted_prices(), estimators.PRICES
+    rounded = rows.astype(np.float32).astype(np.float64)
+    assert not np.allclose(model.predict(rounded), model.predict(rows), rtol=1e-3)
+    run = convert(tmp_path, "boosted_prices", "prices")
+    assert run.value("agreement") == 1.0
+    assert run.notes == ()
 
 
 def test_a_class_of_the_user(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ from sklearn.datasets import load_diabetes, load_digits
 from sklearn.decomposition import PCA
 from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
+    BaggingRegressor,
     ExtraTreesClassifier,
     ExtraTreesRegressor,
     HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
     IsolationForest,
     RandomForestClassifier,
     RandomForestRegressor,
@@ -27,6 +29,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.multioutput import MultiOutputClassifier
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import (
     FunctionTransformer,
@@ -50,6 +53,8 @@ GERMAN = np.array(
 TOWNS = np.array(["Ulm", "Bonn", "Kiel"] * 5, dtype=object)
 AGES = np.arange(15.0)
 YEARS = np.arange(20, 80)
+FORECASTS = np.stack([SUGAR, SUGAR * 2, -SUGAR], axis=1)
+PRICES = np.round(np.random.default_rng(0).normal(200, 50, size=(3000, 3)), 2)
 GRADES = (np.round(BODIES[:, 2:6] * 50) / 10).astype(np.float32)
 TIMES = 1.7e9 + BODIES[:200, 3] * 1e5  # seconds, where float32 has steps of 128
 AWAY = (TIMES % 2000 > 1000).astype(int)
@@ -63,6 +68,11 @@ def digits() -> orun.Dataset:
 def bodies() -> orun.Dataset:
     """Ten measurements of each of 100 people."""
     return orun.Dataset({"X": BODIES[300:400]})
+
+
+def prices() -> orun.Dataset:
+    """Numbers of two decimals, which float32 rounds."""
+    return orun.Dataset({"X": PRICES})
 
 
 def texts() -> orun.Dataset:
@@ -338,6 +348,24 @@ def quadratic() -> Any:
 
 def ridge() -> Any:
     return Ridge().fit(BODIES[:300], SUGAR[:300])
+
+
+def boosted_prices() -> Any:
+    """Of more values than bins: its thresholds are prices, in float64."""
+    return HistGradientBoostingRegressor(max_iter=30).fit(PRICES, PRICES.sum(axis=1))
+
+
+def forest_of_forecasts() -> Any:
+    return RandomForestRegressor(3, max_depth=4, random_state=0).fit(BODIES[:300], FORECASTS[:300])
+
+
+def network_of_forecasts() -> Any:
+    network = MLPRegressor(hidden_layer_sizes=(8,), max_iter=5, random_state=0).fit(BODIES[:300], FORECASTS[:300])
+    return TransformedTargetRegressor(network, transformer=StandardScaler()).fit(BODIES[:300], FORECASTS[:300])
+
+
+def bag_of_forecasts() -> Any:
+    return BaggingRegressor(Ridge(), 2).fit(BODIES[:300], FORECASTS[:300])
 
 
 def regression_tree() -> Any:
