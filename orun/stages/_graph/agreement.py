@@ -85,6 +85,29 @@ def run_cases(
     return outputs
 
 
+def require_repeatable(
+    context: Context,
+    title: str,
+    run: Callable[[Sequence[Case]], list[Sequence[Array]]],
+    tries: Sequence[Case],
+    answers: Sequence[Sequence[Array]],
+    tolerance: Tolerance,
+    hint: str,
+) -> None:
+    """Refuse a model whose answers to the same inputs differ: no conversion could be compared with it."""
+    sizes = [sum(value.size for value in case.feed.values()) for case in tries]
+    largest = sizes.index(max(sizes))  # in which chance cannot hide it
+    (again,) = run((tries[largest],))
+    if len(again) != len(answers[largest]) or any(
+        compare_values(*pair, tolerance)[0] for pair in zip(answers[largest], again, strict=True)
+    ):
+        raise context.failed(
+            f"{title} answers the same inputs differently each time",
+            why="it draws random numbers, keeps state, or was saved in training mode",
+            hint=hint,
+        )
+
+
 def require_finite(
     context: Context, title: str, outputs: Sequence[str], tries: Sequence[Case], answers: Sequence[Sequence[Array]]
 ) -> None:

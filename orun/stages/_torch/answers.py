@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from orun.core.dynamic_axes import list_batch_axes
 from orun.errors import StageFailed
 from orun.measure.dataset import Array
-from orun.stages._graph.agreement import require_finite, run_cases
-from orun.stages._graph.differences import Tolerance, compare_values
+from orun.stages._graph.agreement import require_finite, require_repeatable, run_cases
+from orun.stages._graph.differences import Tolerance
 from orun.stages._graph.feeds import Case, make_random_values
 from orun.stages._torch.advice import advise_call
 from orun.stages._torch.export import Bound
@@ -21,6 +22,9 @@ TITLE = "the PyTorch model"  # in messages
 LARGE = 64  # size of an axis that was tried at small sizes alone
 UNFIT = (
     "say which values the model takes, `low`, `high` and `fill` in `inputs`, and which sizes, `dims: {axis: [16, 32]}`"
+)
+REPEATABLE = (
+    "F.dropout(x, p, training=self.training); no torch.randn in forward; .eval() before torch.export or torch.jit.trace"
 )
 
 
@@ -38,7 +42,7 @@ def compute_answers(
     answers = _run(context, bound, tries)
     for case, values in zip(tries, answers, strict=True):
         _require_count(context, len(answers[0]), tries[0].title, values, case.title)
-    _require_repeatable(context, bound, tries, answers, tolerance)
+    require_repeatable(context, TITLE, partial(_run, context, bound), tries, answers, tolerance, REPEATABLE)
     if len(answers[0]) != len(outputs):
         raise context.failed(
             f"{TITLE} returns {len(answers[0])} tensors, and `outputs` names {len(outputs)}",
@@ -117,24 +121,6 @@ def _choose_larger_sizes(bound: Bound, tries: Sequence[Case]) -> dict[str, int]:
     batch = list_batch_axes(item.shape for item in bound.inputs)
     tried = {axis: {case.sizes[axis] for case in tries} for axis in tries[0].sizes if axis not in batch}
     return {axis: max(2 * max(sizes), LARGE) for axis, sizes in tried.items() if len(sizes) > 1}
-
-
-def _require_repeatable(
-    context: Context, bound: Bound, tries: Sequence[Case], answers: Sequence[Sequence[Array]], tolerance: Tolerance
-) -> None:
-    """Refuse a module whose answers to the same inputs differ: no export could be compared with it."""
-    sizes = [sum(value.size for value in case.feed.values()) for case in tries]
-    largest = sizes.index(max(sizes))  # in which chance cannot hide it
-    (again,) = _run(context, bound, (tries[largest],))
-    if len(again) != len(answers[largest]) or any(
-        compare_values(*pair, tolerance)[0] for pair in zip(answers[largest], again, strict=True)
-    ):
-        raise context.failed(
-            f"{TITLE} answers the same inputs differently each time",
-            why="it draws random numbers, keeps state, or was saved in training mode",
-            hint="F.dropout(x, p, training=self.training); no torch.randn in forward; .eval() before torch.export or "
-            "torch.jit.trace",
-        )
 
 
 def _require_order(context: Context, outputs: Sequence[str], names: Sequence[str]) -> None:

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 from orun.core.metrics import LOWER, SIZE
@@ -45,6 +46,11 @@ if TYPE_CHECKING:
     from orun.stages._tf.lite import Lite
     from orun.stages._tf.source import Source
 
+TITLE = "the TensorFlow model"  # in messages
+REPEATABLE = (
+    "no tf.random in the call; stateful=False in recurrent layers: let the model take the states as inputs, "
+    "`initial_state`, and yield them, `return_state=True`"
+)
 DATA_FILES = (".keras", ".h5", ".tflite")  # formats that can neither run code nor write files
 UNFIT = (
     "say in `inputs` which values the model takes, `low`, `high`, `fill`, and give axes that must be equal one name, "
@@ -99,7 +105,7 @@ SPEC = Spec(
 
 def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the converted model to `context.result`."""
-    from orun.stages._graph.agreement import require_finite, run_cases
+    from orun.stages._graph.agreement import require_finite, require_repeatable, run_cases
     from orun.stages._graph.differences import Tolerance
     from orun.stages._graph.feeds import make_cases
     from orun.stages._graph.input_domain import build_domain, write_domain
@@ -115,18 +121,21 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     model = export(context, source, params.opset, params.outputs)
     inputs = _build_inputs(context, params, source, model)
     tries = tuple(make_cases(inputs, params.dims, context.seed))
-    expected = run_cases(context, "the TensorFlow model", source, tries, _suggest_inputs(inputs))
-    require_finite(context, "the TensorFlow model", source.outputs, tries, expected)
+    tolerance = Tolerance(params.atol, params.rtol)
+    run_model = partial(run_cases, context, TITLE, source, hint=_suggest_inputs(inputs))
+    expected = run_model(tries)
+    require_repeatable(context, TITLE, run_model, tries, expected, tolerance, REPEATABLE)
+    require_finite(context, TITLE, source.outputs, tries, expected)
     declare_output_axes(model, tries, expected)
     write_domain(model, build_domain(inputs, params.dims))
     save(model, context.result, external=params.external_data == "always")
     names = [output.name for output in model.graph.output]
     agreement = Agreement(
         "the converted model",
-        "the TensorFlow model",
+        TITLE,
         names,
-        Tolerance(params.atol, params.rtol),
-        hint="try another `opset`; a model that draws random numbers has no fixed answer",
+        tolerance,
+        hint="try another `opset`",
     )
     error = check_result(context, agreement, tries, expected, build_limits(context, source))
     return {**weigh(context.result), "max_abs_error": error}

@@ -168,6 +168,12 @@ def random() -> Any:
     )
 
 
+def stateful() -> keras.Model:
+    """Goes on where its last call ended."""
+    steps = keras.Input(batch_shape=(1, 1, 5))
+    return keras.Model(steps, keras.layers.LSTM(16, stateful=True)(steps))
+
+
 def text() -> str:
     """No model."""
     return "model"
