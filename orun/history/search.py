@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter
 from collections.abc import Collection
+from pathlib import PurePath
 
 from orun.core.run_record import RunResult
 from orun.errors import UsageError
+from orun.fs.os_errors import quote
 from orun.history.database import History
 from orun.history.points import Point, Series, group_points
 from orun.text.suggestions import format_choices, suggest
@@ -33,6 +35,14 @@ def find_points(history: History, metric: str, pipeline: str) -> tuple[Point, ..
     if not names:
         message = f"nothing of {pipeline} was measured yet" if pipeline else "nothing was measured yet"
         raise UsageError(message, why=f"looked in {history.path}", hint="orun FILE")
+    file = PurePath(metric)
+    if file.suffix in (".yaml", ".yml"):
+        known_name = quote(file.stem) if history.read_names(pipeline=file.stem) else "NAME"
+        raise UsageError(
+            f"no measurement of '{metric}'",
+            why="the argument is a metric, not a file",
+            hint=f"orun history --pipeline {known_name}",
+        )
     known = sorted({f"{stage}.{name}" for stage, name in names} | {name for _, name in names})
     why = suggest(metric, known, format_choices(name for name in known if "[" not in name))
     raise UsageError(f"no measurement of '{metric}'", why=why, hint="orun history")

@@ -54,7 +54,11 @@ class Builder:
         if failure is None:
             return
         hints = [failure.hint] if failure.hint else []
-        hints.append(f"Edit {quote(self.file)}, then: orun {quote(self.file)}")
+        file = quote(self.file)
+        hints.append(
+            f"Edit {file}, which has no gates yet, then: orun {file}. Or mend the model, then: rm {file}, and the same "
+            "command again"
+        )
         message = f"stage {stage.stage}: {failure.problem}"
         raise StageFailed(stage.stage, message, why=failure.why, hint="\n".join(hints), log=failure.log)
 

@@ -263,5 +263,7 @@ def _build_latency(request: Request, compared: Mapping[str, str]) -> StageText:
     timed = "Both models timed side by side." if "reference" in compared else "The model timed."
     comment = f"{timed} `max_regression` compares with the accepted release, once there is one."
     values = _choose_values(request) or ({"shape": shape} if shape else {})
+    if "shape" in values:
+        comment += " `shape` has the sizes that are timed: write those that you serve."
     parameters: dict[str, Any] = {"target": request.target.name, **values}
     return StageText("latency", comment, "measure/latency", compared, parameters)

@@ -138,6 +138,16 @@ def test_a_metric_that_is_not_there(orun: CommandLine) -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "pipeline"), [("./words.yaml", "words"), ("other.yml", "NAME")])
+@pytest.mark.usefixtures("measured")
+def test_a_file_in_place_of_a_metric(orun: CommandLine, name: str, pipeline: str) -> None:
+    """Every other verb takes the file first."""
+    assert orun("history", name).err == (
+        f"error: no measurement of '{name}'\n  the argument is a metric, not a file\n"
+        f"  hint: orun history --pipeline {pipeline}\n"
+    )
+
+
 def test_nothing_yet(project: Path, orun: CommandLine) -> None:
     outcome = orun("history", "--pipeline", "words")
     looked_in = project / "artifacts" / "history.sqlite"

@@ -407,7 +407,8 @@ def test_a_stage_that_fails_leaves_the_file_to_be_edited(
     assert refused.code == 3
     assert "error: stage import: " in refused.err
     assert refused.err.endswith(
-        "  hint: Run it alone: orun sub/odd.yaml --only import\n  hint: Edit sub/odd.yaml, then: orun sub/odd.yaml\n"
+        "  hint: Run it alone: orun sub/odd.yaml --only import\n  hint: Edit sub/odd.yaml, which has no gates yet, "
+        "then: orun sub/odd.yaml. Or mend the model, then: rm sub/odd.yaml, and the same command again\n"
     )
     assert sorted(path.name for path in (tmp_path / "sub").iterdir()) == ["artifacts", "odd.yaml", "odd_data.py"]
 

@@ -215,7 +215,10 @@ def _check(name: str, values: Floats, examples: int) -> None:
     bad = np.flatnonzero(np.isinf(values))
     if bad.size:
         example = f" for example {bad[0]}" if values.ndim else ""
-        raise UsageError(f"the metric {name} returned {values.flat[bad[0]]}{example}")
+        raise UsageError(
+            f"the metric {name} returned {values.flat[bad[0]]}{example}",
+            hint="return NaN where it is not defined, as a division by 0: such examples are left out",
+        )
 
 
 def find_undefined(scores: Mapping[str, Mapping[str, Floats | Pooled]]) -> dict[str, Array]:

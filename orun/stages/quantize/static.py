@@ -135,7 +135,7 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
     """Write the quantized model to `context.result`."""
     from orun.stages._graph.agreement import check_against_input
     from orun.stages._graph.domains import tidy_domains
-    from orun.stages._graph.io import load, load_graph, save, weigh
+    from orun.stages._graph.io import iter_nodes, load, load_graph, save, weigh
     from orun.stages.memory_headroom import require_memory
     from orun.stages.quantize._float8 import UNFUSED, convert_to_float8
     from orun.stages.quantize._integers import (
@@ -160,6 +160,8 @@ def run(context: Context, params: Params) -> Mapping[str, float]:
         before = load_graph(path)
     why = "only operators with constant weights are, such as Conv, Gemm and MatMul"
     quantized = require_integers(context, result, why, before=find_integer_weights(before))
+    if any(node.op_type == "LSTM" for node in iter_nodes(result)):
+        context.note("nodes of LSTM stay in float: `quantize/dynamic` alone stores them in 8 bits")
     require_scales(context, result)
     tidy_domains(result)
     save(result, context.result)

@@ -690,7 +690,15 @@ def test_outputs_go_by_name(folder: Path) -> None:
                 "  hint: return a number for some of the examples, or take the metric out of `metrics`"
             ),
         ),
-        ("plain", ["data.py:undefined"], {}, "the metric undefined returned inf for example 3"),
+        (
+            "plain",
+            ["data.py:undefined"],
+            {},
+            (
+                "the metric undefined returned inf for example 3\n"
+                "  hint: return NaN where it is not defined, as a division by 0: such examples are left out"
+            ),
+        ),
         (
             "plain",
             ["data.py:first_score", "other.py:first_score"],

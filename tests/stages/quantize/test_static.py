@@ -73,6 +73,22 @@ def test_made_up_ranges_are_said(tmp_path: Path) -> None:
     )
 
 
+def test_recurrent_operators_that_stay_in_float_are_noted(tmp_path: Path) -> None:
+    model = parser.parse_model("""
+    <ir_version: 9, opset_import: ["": 20]>
+    g (float[time, batch, 2] x) => (float[time, batch, 4] z)
+    { all = LSTM <hidden_size = 2> (x, w, r)  axes = Constant <value = int64[1] {1}> ()
+      flat = Squeeze (all, axes)  z = MatMul (flat, head) }
+    """)
+    shapes = {"w": (1, 8, 2), "r": (1, 8, 2), "head": (2, 4)}
+    random = np.random.default_rng(0)
+    weights = {name: random.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+    model.graph.initializer.extend(numpy_helper.from_array(weight, name) for name, weight in weights.items())
+    run = run_stage("quantize/static", tmp_path, {}, inputs={"model": artifact(tmp_path, model)})
+    assert run.value("quantized") == 1
+    assert "nodes of LSTM stay in float: `quantize/dynamic` alone stores them in 8 bits" in run.notes
+
+
 @pytest.mark.parametrize("method", ["minmax", "entropy", "percentile"])
 def test_every_method_is_near(tmp_path: Path, method: str) -> None:
     before = artifact(tmp_path, convolution())
