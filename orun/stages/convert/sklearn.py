@@ -220,7 +220,7 @@ def _load_columns(context: Context, estimator: Estimator, data: Examples) -> Dat
 
 
 def _load_unrounded(context: Context, data: Examples, columns: Collection[str]) -> Dataset:
-    """Load the dataset with the floats of files in float64, where its `types` name no other type."""
+    """Load the dataset with the floats of files in float64."""
     import numpy as np
 
     from orun.stages._data.source import to_source
@@ -237,7 +237,7 @@ def _load_unrounded(context: Context, data: Examples, columns: Collection[str]) 
     if not floats:
         return dataset
     declared = to_source(data)
-    return load_dataset(context, replace(declared, types={**floats, **declared.types}), columns=columns)
+    return load_dataset(context, replace(declared, types={**declared.types, **floats}), columns=columns)
 
 
 def source(context: Context, params: Params, runtime: str, threads: int | None) -> FrameworkModel:

@@ -674,9 +674,15 @@ def test_thresholds_that_are_values_of_the_data(tmp_path: Path) -> None:
     model, rows = estimators.boosted_prices(), estimators.PRICES
     rounded = rows.astype(np.float32).astype(np.float64)
     assert not np.allclose(model.predict(rounded), model.predict(rows), rtol=1e-3)
-    run = convert(tmp_path, "boosted_prices", "prices")
-    assert run.value("agreement") == 1.0
-    assert run.notes == ()
+    table = tmp_path / "prices.csv"
+    np.savetxt(table, rows, fmt="%.2f", delimiter=",", header="a,b,c", comments="")
+    declared = {"path": str(table), "inputs": {"X": "*"}, "types": {"X": "float32"}}  # as orun init writes it
+    for data in ("estimators.py:prices", declared):
+        run = run_stage(
+            "convert/sklearn", tmp_path, {"model": "estimators.py:boosted_prices", "data": data}, root=MODULES
+        )
+        assert run.value("agreement") == 1.0
+        assert run.notes == ()
 
 
 def test_a_class_of_the_user(tmp_path: Path) -> None:
