@@ -299,6 +299,8 @@ def _load_dataset(context: Context, params: Params) -> Dataset:
     from orun.stages._data.synthetic import make_examples
 
     if params.dataset is None:
+        if not context.sources and params.reference_target is None:  # no comparison of runtimes
+            context.note("the examples are made up, not data: name some of yours, `dataset: data.py:function`")
         return make_examples(context.model(), params.samples or MADE_UP, params.dims, context.seed)
     require_made_up(context, params.dims, "dataset")
     dataset = load_dataset(context, params.dataset)

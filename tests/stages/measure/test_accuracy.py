@@ -1110,3 +1110,4 @@ def test_files_and_made_up_examples(tmp_path: Path) -> None:
     assert run.value("cosine.min") == pytest.approx(1)
     assert run.value("kl") > 0
     assert run.progress[-1][:2] == (64, 64)
+    assert run.notes == ("the examples are made up, not data: name some of yours, `dataset: data.py:function`",)
