@@ -16,7 +16,7 @@ from orun.text.wording.reasons import describe_reasons
 BASELINE = "the accepted baseline"  # id of the stage of an experiment that imports the accepted model
 NEARLY_ALL = 0.95
 CONTRADICTING = 0.25  # share of what the places promise, below which a proof contradicts them
-CONTRADICTION = ", which contradicts that share"
+CONTRADICTION = " (which contradicts that share)"
 
 
 def show_amount(value: float, unit: Unit) -> str:
@@ -140,7 +140,7 @@ def _describe_proof(diagnosis: Diagnosis, proof: Proof | None, before: str) -> s
     after = next((level.value for level in diagnosis.levels if level.stage == diagnosis.culprit), None) or 0.0
     gained = abs(proof.value - after)
     better = (proof.value - after) * _choose_sign(diagnosis) > 0
-    doing = f"excluding {them}" if proof.how == "excluded" else f"computing {them} as {_quote(before)} does"
+    doing = f"excluding {them}" if proof.how == "excluded" else f"computing {them} as in {_quote(before)}"
     effect = f"brings back {show_amount(gained, diagnosis.unit)}" if better else "does not bring it back"
     contradicts = (gained if better else 0.0) < CONTRADICTING * _sum_shares(diagnosis) * diagnosis.lost
     return f"{doing} {effect}{CONTRADICTION if contradicts else ''}{_describe_cost(proof)}{_describe_gate(proof)}"
@@ -217,7 +217,7 @@ def _describe_saving(diagnosis: Diagnosis, before: str, slow: Comparison) -> str
     if proof.seconds is None:
         return f"not verified: {proof.why}"
     them = "it" if diagnosis.chosen == 1 else "them"
-    doing = f"computing {them} as {_quote(before)} does"
+    doing = f"computing {them} as in {_quote(before)}"
     contradicts = proof.seconds.high < CONTRADICTING * _sum_shares(diagnosis) * slow.difference.value
     ending = CONTRADICTION if contradicts else ""
     if proof.seconds.low <= 0:

@@ -143,7 +143,7 @@ def test_all_examples_that_show_no_loss_leave_the_stage_that_few_examples_found(
     assert (blamed.culprit, [level.value for level in blamed.levels]) == ("turn", [1.0, -1.0])
     assert blamed.sentence == (
         "`turn` lost 2 of cosine; 100 % of the error enters at bend, where `Abs` is now Abs, Neg; "
-        "computing it as `abs` does brings back 2; the gate then passes"
+        "computing it as in `abs` brings back 2; the gate then passes"
     )
     assert blamed.proof is not None
     assert (blamed.proof.how, blamed.proof.value) == ("restored", 1.0)
@@ -171,7 +171,7 @@ def test_a_wrong_fusion(planted: Planted, monkeypatch: pytest.MonkeyPatch) -> No
     assert (blamed.proof.how, blamed.proof.value, blamed.proof.passes) == ("restored", 1, True)
     assert re.fullmatch(
         rf"`fuse` lost {blamed.lost:.4g} of cosine\.min; 100 % of the error enters at bend, where `Relu` is now "
-        rf"FusedGemm; computing it as `import` does brings back {blamed.lost:.4g} and {COST}; the gate then passes",
+        rf"FusedGemm; computing it as in `import` brings back {blamed.lost:.4g} and {COST}; the gate then passes",
         blamed.sentence,
     )
     again = planted.diagnose("fusion")
@@ -191,7 +191,7 @@ def test_a_place_that_was_made_slow(planted: Planted) -> None:
     assert re.match(
         r"`edit` takes [\d.]+ µs longer than `import` \([\d.]+ %\); (\d+ %|all) of that is at slow_\d", blamed.sentence
     )
-    assert "; computing it as `import` does saves " in blamed.sentence
+    assert "; computing it as in `import` saves " in blamed.sentence
 
 
 @pytest.mark.slow  # what is slower is quick, in tests/diagnosis/test_slower.py
@@ -204,7 +204,7 @@ def test_slower_than_the_accepted_baseline(planted: Planted, monkeypatch: pytest
     assert [level.stage for level in blamed.levels] == ["the accepted baseline", "edit"]
     assert blamed.places[0].nodes == tuple(f"slow_{number}" for number in range(6))
     assert re.match(r"`edit` takes [\d.]+ µs longer than the accepted baseline \(", blamed.sentence)
-    assert "; computing it as the accepted baseline does saves " in blamed.sentence
+    assert "; computing it as in the accepted baseline saves " in blamed.sentence
 
 
 def test_no_time_at_all(planted: Planted) -> None:

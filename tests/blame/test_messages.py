@@ -46,8 +46,8 @@ def test_what_the_variant_costs(seconds: Estimate | None, cost: str) -> None:
     ("value", "effect"),
     [
         (0.92, "brings back 2 points"),
-        (0.91, "brings back 1 points, which contradicts that share"),
-        (0.89, "does not bring it back, which contradicts that share"),
+        (0.91, "brings back 1 points (which contradicts that share)"),
+        (0.89, "does not bring it back (which contradicts that share)"),
     ],
 )
 def test_a_variant_that_contradicts_the_share(value: float, effect: str) -> None:
@@ -63,8 +63,8 @@ def test_a_variant_that_contradicts_the_share(value: float, effect: str) -> None
     ("seconds", "saving"),
     [
         (Estimate(0.003, 0.001, 0.005), "saves 3 ms, 30 % of it"),
-        (Estimate(0.001, 0.0005, 0.0015), "saves 1 ms, 10 % of it, which contradicts that share"),
-        (Estimate(0.0, -0.001, 0.001), "saves no measurable time, which contradicts that share"),
+        (Estimate(0.001, 0.0005, 0.0015), "saves 1 ms, 10 % of it (which contradicts that share)"),
+        (Estimate(0.0, -0.001, 0.001), "saves no measurable time (which contradicts that share)"),
         (Estimate(0.0, -0.009, 0.009), "saves no measurable time"),  # little is known of it
     ],
 )
@@ -75,7 +75,7 @@ def test_a_saving_that_contradicts_the_share(seconds: Estimate, saving: str) -> 
     diagnosis = replace(diagnosis_of(proof), culprit="edit", places=(place,))
     assert messages.describe_latency(diagnosis, "fuse", slow) == (
         "`edit` takes 10 ms longer than `fuse` (100 %); 83 % of that is at /Mul (11 ms for 1 ms); "
-        f"computing it as `fuse` does {saving}"
+        f"computing it as in `fuse` {saving}"
     )
 
 
@@ -101,7 +101,7 @@ def test_a_gate_that_the_first_model_fails_already() -> None:
         (Proof("restored", "int8 restored", why="it forms a cycle"), "not verified: it forms a cycle"),
         (
             Proof("restored", "int8 restored", 0.88, passes=False),
-            "computing it as `fuse` does does not bring it back, which contradicts that share; the gate still fails",
+            "computing it as in `fuse` does not bring it back (which contradicts that share); the gate still fails",
         ),
     ],
 )
