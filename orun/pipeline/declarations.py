@@ -23,6 +23,10 @@ from orun.text.suggestions import find_closest, format_choices
 AXIS_VALUE = re.compile(r"[A-Za-z0-9_.+%-]+")  # part of a stage's id, and so of a folder's name
 SEPARATOR = re.compile(r"[\s,;]+")  # between stages in a text that should be a list
 MAX_STAGES = 1000  # stages that a stage of the file may expand to
+SLASHES = (
+    "of paths, name the part that differs: `path: models/${matrix.AXIS}.onnx`; of kinds, write a stage for each and "
+    "choose among them: `needs: ${matrix.AXIS}`"
+)
 SHOWN = 8  # steps of a loop that a message shows at either end
 KEYS = ("uses", "needs", "with", "gate", "matrix", "env", *(limit.name for limit in fields(Limits)))  # of a stage
 
@@ -130,6 +134,7 @@ class Declarations:
             value.span,
             f"the value {value.text!r} of a matrix cannot be part of a stage's name",
             expected="letters, digits and _ . + - %",
+            hint=SLASHES if "/" in value.text else "",
         )
         return replace(value, broken=True)
 
