@@ -181,7 +181,7 @@ def _check_url(url: str) -> None:
     except ValueError as error:
         raise UsageError(f"no remote can be at {url!r}", why=str(error), hint="--remote s3://bucket/path") from error
     if parts.scheme not in SCHEMES:
-        meant = f"file://{Path(url).absolute()}" if url.startswith((".", "/")) else "s3://bucket/path"
+        meant = f"file://{os.path.normpath(Path(url).absolute())}" if url.startswith((".", "/")) else "s3://bucket/path"
         known = format_choices(f"{scheme}://" for scheme in SCHEMES)
         raise UsageError(f"no remote can be at {url!r}", why=f"it must begin with {known}", hint=f"--remote {meant}")
     if "@" in parts.netloc or parts.query or parts.fragment:

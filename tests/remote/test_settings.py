@@ -76,6 +76,14 @@ def test_what_cannot_be_written_is_read(tmp_path: Path) -> None:
             ),
         ),
         (
+            Remote("/mnt/project/../orun"),
+            (
+                "no remote can be at '/mnt/project/../orun'\n"
+                "  it must begin with one of file://, s3://, gs://, az://, http://, https://\n"
+                "  hint: --remote file:///mnt/orun"
+            ),
+        ),
+        (
             Remote("https://me:secret@host/path?token=secret"),
             (
                 "the URL of a remote holds a name, password or query, and would be shown and stored\n"
