@@ -126,10 +126,10 @@ def _parse_metric(context: GateContext, metric: str, entry: Entry, path: Path) -
             context.problems.add(entry_of_rule.key, wrong_rule, suggestion=WORSE[quantity.better])
         if rule == "max_regression" and context.lacks_direction(metric):
             name = metric.partition("[")[0]
-            context.problems.add(
+            context.problems.add_note(
                 entry_of_rule.key,
-                f"{rule!r} needs the direction in which {metric!r} improves",
-                expected=f"`better: {{{name}: lower}}` or `better: {{{name}: higher}}` in the `with` of the stage",
+                f"{rule!r} takes {metric!r} to be better when higher, as nothing says which way it improves",
+                hint=f"say it in the `with` of the stage: `better: {{{name}: lower}}`, or `higher`",
             )
         if here:
             yield from (replace(gate, against=name) for name in (against if rule in AGAINST_REFERENCE else [""]))

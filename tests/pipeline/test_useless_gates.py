@@ -73,6 +73,17 @@ def test_a_metric_whose_direction_only_a_measurement_tells_is_not(tmp_path: Path
     assert list_notes(tmp_path, "stages:\n  own: {uses: ./own.py:score, gate: {score: {max: 3}}}\n") == []
 
 
+def test_a_regression_of_a_metric_whose_direction_nobody_said_is_noted(tmp_path: Path) -> None:
+    """A MAPE that rose passed as better."""
+    text = ACCURACY.replace(", better: {load: lower}", "")
+    (note,) = list_notes(tmp_path, f"{text}{{load: {{max_regression: 1%}}, rmse: {{max_regression: 1%}}}}\n")
+    assert note.partition(": ")[2] == (
+        "'max_regression' takes 'load' to be better when higher, as nothing says which way it improves; "
+        "say it in the `with` of the stage: `better: {load: lower}`, or `higher`"
+    )
+    assert list_notes(tmp_path, f"{ACCURACY}{{load: {{max_regression: 1%}}}}\n") == []
+
+
 def test_a_gate_of_several_instances_is_noted_once(tmp_path: Path) -> None:
     text = ACCURACY.replace("    with:", "    matrix: {batch: [1, 2]}\n    with:")
     text = text.replace("better:", 'batch: "${matrix.batch}", better:')

@@ -217,7 +217,7 @@ class Params:
     text: Annotated[Text | None, Doc("For `wer` and `cer`: how outputs become texts, and their normalization.")] = None
     better: Annotated[
         dict[str, Literal["higher", "lower"]],
-        Doc("Direction in which metrics of your own improve; `higher` when left out. `max_regression` needs it."),
+        Doc("Direction in which metrics of your own improve; `higher` when left out."),
     ] = field(default_factory=dict)
     slices: Annotated[
         list[str],
