@@ -86,12 +86,12 @@ def r2(output: Array, labels: Array) -> Callable[[Rows], Pooled | None]:
 
 
 def compare_with_mean(output: Array, labels: Array) -> tuple[float, float]:
-    """Return the root mean squared error of predictions, and that of the mean of the labels at each position.
+    """Return the root mean squared error of predictions, and that of the mean of all labels.
 
     Arguments and errors are as for `mae`.
     """
     predicted, truth = _require_numbers("rmse", output, labels)
-    errors = (np.sqrt(np.square(other - truth).mean()) for other in (predicted, truth.mean(axis=0)))
+    errors = (np.sqrt(np.square(other - truth).mean()) for other in (predicted, truth.mean()))
     ours, constant = map(float, errors)
     return ours, constant
 

@@ -50,7 +50,7 @@ model first, as `CalibratedClassifierCV` does, or measure `auc`.
 `mae`, `rmse` and `r2` take a predicted number for each label, of a regression or of a forecast `[n, steps]`. `rmse` is
 the root of the mean over all positions, and `r2` the mean over positions, as scikit-learn's. Against the original, gate
 `rmse: {max_increase: 1%}`. Outputs and labels have the same scale: if the model predicts scaled values, let
-`postprocess` scale them back. A note tells if the mean of the labels is better than the reference, or than the model
+`postprocess` scale them back. A note tells if the mean of all labels is better than the reference, or than the model
 without one.
 
 Classes need a score each, and a single number has a sign but no angle: compare it by `sqnr`, not by `cosine` or
