@@ -106,7 +106,11 @@ class Params:
             "`optimize/transformer` fuses attention from both."
         ),
     ] = "dynamo"
-    opset: Annotated[int, Doc("Version of the ONNX operator set."), Range(13, 25)] = 20
+    opset: Annotated[
+        int,
+        Doc("Version of the ONNX operator set. `dynamo` refuses one below 18 to which it cannot convert the model."),
+        Range(13, 25),
+    ] = 20
     external_data: ExternalData = "auto"
     dims: Dims = field(default_factory=dict)
     atol: Atol = 1e-4
