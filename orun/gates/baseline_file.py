@@ -104,7 +104,10 @@ def locate_baseline(file: Path) -> Path:
 
 def find_abandoned_baseline(file: Path) -> str:
     """Return the name of a baseline beside a pipeline file whose own pipeline file is gone; empty without one."""
-    names = {path.name for path in file.parent.iterdir()}
+    try:
+        names = {path.name for path in file.parent.iterdir()}
+    except OSError:  # a folder may be closed to listing
+        return ""
     stems = sorted(name.removesuffix(BASELINE) for name in names if name.endswith(BASELINE))
     return next((f"{stem}{BASELINE}" for stem in stems if names.isdisjoint(f"{stem}{ending}" for ending in TWINS)), "")
 

@@ -20,7 +20,15 @@ from orun.core.run_record import ChangedSetting, Outcome, RunResult, StageResult
 from orun.core.serialization import replace
 from orun.errors import PipelineError, StoreError, UsageError
 from orun.gates import baselines
-from orun.gates.baseline_file import Accepted, Baseline, group_by_kind, locate_baseline, read_file, write_file
+from orun.gates.baseline_file import (
+    Accepted,
+    Baseline,
+    find_abandoned_baseline,
+    group_by_kind,
+    locate_baseline,
+    read_file,
+    write_file,
+)
 from orun.gates.baselines import Difference
 from orun.pipeline.model import KindUse, Pipeline, Stage
 from orun.pipeline.problems import render
@@ -386,3 +394,12 @@ def test_a_file_that_is_no_text(pipeline: Pipeline) -> None:
     assert caught.value.problems[0].message == (
         "the baseline cannot be read: 'utf-8' codec can't decode byte 0xff in position 0: invalid start byte"
     )
+
+
+def test_a_baseline_whose_pipeline_file_is_gone(tmp_path: Path) -> None:
+    for name in ("bert.yaml", "bert.baseline.json", "net.yml", "net.baseline.json"):
+        (tmp_path / name).touch()
+    assert find_abandoned_baseline(tmp_path / "new.yaml") == ""
+    (tmp_path / "net.yml").rename(tmp_path / "new.yml")
+    assert find_abandoned_baseline(tmp_path / "new.yml") == "net.baseline.json"
+    assert find_abandoned_baseline(tmp_path / "gone" / "new.yml") == ""
