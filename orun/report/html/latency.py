@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from orun.core.run_record import StageResult
 from orun.report.html.chart import Axis, Chart, Line, Scale
 from orun.report.html.source import Source
-from orun.report.html.stored import read_samples, read_stored
+from orun.report.html.stored import read_samples
 from orun.text.units import show
 
-SAMPLES = "samples.npz"
 CURVES = ("model", "reference", "baseline")  # by the names of `measure/latency`, in the order of the legend
 STEPS = 100  # parts of a curve
 CUT = 0.95  # share of the times that the axis shows: single late ones would squeeze the rest
@@ -29,7 +28,7 @@ def view_latency(source: Source) -> list[tuple[str, Chart]]:
 
 def _read_times(source: Source, stage: StageResult) -> Mapping[str, Sequence[float]]:
     """Return the sorted wall times of each model in seconds, in the order of the legend."""
-    content = read_stored(source.store, stage, SAMPLES)
+    content = source.stored.contents.get(stage.stage)
     try:
         samples = read_samples(content) if content else {}
     except ValueError:

@@ -12,11 +12,10 @@ from orun.report.blame import format_share
 from orun.report.figures import ABSENT
 from orun.report.html.chart import Bar, BarRow
 from orun.report.html.source import Source
-from orun.report.html.stored import read_stored
 from orun.text.units import show
 
 MOST = 12  # layers or operators of a table
-FILES = {"quantize/debug": "tensors.json", "measure/profile": "profile.json"}
+KINDS = ("quantize/debug", "measure/profile")
 
 
 @dataclass(frozen=True)
@@ -44,11 +43,11 @@ class Layers:
 
 def view_layers(source: Source) -> list[Layers]:
     """Return the tables of all stages that looked into layers."""
-    return [table for stage in source.result.stages if stage.uses in FILES for table in _read_tables(source, stage)]
+    return [table for stage in source.result.stages if stage.uses in KINDS for table in _read_tables(source, stage)]
 
 
 def _read_tables(source: Source, stage: StageResult) -> list[Layers]:
-    content = read_stored(source.store, stage, FILES[stage.uses])
+    content = source.stored.contents.get(stage.stage)
     try:
         document = parse_foreign_json(content) if content else {}
         if not document:

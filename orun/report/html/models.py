@@ -19,10 +19,10 @@ MILLION = 1e6
 def view_models(source: Source) -> list[Mapping[str, Any]]:
     """Return the models that are released, or that no other model is made of; then those that they were made of."""
     shown = []
-    for name, role in source.roles.items():
-        if name in source.models:
+    for name, role in source.stored.roles.items():
+        if name in source.stored.models:
             with suppress(OSError):  # the store has lost its files meanwhile
-                shown.append(_view_model(name, role, source.models[name]))
+                shown.append(_view_model(name, role, source.stored.models[name]))
     return shown
 
 

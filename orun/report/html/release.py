@@ -10,9 +10,7 @@ from orun.core.run_record import StageResult
 from orun.core.serialization import parse_foreign_json
 from orun.fs.os_errors import quote
 from orun.report.html.source import Source
-from orun.report.html.stored import read_stored
 from orun.report.html.templating import render_code
-from orun.stages.release._manifest import MANIFEST
 from orun.text.suggestions import show_path
 from orun.text.units import show
 
@@ -23,7 +21,7 @@ def view_release(source: Source) -> list[Mapping[str, Any]]:
 
 
 def _view_bundle(source: Source, stage: StageResult) -> Iterator[Mapping[str, Any]]:
-    content = read_stored(source.store, stage, MANIFEST) if stage.uses == "release/bundle" else None
+    content = source.stored.contents.get(stage.stage) if stage.uses == "release/bundle" else None
     if content is None:
         return
     try:

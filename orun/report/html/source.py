@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from orun.blame.diagnosis import Diagnosis
 from orun.core.events import Notice, StageFinished, StageStarted, StageWaiting
@@ -15,7 +14,7 @@ from orun.eventlog import iter_events, read_repeated
 from orun.history.points import Series
 from orun.history.run_diff import fill_inputs
 from orun.report.blame import read_diagnoses
-from orun.report.html.stored import SEARCH, StoredModel, find_roles, read_models
+from orun.report.html.stored import Stored, read_stored
 from orun.report.html.templating import assign_anchors
 from orun.report.run_options import find_store
 
@@ -44,7 +43,6 @@ class Source:
 
     Attributes:
         result: the run.
-        store: folder of the store that holds the run.
         series: the past of its gated metrics on this machine, up to this run.
         trouble: why the past could not be read; else empty.
         first: the run that looked at each stage: the run that this one repeats if it is still stored, else this one.
@@ -55,12 +53,10 @@ class Source:
         after: the stages right after each stage.
         by_name: the stages of the run.
         inputs: known dependencies of each stage's result.
-        roles: role of each stage whose model is shown.
-        models: these models and those of searches, unless the store has lost them.
+        stored: what its store has of its results.
     """
 
     result: RunResult
-    store: Path
     series: Sequence[Series]
     trouble: str
     first: RunResult
@@ -71,8 +67,7 @@ class Source:
     after: Mapping[str, Sequence[str]]
     by_name: Mapping[str, StageResult]
     inputs: Mapping[str, Components]
-    roles: Mapping[str, str]
-    models: Mapping[str, StoredModel]
+    stored: Stored
 
     @property
     def complete(self) -> RunResult:
@@ -93,12 +88,8 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
         for name in stage.needs:
             after.setdefault(name, []).append(stage.stage)
     first, by_name = _find_first_run(result), {stage.stage: stage for stage in result.stages}
-    store = find_store(result)
-    roles = find_roles(store, result.stages)
-    searches = (stage.stage for stage in result.stages if stage.uses == SEARCH)
     return Source(
         result=result,
-        store=store,
         series=_drop_later(series, result.started_at + result.seconds),
         trouble=trouble,
         first=first,
@@ -109,8 +100,7 @@ def gather(result: RunResult, series: Sequence[Series] = (), trouble: str = "") 
         after=after,
         by_name=by_name,
         inputs={stage.stage: stage.inputs for run in (first, result) for stage in run.stages if stage.inputs},
-        roles=roles,
-        models=read_models(store, [by_name[name] for name in dict.fromkeys((*roles, *searches))]),
+        stored=read_stored(find_store(result), result.stages),
     )
 
 

@@ -7,8 +7,9 @@ import ast
 import hashlib
 import io
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from orun.core.run_record import StageResult
@@ -16,28 +17,23 @@ from orun.errors import OrunError
 from orun.fs.bounded_reads import RECORD_LIMIT
 from orun.report.html.onnx_outline import Outline, read_outlines
 from orun.stages.contract import MODEL
+from orun.stages.release._manifest import MANIFEST
 
 MOST = 4  # models
+SAMPLES = "samples.npz"
 SEARCH = "quantize/tune"  # kind whose model tells of other candidates
 HASHED = 4 << 30  # bytes of a file, up to which its SHA-256 is in the report
+# The file that the page shows of the artifact of a kind.
+FILES = {
+    "measure/latency": SAMPLES,
+    "measure/web": SAMPLES,
+    "measure/profile": "profile.json",
+    "quantize/debug": "tensors.json",
+    "release/bundle": MANIFEST,
+}
 # Kinds that hold a model which another stage made.
 COPIES = ("release/bundle", "release/publish", "release/triton", "release/web")
 NPY = b"\x93NUMPY"  # begins an array in a file, https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
-
-
-def read_stored(store: Path, stage: StageResult, name: str) -> bytes | None:
-    """Return a file of a stage's artifact; None if it has none of that name, or the store has lost it."""
-    from orun.store import Store
-
-    if not stage.tree:
-        return None
-    try:
-        with Store.open(store, read_only=True) as opened:
-            tree = opened.read_tree(stage.tree)
-            entry = next((entry for entry in tree.entries if entry.path == name), None) if tree else None
-            return opened.read(entry.digest) if entry and entry.size <= RECORD_LIMIT else None
-    except OrunError:  # the store is damaged or gone: the report does without the file
-        return None
 
 
 @dataclass(frozen=True)
@@ -48,33 +44,53 @@ class StoredModel:
     files: Mapping[str, Path]
 
 
-def read_models(store: Path, stages: Iterable[StageResult]) -> dict[str, StoredModel]:
-    """Return the models of stages by the ids of the stages; those that the store has lost are left out."""
+@dataclass(frozen=True)
+class Stored:
+    """Results of a run as far as its page shows them and the store still has them.
+
+    Attributes:
+        contents: the file of each stage's artifact that `FILES` names for its kind.
+        roles: role of each stage whose model is shown: `released`, `not released`, `result` or `original`.
+        models: these models and those of searches.
+    """
+
+    contents: Mapping[str, bytes] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
+    models: Mapping[str, StoredModel] = field(default_factory=dict)
+
+
+def read_stored(root: Path, stages: Sequence[StageResult]) -> Stored:
+    """Return what the store in a folder has of the results of stages."""
     from orun.store import Store
 
-    files: dict[str, dict[str, Path]] = {}
+    contents: dict[str, bytes] = {}
     try:
-        with Store.open(store, read_only=True) as opened:
-            objects = opened.parts.objects
+        with Store.open(root, read_only=True) as store:
+            trees = {stage.stage: store.read_tree(stage.tree) for stage in stages if stage.tree}
+            files = {name: {entry.path: entry for entry in tree.entries} for name, tree in trees.items() if tree}
             for stage in stages:
-                tree = opened.read_tree(stage.tree) if stage.tree else None
-                digests = {entry.path: entry.digest for entry in tree.entries} if tree else {}
-                is_intact = not any(objects.find_problem(digest, quarantine=False) for digest in digests.values())
-                if MODEL in digests and is_intact:
-                    files[stage.stage] = {name: Path(objects.locate(digest)) for name, digest in digests.items()}
-        outlines = read_outlines([paths[MODEL] for paths in files.values()])
-        return {
-            stage: StoredModel(outline, paths)
-            for (stage, paths), outline in zip(files.items(), outlines, strict=True)
-            if outline
-        }
-    except (OrunError, OSError):  # the store is damaged or gone: the report does without the models
-        return {}
+                entry = files.get(stage.stage, {}).get(FILES.get(stage.uses, ""))
+                if entry and entry.size <= RECORD_LIMIT:
+                    with suppress(OrunError):  # it is damaged or gone
+                        contents[stage.stage] = store.read(entry.digest)
+            roles = _find_roles(stages, {name for name, entries in files.items() if MODEL in entries})
+            searches = [stage.stage for stage in stages if stage.uses == SEARCH]
+            objects = store.parts.objects
+            paths = {
+                name: {path: Path(objects.locate(entry.digest)) for path, entry in files[name].items()}
+                for name in dict.fromkeys((*roles, *searches))
+                if MODEL in files.get(name, {})
+                and not any(objects.find_problem(entry.digest, quarantine=False) for entry in files[name].values())
+            }
+        outlines = zip(paths, read_outlines([paths[name][MODEL] for name in paths]), strict=True)
+        models = {name: StoredModel(outline, paths[name]) for name, outline in outlines if outline}
+        return Stored(contents, roles, models)
+    except (OrunError, OSError):  # the store is damaged or gone: the report does without it
+        return Stored(contents)
 
 
-def find_roles(store: Path, stages: Sequence[StageResult]) -> dict[str, str]:
-    """Return the stages whose models the page shows, each as `released`, `not released`, `result` or `original`."""
-    makers = {stage.stage: stage for stage in _list_model_makers(store, stages)}
+def _find_roles(stages: Sequence[StageResult], with_model: Collection[str]) -> dict[str, str]:
+    makers = {stage.stage: stage for stage in stages if stage.stage in with_model and stage.uses not in COPIES}
     used = {name for stage in makers.values() for name in stage.needs}
     releases = [stage for stage in stages if stage.uses.startswith("release/") and stage.needs[:1]]
     released = {stage.needs[0] for stage in releases if stage.tree}  # the primary input of a release that was made
@@ -85,19 +101,6 @@ def find_roles(store: Path, stages: Sequence[StageResult]) -> dict[str, str]:
         if not makers.keys() & set(stage.needs):
             roles.setdefault(stage.stage, "original")
     return dict(list(roles.items())[:MOST])
-
-
-def _list_model_makers(store: Path, stages: Iterable[StageResult]) -> list[StageResult]:
-    """Return the stages whose artifact is a model; a bundle, which holds a copy, is none."""
-    from orun.store import Store
-
-    kinds = [stage for stage in stages if stage.tree and stage.uses not in COPIES]
-    try:
-        with Store.open(store, read_only=True) as opened:
-            trees = [(stage, opened.read_tree(stage.tree)) for stage in kinds]
-    except OrunError:
-        return []
-    return [stage for stage, tree in trees if tree and any(entry.path == MODEL for entry in tree.entries)]
 
 
 def read_sha256(path: Path) -> str:

@@ -22,7 +22,7 @@ PROPERTY = "orun.tune"  # of the model, as `quantize/tune` writes it
 def view_tuning(source: Source) -> list[Mapping[str, Any]]:
     """Return the front of each search whose model is stored."""
     fronts = []
-    for name, stored in source.models.items():
+    for name, stored in source.stored.models.items():
         if source.by_name[name].uses == SEARCH and PROPERTY in stored.outline.metadata:
             try:
                 fronts.append(_view_front(source, source.by_name[name], json.loads(stored.outline.metadata[PROPERTY])))
