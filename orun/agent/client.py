@@ -41,9 +41,8 @@ LAST = (Built, Failed, Refused, Lost)  # messages that end an order
 class SocketFleet:
     """Fleet of the agents in a directory. Satisfies `orun.runner.fleet.Fleet`.
 
-    Args:
-        directory: where they are. One must answer at first; the others are used when they do.
-        lease: seconds of silence after which a machine counts as lost.
+    One of its agents must answer at first; the others are used when they do. `lease` is the silence after which one
+    counts as lost.
 
     Raises:
         UsageError: if agents are there and none can be used, because of the first that cannot.

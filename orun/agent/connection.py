@@ -112,8 +112,7 @@ def strip_patch(version: str) -> str:
 class Connector:
     """Connects to agents in threads, so that an agent that does not answer keeps nobody waiting.
 
-    Args:
-        ended: called in another thread when an attempt has ended.
+    `ended` is called in another thread when an attempt has ended.
     """
 
     def __init__(self, ended: Callable[[], None]) -> None:

@@ -40,11 +40,7 @@ class Project(Record, frozen=True):
 
 
 class ProjectFolders:
-    """Folders of the snapshots that an agent uses; they stay as they are while it lives.
-
-    Args:
-        store: has the files of the snapshots.
-    """
+    """Folders of the snapshots that an agent uses; they stay as they are while it lives."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

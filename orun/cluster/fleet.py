@@ -18,9 +18,6 @@ ANSWER_PATIENCE = 60.0  # seconds for an answer; the end of the head is noticed 
 class ClusterDirectory:
     """Directory of the agents in a cluster. Satisfies `orun.agent.address.Directory`.
 
-    Args:
-        address: of the head.
-
     Raises:
         UsageError: if Ray or the token is missing here.
         HeadError: if the head cannot be used; that is raised by `find`, too.

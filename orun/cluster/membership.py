@@ -15,11 +15,7 @@ START_PATIENCE = 90.0  # seconds for Ray to start the actor of a machine
 class Membership:
     """Membership of a machine, until `close`.
 
-    Args:
-        address: of the head.
-        machine: the machine's id.
-        folder: takes logs.
-        environment: of the process that imports Ray, of `build_environment`.
+    `folder` takes logs; `environment` is that of `build_environment`.
 
     Attributes:
         host: address of this machine, by which the others reach it.

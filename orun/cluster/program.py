@@ -23,12 +23,7 @@ TAIL = 3  # lines of a log in an error
 class Program:
     """Program that is connected to a cluster.
 
-    Args:
-        module: its module.
-        address: of the head.
-        arguments: its arguments after the address.
-        log: takes what Ray prints.
-        environment: its environment, of `build_environment`.
+    `log` takes what Ray prints; `environment` is that of `build_environment`.
 
     Attributes:
         host: address of this machine in the cluster.

@@ -85,11 +85,8 @@ class Tally:
 class Probe:
     """Session of a model that also fetches inner values.
 
-    Args:
-        model: the model; weights on disk are in the working folder.
-        names: tensors to fetch in addition to its outputs.
-        target: target of the session.
-        as_is: without ONNX Runtime's optimizations, which would replace the inner nodes.
+    `names` are fetched in addition to the outputs. `as_is` goes without ONNX Runtime's optimizations, which would
+    replace the inner nodes. Weights on disk are in the working folder.
     """
 
     def __init__(self, model: ModelProto, names: Iterable[str], target: Target, *, as_is: bool = True) -> None:

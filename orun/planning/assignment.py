@@ -101,10 +101,6 @@ class Candidates(Record, frozen=True):
 class Assignment:
     """Machines of a fleet, and what they know of a pipeline.
 
-    Args:
-        pipeline: the pipeline.
-        store: the run's own store, as machines name theirs.
-
     Attributes:
         machines: by their ids.
         left_out: why machines that were found take no part, a sentence each.

@@ -34,10 +34,6 @@ REFUSALS_SHOWN = 3  # of one stage
 class Download:
     """Download in progress, which never waits.
 
-    Args:
-        steps: the download.
-        submit: starts an operation.
-
     Attributes:
         failure: one of `orun.remote.connection.FAILURES`, with which an operation ended the download; None if none did.
     """

@@ -18,9 +18,6 @@ class DaemonThreadPool(Executor):
     """Executor with daemon threads.
 
     Python waits for the threads of a `ThreadPoolExecutor` when it ends: a remote that hangs would hang the run.
-
-    Args:
-        size: most calls at the same time.
     """
 
     def __init__(self, size: int) -> None:

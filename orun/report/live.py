@@ -25,11 +25,7 @@ LONGEST_NAME = 30  # columns of a stage's name
 class Live:
     """Shows the progress of a run below the lines that stay.
 
-    Args:
-        stream: the terminal.
-        terminal: its abilities.
-        progress: progress of the run.
-        redraws: whether a thread redraws the region; otherwise it is drawn at the start and with each line.
+    A thread redraws the region unless `redraws` is false: then it is drawn at the start and with each line.
     """
 
     def __init__(self, stream: TextIO, terminal: Terminal, progress: RunProgress, *, redraws: bool = True) -> None:

@@ -13,10 +13,7 @@ from orun.store.layout import to_safe_name
 class Quarantine:
     """Folder `quarantine/` of a store.
 
-    Args:
-        folder: its path.
-        notices: takes one sentence for each file that is moved there.
-        read_only: leave files in place; `notices` gets the sentences all the same.
+    `notices` takes a sentence for each file that is moved there, or would be if the store were not read only.
     """
 
     def __init__(self, folder: Path, notices: list[str], *, read_only: bool = False) -> None:

@@ -24,9 +24,7 @@ _LEASE = "lease"
 class Session:
     """Temporary folder of one `Store` object, made when it is first needed.
 
-    Args:
-        root: folder of the store.
-        read_only: there is no folder, because nothing in the store may change.
+    There is none where nothing in the store may change.
     """
 
     def __init__(self, root: Path, *, read_only: bool = False) -> None:

@@ -138,11 +138,7 @@ def suggest(word: str, options: Iterable[str], expected: str = "") -> str:
 class Unknown(UsageError):
     """A kind, file or function that is not there.
 
-    Args:
-        problem: one sentence.
-        expected: what would have been right.
-        suggestion: the name that was probably meant, or an empty text.
-        hint: the next command to type.
+    `expected` is what would have been right, `suggestion` the name that was probably meant; each may be empty.
     """
 
     def __init__(self, problem: str, *, expected: str = "", suggestion: str = "", hint: str = "") -> None:

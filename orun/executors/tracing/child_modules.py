@@ -25,8 +25,7 @@ IMPORTED = re.compile(r"(?:\bimport\s+|__import__\(['\"])(\w+)")
 class ChildModules:
     """Modules by child process.
 
-    Args:
-        stage: id of the stage's own process, which records its modules itself.
+    The stage's own process records its modules itself.
 
     Attributes:
         code: Python files that are not installed, sources or byte code, which programs have opened.

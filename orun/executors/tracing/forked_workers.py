@@ -35,11 +35,7 @@ class Notes(Record, frozen=True):
 
 
 class ForkedWorkers:
-    """Collector of what workers record.
-
-    Args:
-        notes: what is collected.
-    """
+    """Collector of what workers record."""
 
     def __init__(self, *notes: Notes) -> None:
         self._notes = notes

@@ -48,8 +48,7 @@ HELPERS = LISTERS | PATHS | {__name__}  # modules that probe for their callers
 class Probes:
     """Probes of the process of a stage.
 
-    Args:
-        recorder: what was opened, listed and created; these paths need no record here.
+    Paths that the recorder has opened, listed or created need no record here.
 
     Attributes:
         states: absolute path -> `orun.fs.observed_state.observe_appearance` when first probed.
