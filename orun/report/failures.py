@@ -8,6 +8,7 @@ from pathlib import Path
 
 from orun.core.run_record import Failure, RunResult, StageResult
 from orun.environment.python_path import PACKAGE
+from orun.report.run_options import format_repetition
 from orun.report.terminal import Terminal
 from orun.text.counts import count
 from orun.text.suggestions import show_path
@@ -59,6 +60,11 @@ def format_failure(stage: StageResult, terminal: Terminal, *, again: str = "") -
         lines += [f"  last {count(len(tail), 'line')} of its log:"] if tail else []
         lines += [terminal.paint(f"  | {line}", "dim") for line in tail]
     return lines
+
+
+def format_portable_failure(result: RunResult, stage: StageResult) -> list[str]:
+    """Return the lines about a stage that failed, without colours, for readers on any machine."""
+    return format_failure(stage, Terminal(), again=format_repetition(result, stage.stage))
 
 
 def _list_other_lines(lines: list[str], failure: Failure) -> list[str]:

@@ -14,7 +14,7 @@ from orun.core.run_record import RunResult
 from orun.core.source_location import Position
 from orun.errors import PipelineError
 from orun.pipeline.problems import list_advice
-from orun.report.failures import format_failure
+from orun.report.failures import format_portable_failure
 from orun.report.figures import find_position
 from orun.report.gates import (
     NOT_JUDGED,
@@ -28,8 +28,6 @@ from orun.report.gates import (
     suggest_next_step,
 )
 from orun.report.notes import describe_undeclared_write
-from orun.report.run_options import format_repetition
-from orun.report.terminal import Terminal
 from orun.text.counts import count
 from orun.text.positions import to_repository_path
 
@@ -79,7 +77,7 @@ def _limit_lines(lines: Sequence[str], rest: str) -> list[str]:
 def _iter_stages(result: RunResult) -> Iterator[str]:
     for stage in result.stages:
         if stage.failure:
-            lines = format_failure(stage, Terminal(), again=format_repetition(result, stage.stage))
+            lines = format_portable_failure(result, stage)
             yield _format_line("error", find_position(stage, result), f"stage {stage.stage} failed", lines)
 
 

@@ -10,11 +10,9 @@ from xml.etree import ElementTree as ET
 from orun.core.run_record import RunResult, StageResult
 from orun.core.verdict import Verdict
 from orun.report import gates
-from orun.report.failures import format_failure
+from orun.report.failures import format_portable_failure
 from orun.report.notes import describe_undeclared_write
-from orun.report.run_options import format_repetition
 from orun.report.stages import format_reasons
-from orun.report.terminal import Terminal
 from orun.text.suggestions import show_path
 
 # What XML 1.0 cannot hold: the log of a stage may, and the name of a file.
@@ -67,7 +65,7 @@ def _build_stage_case(result: RunResult, stage: StageResult) -> ET.Element:
     seconds = stage.seconds if stage.outcome in ("built", "failed") else 0.0
     case = _build_case(f"{result.pipeline}.stages", stage.stage, seconds)
     if stage.failure:
-        lines = format_failure(stage, Terminal(), again=format_repetition(result, stage.stage))
+        lines = format_portable_failure(result, stage)
         _add_element(case, "error", stage.failure.problem, stage.failure.error, "\n".join(lines))
     elif stage.outcome in ("blocked", "skipped"):
         _add_element(case, "skipped", f"{stage.outcome}: {format_reasons(stage.reasons, every=True)}", stage.outcome)

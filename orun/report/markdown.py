@@ -8,7 +8,7 @@ from orun.core.open_gates import list_open_gates
 from orun.core.run_record import RunResult, StageResult
 from orun.core.verdict import Unjudged, Verdict
 from orun.report.blame import join_diagnoses, read_diagnoses
-from orun.report.failures import format_failure
+from orun.report.failures import format_portable_failure
 from orun.report.gates import (
     INDENT,
     NOT_ASKED,
@@ -21,15 +21,13 @@ from orun.report.gates import (
     iter_unjudged,
 )
 from orun.report.notes import format_stage_notes, format_undeclared_writes
-from orun.report.run_options import format_repetition
-from orun.report.stages import format_stage
+from orun.report.stages import SHORT, format_stage
 from orun.report.summary import summarize
 from orun.report.terminal import Terminal
 from orun.text.markdown import escape, format_table
 from orun.text.positions import format_position
 
 PLAIN = Terminal()
-COMMIT = 12  # characters of a commit's digest
 
 
 def render_markdown(result: RunResult) -> str:
@@ -62,7 +60,7 @@ def _format_diagnoses(result: RunResult) -> list[str]:
 def _format_origin(result: RunResult) -> str:
     """Return what it was a run of: `run 20261128-0930-bert on ci-3, commit 1f0c9a2b7d3e, orun 0.2.0`."""
     machine = f" on {result.host['host']}" if result.host.get("host") else ""
-    versions = [f"commit {result.commit[:COMMIT]}"] if result.commit else []
+    versions = [f"commit {result.commit[:SHORT]}"] if result.commit else []
     return ", ".join([f"run {result.run}{machine}", *versions, *([f"orun {result.orun}"] if result.orun else [])])
 
 
@@ -110,6 +108,6 @@ def _render_open_item(stage: StageResult, gate: Unjudged) -> str:
 
 
 def _format_failure(result: RunResult, stage: StageResult) -> str:
-    text = "\n".join(format_failure(stage, PLAIN, again=format_repetition(result, stage.stage)))
+    text = "\n".join(format_portable_failure(result, stage))
     fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", text)), default=0))
     return f"{fence}text\n{text}\n{fence}"

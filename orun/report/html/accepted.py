@@ -18,10 +18,10 @@ from orun.history.run_diff import Origin, RunDifference, compare, fill_inputs
 from orun.report.figures import ABSENT
 from orun.report.html.source import Source
 from orun.report.html.templating import format_parameter
+from orun.report.stages import SHORT
 from orun.text.units import show, show_change
 
 VERSIONS = (ComponentKind.TOOL, ComponentKind.PACKAGE, ComponentKind.PYTHON, ComponentKind.IMPORTED)
-COMMIT = 12  # characters of a commit that tell two apart for people
 MOST = 40  # rows; `orun diff` has them all
 
 
@@ -126,7 +126,7 @@ def _read_run(source: Source, name: str) -> RunResult | None:
 
 
 def _format_commit(origin: Origin) -> str:
-    return (origin.commit or ABSENT)[:COMMIT] + (" with edits" if origin.edited else "")
+    return (origin.commit or ABSENT)[:SHORT] + (" with edits" if origin.edited else "")
 
 
 def _list_figures(difference: RunDifference) -> list[tuple[str, ...]]:

@@ -10,23 +10,20 @@ from markupsafe import Markup
 from orun.blame.diagnosis import Diagnosis
 from orun.core.run_record import StageResult
 from orun.report.blame import LEVELS, PLACES, SHOWN, build_level_row, build_place_row, choose_unit
-from orun.report.failures import format_failure
+from orun.report.failures import format_portable_failure
 from orun.report.html.source import Source
 from orun.report.html.templating import escape_invisible
 from orun.report.notes import describe_undeclared_write
-from orun.report.run_options import format_repetition
 from orun.report.table import Cell, Column
-from orun.report.terminal import Terminal
 
 
 def view_failures(source: Source) -> list[tuple[StageResult, str]]:
     """Return the stages that failed, each with the causes, the hints and the end of its log."""
-    return [(stage, _format_failure(stage, source)) for stage in source.result.stages if stage.failure]
-
-
-def _format_failure(stage: StageResult, source: Source) -> str:
-    lines = format_failure(stage, Terminal(), again=format_repetition(source.result, stage.stage))
-    return "\n".join(lines[1:])
+    return [
+        (stage, "\n".join(format_portable_failure(source.result, stage)[1:]))
+        for stage in source.result.stages
+        if stage.failure
+    ]
 
 
 @dataclass(frozen=True)
