@@ -21,7 +21,7 @@ from orun.errors import MissingPackages, UsageError
 from orun.eventlog import Journal, Listener, forward_activities, ignore
 from orun.noop.answer import answer, build_request
 from orun.remote.options import Remote
-from orun.store.layout import is_writable, locate_default_store
+from orun.store.layout import is_writable, locate_store
 from orun.text.api_arguments import PathLike, as_list, format_values, require_limits, require_path
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ def run(  # noqa: PLR0913 - the options of the command line
         from orun.runner.preflight import require
         from orun.runner.run_session import RunSession, require_up_to_date
 
-        root = _locate_store(store, pipeline)
+        root = locate_store(store, pipeline.root)
         read_only = not is_writable(root)
         if paths:
             overwrites.refuse_before_planning(paths, pipeline, remote or Remote(), root)
@@ -277,7 +277,7 @@ def rebuild(
     _require_posix("orun.api.rebuild")
 
     pipeline = _load_pipeline(file, set)
-    planner = open_planner(pipeline, _locate_store(store, pipeline))
+    planner = open_planner(pipeline, locate_store(store, pipeline.root))
     with planner.store:
         return build_again(planner, _select(planner.pipeline, only, (), ()), on_result)
 
@@ -297,7 +297,7 @@ def history(metric: str = "", *, pipeline: str = "", store: PathLike | None = No
     from orun.history import History, group_points, locate_history
     from orun.history.search import find_points
 
-    root = Path(store) if store else locate_default_store(Path.cwd())
+    root = locate_store(store)
     return group_points(find_points(History(locate_history(root)), metric, pipeline))
 
 
@@ -404,10 +404,6 @@ def _load_pipeline(file: PathLike | Pipeline, values: Mapping[str, Any] | None) 
     return load(file, values)
 
 
-def _locate_store(store: PathLike | None, pipeline: Pipeline) -> Path:
-    return Path(store) if store else locate_default_store(pipeline.root)
-
-
 @contextmanager
 def _open_planner(
     pipeline: Pipeline,
@@ -421,7 +417,7 @@ def _open_planner(
     """Yield the planner of a plan without a run, with the facts of other machines if they are asked for."""
     from orun.planning.open_planner import open_planner
 
-    root, forced = _locate_store(store, pipeline), as_list("force", force)
+    root, forced = locate_store(store, pipeline.root), as_list("force", force)
     machines = _choose_executor(executor, pipeline)
     if not machines:
         yield open_planner(pipeline, root, forced, fresh=fresh, read_only=True)

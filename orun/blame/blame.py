@@ -23,7 +23,7 @@ from orun.fs.os_errors import quote
 from orun.gates import baselines
 from orun.pipeline.model import Gate, Pipeline, Stage, iter_gates
 from orun.store import Store
-from orun.store.layout import locate_default_store
+from orun.store.layout import locate_store
 from orun.text.suggestions import format_settings, show_path
 
 
@@ -81,7 +81,7 @@ def blame(request: BlameRequest, seconds: float, store: Path | None = None, list
     Args:
         request: the gate.
         seconds: time after which no stage begins and the running stage is stopped.
-        store: the store's folder; see `orun.store.layout.locate_default_store`.
+        store: the store's folder; see `orun.store.layout.locate_store`.
         listener: receives the events of the runs.
 
     Raises:
@@ -89,7 +89,7 @@ def blame(request: BlameRequest, seconds: float, store: Path | None = None, list
     """
     began = monotonic()
     pipeline, stage, gate = request.pipeline, request.stage, request.gate
-    root = store or locate_default_store(pipeline.root)
+    root = locate_store(store, pipeline.root)
     experiment = Experiment(pipeline, root, seconds, listener)
     chain = list_model_chain(pipeline, stage)
     title = f"{stage.id} {gate.metric} {gate.rule} {gate.threshold.text}{gate.scope}"

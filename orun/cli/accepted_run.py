@@ -28,13 +28,6 @@ if TYPE_CHECKING:
 SEARCHED = 100  # newest runs to search for one of this very file, if another file has the pipeline's name
 
 
-def choose_store(store: Path | None, pipeline: Pipeline) -> Path:
-    """Return the folder of the store: that of the command line, or the default of the pipeline."""
-    from orun.store.layout import locate_default_store
-
-    return Path(store or locate_default_store(pipeline.root))
-
-
 def push_models(pipeline: Pipeline, store: Store, steps: Sequence[Step], requested: Remote | None) -> tuple[str, ...]:
     """Push the results of these stages to the remote, if there is one; return notices."""
     from orun.remote.settings import resolve

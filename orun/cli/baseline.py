@@ -12,7 +12,6 @@ import click
 import orun
 from orun.cli import options
 from orun.cli.accepted_run import (
-    choose_store,
     find_last_run,
     format_command,
     list_failing_gates,
@@ -28,6 +27,7 @@ from orun.report.gates import explain_verdict
 from orun.report.stages import SHORT
 from orun.report.table import Cell, Column, render
 from orun.report.terminal import detect
+from orun.store.layout import locate_store
 from orun.text.suggestions import show_path
 from orun.text.units import show, show_change
 
@@ -157,7 +157,7 @@ def diff(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
     baseline = _require_baseline(pipeline)
-    root = choose_store(store, pipeline)
+    root = locate_store(store, pipeline.root)
     steps = orun.plan(pipeline, store=root).steps
     actions = {step.stage.id: step.cached_action for step in steps if step.cached_action}
     rows = baselines.diff(baseline, pipeline, actions)
@@ -183,7 +183,7 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
 
     pipeline = orun.load(file, options.parse_overrides(overrides))
     path = locate_baseline(pipeline.file)
-    if stat_presence(choose_store(store, pipeline)):
+    if stat_presence(locate_store(store, pipeline.root)):
         with _open(store, pipeline) as opened:
             unpin_models(opened, pipeline.name)
     dropped = baselines.drop(pipeline)
@@ -197,7 +197,7 @@ def drop(file: str, overrides: Sequence[str], store: Path | None, as_json: bool)
 def _open(store: Path | None, pipeline: Pipeline) -> Store:
     from orun.store import Store
 
-    return Store.open(choose_store(store, pipeline))
+    return Store.open(locate_store(store, pipeline.root))
 
 
 def _require_baseline(pipeline: Pipeline) -> Baseline:

@@ -64,12 +64,10 @@ def command(file: str | None, overrides: Sequence[str], store: Path | None, flee
         return _check_fleet(fleet, as_json=as_json)
     from orun.errors import PipelineError
     from orun.runner.preflight import find_lacks
-    from orun.store.layout import locate_default_store
+    from orun.store.layout import locate_store
 
     pipeline = orun.load(file, options.parse_overrides(overrides)) if file else None
-    facts = _collect_facts(
-        store or locate_default_store(Path(file).absolute().parent if file else Path.cwd()), pipeline
-    )
+    facts = _collect_facts(locate_store(store, Path(file).absolute().parent if file else None), pipeline)
     problems = [problem for stage in pipeline.stages for problem in find_lacks(pipeline, stage)] if pipeline else []
     if as_json:
         options.show_json({**facts, "problems": problems})

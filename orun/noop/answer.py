@@ -13,7 +13,7 @@ from orun.environment.call_cache import forget
 from orun.eventlog import Listener, forward_activities
 from orun.noop.check import NoopRecord, Request, find_record, replay
 from orun.remote.options import FLEET, Remote
-from orun.store.layout import is_writable, locate_default_store
+from orun.store.layout import is_writable, locate_store
 from orun.text.api_arguments import PathLike, format_values
 
 
@@ -41,7 +41,7 @@ def build_request(
         return None
     forget()  # before the no-op record is read
     path = Path(file).absolute()
-    root = Path(store).absolute() if store else locate_default_store(path.parent).absolute()
+    root = locate_store(store, path.parent).absolute()
     return Request(root, path, format_values(values), remote, strict, fleet)
 
 

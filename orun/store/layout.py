@@ -138,9 +138,9 @@ def _is_empty(folder: Path) -> bool:
     return folder.is_dir() and not os.listdir(folder)
 
 
-def locate_store(chosen: Path | None) -> Path:
-    """Return the store that `--store` names, or else that of the working folder, whether it is there or not."""
-    return chosen or locate_default_store(Path.cwd())
+def locate_store(chosen: str | os.PathLike[str] | None, folder: Path | None = None) -> Path:
+    """Return the chosen store, or else that of a folder's pipelines, by default the working folder's."""
+    return Path(chosen) if chosen else locate_default_store(folder or Path.cwd())
 
 
 def locate_default_store(folder: Path) -> Path:
