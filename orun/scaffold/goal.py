@@ -11,7 +11,7 @@ from orun.errors import UsageError
 from orun.measure.accuracy.names import FIDELITY, QUANTITIES, TASK
 from orun.pipeline.scales import EXPECTED
 from orun.text.suggestions import suggest
-from orun.text.units import PER_SECOND, PERCENT, parse_duration, parse_ratio, parse_size, show, split
+from orun.text.units import PERCENT, SUFFIXES, parse_duration, parse_ratio, parse_size, show, split
 
 GoalStage = Literal["tune", "accuracy", "latency"]
 
@@ -23,7 +23,6 @@ TIMES = ("p50", "p90", "p95", "p99", "cpu", "first", "load")
 ALIASES = {"cosine": "cosine.mean", "latency": "p50", "memory": "size"}
 USUAL: dict[Unit, str] = {"s": "ms", "B": "MB"}  # units in which a bare number is most likely meant
 MOST_MEGABYTES = 100_000  # of a model
-SUFFIXES: dict[Unit, str] = {"x": "x", "1/s": PER_SECOND}  # that a number of these units may have
 Fidelity = Literal["cosine", "sqnr"]
 """Metric by which the release is compared with the original."""
 DEFAULTS: dict[Fidelity, tuple[str, str]] = {"cosine": ("cosine.mean", "0.99"), "sqnr": ("sqnr", "20")}

@@ -137,7 +137,7 @@ _TIMES: Sequence[tuple[float, str]] = ((1e-9, "ns"), (1e-6, "µs"), (1e-3, "ms")
 _BYTES: Sequence[tuple[float, str]] = ((1, "B"), (1e3, "kB"), (1e6, "MB"), (1e9, "GB"), (1e12, "TB"))
 _JOULES: Sequence[tuple[float, str]] = ((1e-6, "µJ"), (1e-3, "mJ"), (1.0, "J"), (1e3, "kJ"))
 _SCALES: Mapping[str, Sequence[tuple[float, str]]] = {"s": _TIMES, "B": _BYTES, "J": _JOULES}
-_SUFFIXES: Mapping[str, str] = {"x": "x", "1/s": PER_SECOND}
+SUFFIXES: Mapping[str, str] = {"x": "x", "1/s": PER_SECOND}
 _MINUTE, _HOUR = 60, 3600
 FULL = 9  # significant digits that tell a value from a limit that looks the same
 NINES = 6  # most digits of a value that is nearly 1: float32 has hardly more
@@ -169,7 +169,7 @@ def show_in_full(value: float, unit: Unit) -> str:
         return f"{_show_digits(100 * value, FULL)} %"
     if unit in _SCALES:
         return _show_scaled(value, _SCALES[unit], FULL)
-    return f"{_show_digits(value, FULL)}{_SUFFIXES.get(unit, '')}"
+    return f"{_show_digits(value, FULL)}{SUFFIXES.get(unit, '')}"
 
 
 def show_beside(value: float, unit: Unit, limit: float) -> str:
