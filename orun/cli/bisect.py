@@ -18,7 +18,6 @@ from orun.text.counts import count
 
 if TYPE_CHECKING:
     from orun.blame.bisect import Bisection
-    from orun.core.events import Event
     from orun.report.terminal import Terminal
 
 EXAMPLES = (
@@ -56,7 +55,7 @@ def command(good: str, bad: str, gate: str, store: Path | None, as_json: bool) -
 
     with stop_signals(), Store.open(locate_store(store)) as opened:
         good, bad = (find_ended(opened, reference).name for reference in (good, bad))
-        bisection = bisect(opened, good, bad, gate, ignore if as_json else _say)
+        bisection = bisect(opened, good, bad, gate, ignore if as_json else options.say_step)
     if as_json:
         options.show_json(bisection)
     else:
@@ -80,12 +79,3 @@ def format_bisection(bisection: Bisection, terminal: Terminal) -> list[str]:
         lines += [f"  {commit}" for commit in between.commits]
         lines += [f"  and {between.more} more"] if between.more else []
     return [*lines, *([f"({between.note})"] if between.note else [])]
-
-
-def _say(event: Event) -> None:
-    from orun.core.events import Notice, StageStarted
-
-    if isinstance(event, StageStarted):
-        click.echo(f"  {event.stage} ...", err=True)
-    elif isinstance(event, Notice):
-        click.echo(f"  {event.text}", err=True)

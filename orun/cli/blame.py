@@ -26,7 +26,6 @@ from orun.text.suggestions import format_choices, format_settings, list_nearest,
 if TYPE_CHECKING:
     from orun.blame.blame import BlameRequest
     from orun.blame.diagnosis import Diagnosis
-    from orun.core.events import Event
     from orun.core.run_record import RunResult
     from orun.pipeline.model import Pipeline
 
@@ -64,7 +63,7 @@ def command(file: str, gate: str | None, time: str, overrides: Sequence[str], st
         raise UsageError("--time leaves no time to find anything out", hint="orun blame FILE --time 10min")
     pipeline = orun.load(file, set=values)
     to = choose_stages(pipeline, None if gate is None else _find_stage(pipeline, gate))
-    say = ignore if as_json else _say
+    say = ignore if as_json else options.say_step
     with stop_signals():
         # A run with --keep-going may have judged the named gate behind a failed one.
         past_gates = gate is not None
@@ -117,7 +116,7 @@ def _diagnose_and_keep(
     if not quiet:
         options.show(["", f"why, for {AUTOMATIC_SECONDS:.0f} s at most (--no-blame leaves it out):"])
     path = result.folder / "blame.json"
-    diagnoses = _diagnose(requests, AUTOMATIC_SECONDS, store, ignore if quiet else _say)
+    diagnoses = _diagnose(requests, AUTOMATIC_SECONDS, store, ignore if quiet else options.say_step)
     with convert_os_errors("keep what was found", path), OutputFile(path) as output:
         output.write(f"{dumps({'blame': diagnoses})}\n".encode())
     return diagnoses
@@ -193,10 +192,3 @@ def _explain_nothing(result: RunResult, gate: str | None) -> str:
     if failing:
         return f"nothing to look into, as no model that other stages made was judged: {', '.join(failing)}"
     return "no gate failed"
-
-
-def _say(event: Event) -> None:
-    from orun.core.events import StageStarted
-
-    if isinstance(event, StageStarted):
-        click.echo(f"  {event.stage} ...", err=True)

@@ -16,6 +16,7 @@ from orun.errors import UsageError
 from orun.remote.options import Remote
 
 if TYPE_CHECKING:
+    from orun.core.events import Event
     from orun.store import Store
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -164,3 +165,13 @@ def show_json(value: Any) -> None:
     from orun.report.document import dumps
 
     click.echo(dumps(value))
+
+
+def say_step(event: Event) -> None:
+    """Say on standard error which stage an investigation runs, and what it has noticed."""
+    from orun.core.events import Notice, StageStarted
+
+    if isinstance(event, StageStarted):
+        click.echo(f"  {event.stage} ...", err=True)
+    elif isinstance(event, Notice):
+        click.echo(f"  {event.text}", err=True)
