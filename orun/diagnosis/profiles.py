@@ -52,11 +52,7 @@ class ModelTimes:
 class Course:
     """Schedule of a profile.
 
-    Attributes:
-        launches: launches of each model.
-        runs: inferences of each model in a launch.
-        warmup: seconds of inference before them.
-        seed: seed of the random orders.
+    Each model has so many launches of so many inferences, after some seconds of warm-up.
     """
 
     launches: int

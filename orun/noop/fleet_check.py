@@ -23,14 +23,7 @@ if TYPE_CHECKING:
 
 
 class FleetState(Record, frozen=True):
-    """Fleet of a run and the facts of its machines, as a no-op record has them.
-
-    Attributes:
-        url: of the fleet.
-        remote: URL of the remote.
-        snapshot: the project.
-        machines: digest of the machines and their facts.
-    """
+    """Fleet of a run and the digest of its machines and their facts, as a no-op record has them."""
 
     url: str
     remote: str

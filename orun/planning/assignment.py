@@ -24,12 +24,7 @@ SAME_STORE = (
 
 
 class AgentFacts(Record, frozen=True):
-    """Facts of another machine; see `orun.planning.facts.Facts`.
-
-    Attributes:
-        pipeline: the pipeline.
-        record: the machine's own answer.
-    """
+    """Facts of another machine; see `orun.planning.facts.Facts`."""
 
     pipeline: Pipeline
     record: MachineFacts

@@ -27,11 +27,7 @@ NO_GATES: Gates = {}
 class Builder:
     """Builder of the pipeline that `orun init` writes.
 
-    Attributes:
-        file: the pipeline file.
-        store: where results go; the project's when None.
-        write: writes a text file.
-        listener: receives the events of the runs.
+    Results go to the project's store when `store` is None.
     """
 
     file: Path

@@ -35,9 +35,6 @@ class Scope:
         code: top folders of the user's code; empty while they are not known.
         own: other folders and files that are no dependencies (the store, the folders of the stage).
         named: folders of the machine that are dependencies, because a parameter of the stage names a file there.
-
-    Attributes:
-        arguments: these arguments.
     """
 
     def __init__(self, code: Iterable[str] = (), own: Iterable[str] = (), named: Iterable[str] = ()) -> None:

@@ -24,12 +24,7 @@ SPAWNERS = ("multiprocessing.spawn", "joblib.externals.loky.backend.spawn", "lok
 
 
 class _ObserverSetup(Record, frozen=True):
-    """Item of the preparation data: unpickling it calls `_observe` in the worker.
-
-    Attributes:
-        scope: which files are the user's.
-        file: takes the worker's records.
-    """
+    """Item of the preparation data: unpickling it calls `_observe` in the worker."""
 
     scope: Scope
     file: int

@@ -155,11 +155,7 @@ class Bar:
 class BarRow:
     """Row of a table whose last cell is a picture: a name, figures, bars.
 
-    Attributes:
-        name: of the row.
-        figures: texts between the name and the picture.
-        bars: of the picture.
-        target: id that the name links to; empty for none.
+    The name links to the element with the id `target`, unless that is empty.
     """
 
     name: str

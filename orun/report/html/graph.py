@@ -59,16 +59,7 @@ class PlacedNode:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Drawing of a graph: its size, paths of its edges, and its nodes.
-
-    Attributes:
-        title: in words.
-        width, height: of the drawing.
-        node_width, node_height: of a node.
-        one_line: whether a node has one line.
-        edges: SVG paths.
-        nodes: with their places.
-    """
+    """Drawing of a graph: its size, paths of its edges, and its nodes."""
 
     title: str
     width: str
