@@ -175,7 +175,8 @@ def _add_label_kind(file: Path, request: Request) -> Request:
         return request
     graph = request.facts.graph
     inputs = [value.name for value in graph.inputs] if graph else []
-    return replace(request, labels=read_label_kind(os.path.normpath(file.parent / source), column, inputs))
+    path, scores = os.path.normpath(file.parent / source), graph.scores if graph else 0
+    return replace(request, labels=read_label_kind(path, column, inputs, scores))
 
 
 def require_supported(file: Path, request: Request) -> None:

@@ -56,7 +56,7 @@ def main(request: str) -> int:
     source, folder = question["source"], Path(question["folder"])
     try:
         if "labels" in question:
-            kind = _read_label_kind(source, question["labels"], question["inputs"])
+            kind = _read_label_kind(source, question["labels"], question["inputs"], question["scores"])
             answer: dict[str, Any] = {"answer": kind}
         elif "declaration" in question:
             from orun.scaffold.label_search import search_labels
@@ -88,7 +88,7 @@ def main(request: str) -> int:
     return 0
 
 
-def _read_label_kind(source: str, column: str, inputs: Sequence[str]) -> LabelKind:
+def _read_label_kind(source: str, column: str, inputs: Sequence[str], scores: int) -> LabelKind:
     """Return what the labels of a dataset are: the column of a file, or those that a function returns."""
     import numpy as np
 
@@ -98,7 +98,8 @@ def _read_label_kind(source: str, column: str, inputs: Sequence[str]) -> LabelKi
     if labels is None:
         return ""
     values = np.asarray(labels)
-    if values.dtype.kind == "f":
+    is_forecast = values.dtype.kind in "iu" and values.shape[1:] == (scores,) and not {*values.flat} <= {0, 1}
+    if values.dtype.kind == "f" or is_forecast:
         return "numbers"
     holds_text = values.dtype.kind in "UO" and all(isinstance(value, str) for value in values.flat)
     return "classes" if values.ndim == 1 and (values.dtype.kind in "iub" or holds_text) else "other"

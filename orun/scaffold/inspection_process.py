@@ -77,18 +77,20 @@ def search_labels(data: str, folder: Path, facts: ModelFacts, declaration: Decla
     return decode(LabelFacts, _answer(data, request))
 
 
-def read_label_kind(data: str, column: str, inputs: Sequence[str]) -> LabelKind:
+def read_label_kind(data: str, column: str, inputs: Sequence[str], scores: int = 0) -> LabelKind:
     """Return what the labels of a dataset are; empty if it has none.
 
     Args:
         data: a file, or `file.py:function`, from here.
         column: the column of a file that holds them.
         inputs: names of the model's inputs, which a function must return.
+        scores: number of scores of an example, if it is known: so many integers beyond 0 and 1 are no classes.
 
     Raises:
         UsageError: when the dataset cannot be read, or lacks an input.
     """
-    kind: LabelKind = _answer(data, {"source": data, "folder": "", "labels": column, "inputs": [*inputs]})
+    request = {"source": data, "folder": "", "labels": column, "inputs": [*inputs], "scores": scores}
+    kind: LabelKind = _answer(data, request)
     return kind
 
 

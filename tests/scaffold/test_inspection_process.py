@@ -76,6 +76,21 @@ def test_a_function_returns_the_inputs_of_the_model(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [("[[7, 9], [0, 1]]", "numbers"), ("[[1, 0], [0, 1]]", "other"), ("[[7], [9]]", "other")],
+)
+def test_integers_for_each_score_are_a_forecast(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, labels: str, kind: str
+) -> None:
+    """Sold pieces, for each step of the forecast; flags are of several classes."""
+    monkeypatch.chdir(tmp_path)
+    code = f"def test():\n    return orun.Dataset({{'x': np.ones((2, 3))}}, np.array({labels}))\n"
+    Path("data.py").write_text(f"import numpy as np\nimport orun\n\n\n{code}")
+    assert read_label_kind("data.py:test", "", ["x"], scores=2) == kind
+
+
+@pytest.mark.slow
 def test_what_the_labels_of_a_table_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("table.csv").write_text("a,price,label,name\n1,1.5,0,b\n2,2.5,1,c\n")
