@@ -16,6 +16,7 @@ from orun.blame.origin import find_earlier_model, find_measurement_changes, impo
 from orun.blame.upstream_metrics import choose_judged_metric, list_model_chain
 from orun.core.metrics import Metric
 from orun.core.open_gates import list_failed_gates
+from orun.core.reason_codes import ReasonCode
 from orun.core.run_record import RunResult
 from orun.errors import UsageError
 from orun.eventlog import Listener, ignore
@@ -42,14 +43,15 @@ def find_requests(pipeline: Pipeline, result: RunResult, *, all_gates: bool = Fa
     """Yield a request for each failed gate, or for all, whose stage measured a model with stages upstream.
 
     Gates on the same metric of a stage have the same cause, so the first of them stands for all. A gate that failed
-    because nothing was comparable has no cause in a stage upstream.
+    because nothing was comparable, or its threshold has another unit, has no cause in a stage upstream.
     """
     seen: set[tuple[str, str]] = set()
     for verdict in result.verdicts if all_gates else list_failed_gates(result.verdicts):
         # Gates against several references share a position and differ in scope.
         gates = iter_gates(pipeline.stage(verdict.stage).gates)
         gate = next((gate for gate in gates if (gate.position, gate.scope) == (verdict.position, verdict.scope)), None)
-        incomparable = verdict.outcome == "failed" and verdict.measured is None
+        is_misfit = verdict.finding.code == ReasonCode.THRESHOLD_MISFIT
+        incomparable = verdict.outcome == "failed" and (verdict.measured is None or is_misfit)
         if gate is None or incomparable or (verdict.stage, gate.metric) in seen:
             continue
         seen.add((verdict.stage, gate.metric))

@@ -12,6 +12,8 @@ import orun
 from orun.blame import accuracy, latency
 from orun.blame.blame import find_requests
 from orun.cli.main import main
+from orun.core.reason import build_reason
+from orun.core.reason_codes import ReasonCode
 from orun.core.serialization import replace
 from orun.pipeline.model import iter_gates
 from tests.blame.conftest import PIPELINES, Planted
@@ -63,6 +65,17 @@ def test_a_gate_that_had_nothing_to_compare_is_not_looked_into(planted: Planted)
     assert [*find_requests(pipeline, result), *find_requests(pipeline, result, all_gates=True)] == []
     (request,) = find_requests(pipeline, replace(result, verdicts=(replace(failed, measured=0.5),)))
     assert request.gate.metric == "cosine.min"
+
+
+def test_a_threshold_of_another_unit_is_not_looked_into(planted: Planted) -> None:
+    """`max: 5%` of a MAPE that counts in percent: no stage upstream made it so."""
+    pipeline = orun.load(planted.folder / "layer.yaml")
+    position = pipeline.stage("accuracy").gates[0].position
+    misfit = build_reason(ReasonCode.THRESHOLD_MISFIT, message="it is 3.5, and no proportion")
+    failed = replace(
+        verdict("accuracy", "cosine.min", "min", "97%", 1, 3.5), outcome="failed", position=position, finding=misfit
+    )
+    assert list(find_requests(pipeline, replace(PASSED, verdicts=(failed,)))) == []
 
 
 SIGNS = """
