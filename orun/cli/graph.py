@@ -55,28 +55,34 @@ def command(
     """Show the stages of FILE in the order in which they may run, and what each needs."""
     if as_json and (show or form):
         raise UsageError(f"--json and {'--open' if show else '--format'} contradict each other", hint="use one of them")
+    pipeline = orun.load(file, options.parse_overrides(overrides))
+    if output is not None:
+        _refuse_read(output, pipeline)
     form = form or ("text" if as_json else _choose_form(output, "html" if show else "text"))
     if show and form not in PICTURES:
         raise UsageError(f"a browser shows no graph as {form}", hint="orun graph FILE --format svg --open")
-    pipeline = orun.load(file, options.parse_overrides(overrides))
     text = dumps(_to_data(pipeline)) if as_json else _draw(pipeline, form)
     if show and output is None:
         output = Path(tempfile.mkdtemp(prefix="orun-")) / f"graph.{form}"
     if output is None:
         options.show([text])
         return 0
-    from orun.noop.overwrites import list_pipeline_files, refuse, refuse_in_records
-    from orun.store.layout import locate_default_store
-
     picture = look_at(output)
-    refuse([output], list_pipeline_files(pipeline))
-    refuse_in_records([output], locate_default_store(pipeline.root))
     write(picture, f"{text}\n")
     if not picture.is_stream:
         options.show([f"wrote {output}"])
     if show:
         webbrowser.open(output.absolute().as_uri())
     return 0
+
+
+def _refuse_read(output: Path, pipeline: Pipeline) -> None:
+    """Refuse an output that would replace what a run reads, or what only orun writes."""
+    from orun.noop.overwrites import list_pipeline_files, refuse, refuse_in_records
+    from orun.store.layout import locate_default_store
+
+    refuse([output], list_pipeline_files(pipeline))
+    refuse_in_records([output], locate_default_store(pipeline.root))
 
 
 def _choose_form(output: Path | None, default: str) -> str:

@@ -34,6 +34,7 @@ WEIGHTS = (SAFETENSORS, ".pt", ".pth")
 ZIP = b"PK\x03\x04"  # how a file of torch.save begins
 STATES = ("state_dict", "model_state_dict", "model")  # keys of the weights in a checkpoint
 PARALLEL = "module."  # how the names of DataParallel's weights begin
+MADE_TWICE = 10**8  # numbers of the largest module that is made once more to see whether its weights are random
 FUNCTION = (
     "a pickled module or `state_dict` takes a function that makes the module: model: file.py:function, weights: FILE"
 )
@@ -85,7 +86,8 @@ def note_untrained(context: Context, source: Source, module: torch.nn.Module) ->
     if source.hub or source.weights is not None or not CODE.fullmatch(source.name):
         return
     make = context.load(Code(source.name), ())
-    if not isinstance(make, type):
+    numbers = sum(value.numel() for value in module.parameters() if not is_lazy(value))
+    if not isinstance(make, type) or numbers > MADE_TWICE:
         return
     torch.manual_seed(context.seed + 1)
     pairs = zip(module.parameters(), make().parameters(), strict=False)

@@ -44,7 +44,11 @@ def test_a_constant_waveform(tmp_path: Path, length: int, most: float) -> None:
     """Its convolutions yield what is constant but for rounding, which the norms behind them make large."""
     run = convert(tmp_path, "wav2vec2", {**SOUND, "dims": {"length": [length, 2 * length]}})
     assert 1e-4 < run.value("max_abs_error") < most
-    (note,) = run.notes
+    random, note = run.notes
+    assert random == (
+        "the weights of architectures.py:wav2vec2 are drawn at random, as it is a class: name a file of trained ones, "
+        "`weights: FILE`, or a function that loads them"
+    )
     assert note.startswith("the exported model is off by ")
     assert f" in output 'scores' for highest values at batch=2, length={length}, beyond the tolerance: " in note
     assert ": the PyTorch model differs from itself, in float64 with rounding errors added to its inputs, by up" in note
