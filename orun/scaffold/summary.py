@@ -15,6 +15,7 @@ from orun.scaffold.goal import parse_goal
 from orun.scaffold.init_command import format_init_command
 from orun.scaffold.recipe import explain_unjudged_labels
 from orun.scaffold.thresholds import find_release_size, measure_likeness
+from orun.stages.measure.accuracy import MADE_UP_NOTE
 from orun.text.units import show
 
 
@@ -60,8 +61,12 @@ def list_skipped_notes(created: Created) -> list[str]:
 
 
 def list_stage_notes(created: Created) -> list[str]:
-    """Return the notes of stages on their results, as a run shows them."""
-    return format_stage_notes(created.result, Terminal())
+    """Return the notes of stages on their results, as a run shows them, but for made-up examples, which `init` says."""
+    stages = (
+        replace(stage, notes=tuple(note for note in stage.notes if note != MADE_UP_NOTE))
+        for stage in created.result.stages
+    )
+    return format_stage_notes(replace(created.result, stages=tuple(stages)), Terminal())
 
 
 def explain_worse(created: Created) -> str:

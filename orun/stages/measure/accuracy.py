@@ -150,6 +150,7 @@ Known = Literal[
     "map", "map_50", "map_75", "wer", "cer",
 ]  # fmt: skip
 MADE_UP = 64  # made-up examples, unless `samples` is set
+MADE_UP_NOTE = "the examples are made up, not data: name some of yours, `dataset: data.py:function`"
 SPEC = Spec(
     inputs={
         "model": Port(("onnx", "engine"), "The model to measure."),
@@ -300,7 +301,7 @@ def _load_dataset(context: Context, params: Params) -> Dataset:
 
     if params.dataset is None:
         if not context.sources and params.reference_target is None:  # no comparison of runtimes
-            context.note("the examples are made up, not data: name some of yours, `dataset: data.py:function`")
+            context.note(MADE_UP_NOTE)
         return make_examples(context.model(), params.samples or MADE_UP, params.dims, context.seed)
     require_made_up(context, params.dims, "dataset")
     dataset = load_dataset(context, params.dataset)
