@@ -26,7 +26,7 @@ EXCLUDING: Mapping[str, str] = {  # parameter of a kind that leaves nodes unchan
     "optimize/float16": "block_nodes",
 }
 TRACE = 0.005  # share of the error from which a place counts: less is shown as 0 %
-LOWER = f"measured with at most {FEW} of the examples, to save time"
+FEWER = f"measured with at most {FEW} of the examples, to save time"
 ROUNDS = 4  # measurements with all examples that must fit into the time; else few examples serve to the end
 KERNEL = 4  # times the error of the nodes from which ONNX Runtime's own optimizations are to blame
 FEWEST = 8  # examples with which the nodes are tried if a measurement takes long
@@ -83,7 +83,7 @@ class Investigation:
             diagnosis = self._blame_worst_step(replace(diagnosis, levels=self.search.levels, stopped=stopped))
             if diagnosis.culprit or self.search.stage is self.stage:
                 break
-        return diagnosis if self.search.stage is self.stage else replace(diagnosis, notes=(LOWER,))
+        return diagnosis if self.search.stage is self.stage else replace(diagnosis, notes=(FEWER,))
 
     def compare_earlier(self, diagnosis: Diagnosis) -> Diagnosis:
         """Check whether the first model itself got worse since the gate passed."""

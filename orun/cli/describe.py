@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from orun.core.metrics import find_quantity
 from orun.core.serialization import encode
 from orun.environment.install_commands import list_extras
 from orun.pipeline.fragments import describe_type, to_plain_default
@@ -78,7 +79,7 @@ def _describe_metrics(kind: Kind) -> str:
         return "what its parameters ask for"
     groups: dict[tuple[Unit | None, Better], list[str]] = {}
     for name in names:
-        quantity = (kind.spec.metrics or {})[name]
+        quantity = find_quantity(kind.spec.metrics, name)
         groups.setdefault((quantity.unit, quantity.better), []).append(name)
     return "; ".join(f"{', '.join(group)}{_describe_quantity(*facts)}" for facts, group in groups.items())
 

@@ -48,6 +48,12 @@ RATE, SPEEDUP = Quantity("1/s", "higher", 0.0), Quantity("x", "higher", 0.0)
 SHARE, LOWER_SHARE, HIGHER_SHARE = (Quantity("ratio", better, 0.0, 1.0) for better in ("neither", "lower", "higher"))
 COUNT, LOWER, HIGHER = (Quantity("", better, 0.0) for better in ("neither", "lower", "higher"))  # counts, errors
 GAIN = Quantity("", "higher")  # may be negative, as decibels and the number of removed weights
+UNKNOWN = Quantity()
+
+
+def find_quantity(declared: Mapping[str, Quantity] | None, metric: str, otherwise: Quantity = UNKNOWN) -> Quantity:
+    """Return what is declared of a metric: of `accuracy[label=3]`, what is declared of `accuracy`."""
+    return (declared or {}).get(metric.partition("[")[0], otherwise)
 
 
 class Estimate(Record, frozen=True):

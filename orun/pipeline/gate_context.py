@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from orun.core.metrics import Better, Quantity, parse_extra_reference
+from orun.core.metrics import Better, Quantity, find_quantity, parse_extra_reference
 from orun.core.serialization import Record
 from orun.pipeline.instances import Instance
 from orun.pipeline.nodes import Path
@@ -45,9 +45,8 @@ class GateContext(Record, frozen=True):
 
     def find_quantity(self, metric: str) -> Quantity:
         """Return what is known of a metric, or of the metric of a slice, before it is measured."""
-        name = metric.partition("[")[0]
-        own = Quantity(better=self.better.get(name, "neither"))
-        return (self.kind.spec.metrics or {}).get(name, own)
+        own = Quantity(better=self.better.get(metric.partition("[")[0], "neither"))
+        return find_quantity(self.kind.spec.metrics, metric, own)
 
     def lacks_direction(self, metric: str) -> bool:
         """Return whether a parameter of the stage should say which way a metric improves, and does not."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orun.core.metrics import Metric, Quantity
+from orun.core.metrics import Metric, find_quantity
 from orun.core.source_model import SourceModel
 from orun.core.targets import Target
 from orun.executors.local.returned_metrics import check_metrics
@@ -130,7 +130,7 @@ def run_stage(  # noqa: PLR0913 - the fields of a Context
     names = {re.sub(rf"\[({slices})=.*\]$", "", name) for name in metrics}
     assert names <= set(declared), f"{uses} yields metrics that it does not declare"
     for name, metric in metrics.items():
-        quantity = (module.SPEC.metrics or {}).get(name.partition("[")[0], Quantity())
+        quantity = find_quantity(module.SPEC.metrics, name)
         assert quantity.least is None or not metric.value < quantity.least, f"{uses} declares a least {name}"
     return StageRun(output, metrics, text.getvalue(), tuple(progress), tuple(context.notes))
 

@@ -343,3 +343,11 @@ def test_a_kind_declares_each_metric_that_parameters_may_yield(name: str) -> Non
     kind = find(name, Path())
     names = kind.metrics({param.name: param.default for param in kind.params if not param.required}) or ()
     assert {metric.partition("[")[0] for metric in names} <= (kind.spec.metrics or {}).keys()
+
+
+def test_metrics_that_a_plug_in_names_without_declaring_them_are_listed(
+    install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(GOOD.replace("amount: float", "amount: float = 0.5"))
+    assert main(["stages", "acme/prune"]) == 0
+    assert "\nmetrics: removed\n" in capsys.readouterr().out

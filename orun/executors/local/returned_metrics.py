@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from numbers import Integral, Real
 from typing import Any, get_args
 
-from orun.core.metrics import Better, Estimate, Metric, Noise, Quantity, Unit
+from orun.core.metrics import Better, Estimate, Metric, Noise, Quantity, Unit, find_quantity
 from orun.core.serialization import Record, decode, encode, replace
 from orun.errors import OutputRefused
 
@@ -41,7 +41,7 @@ def check_metrics(stage: str, returned: object, declared: Mapping[str, Quantity]
         message = f"{stage} returned {'an' if name[0] in 'aeiou' else 'a'} {name}, which holds no metrics"
         raise OutputRefused(stage, message, hint=SAVE if hasattr(returned, "SerializeToString") else HINT)
     return {
-        _check_name(stage, name): _convert_metric(stage, name, value, declared.get(name.partition("[")[0], Quantity()))
+        _check_name(stage, name): _convert_metric(stage, name, value, find_quantity(declared, name))
         for name, value in returned.items()
     }
 
