@@ -101,7 +101,8 @@ def _close_unreachable_files(stage: str, output: str) -> None:
             except ValueError:
                 pass  # it is closed
             except OSError as error:  # Python itself would say nothing
-                path = str(Path.cwd() / str(stream.name))
+                name = getattr(stream, "name", None)
+                path = str(Path.cwd() / os.fsdecode(name)) if isinstance(name, (str, bytes)) else ""
                 if path.startswith(f"{output}/"):
                     why = f"it was left open, and when it was closed: {error.strerror}"
                     message = f"{stage} could not write all of {path[len(output) + 1 :]}"
